@@ -1,0 +1,42 @@
+"""Time, as the rest of the code sees it.
+
+Nothing below `server/` calls `time.time()`, `loop.time()` or `loop.call_later()`: a `Clock` is handed in, so that a test
+moves time by hand and a simulation replays it.  Wall-clock instants are milliseconds since the epoch (`now_ms`),
+durations and deadlines are seconds of a clock that never jumps (`monotonic`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed point; never goes back."""
+        ...
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> TimerHandle:
+        """Run `callback(*args)` on the event loop after `delay_s` seconds, unless cancelled before."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks and the running event loop's timers."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> TimerHandle:
+        return asyncio.get_running_loop().call_later(delay_s, callback, *args)

@@ -1,0 +1,90 @@
+"""The `MetadataStore` port: small values under slash-separated paths, with versions and watches.
+
+What a store promises:
+
+* A write is durable when its coroutine returns, and versions decide every race: `put` with `expected_version` is a
+  compare-and-set, `put` with `MUST_NOT_EXIST` creates.  A loser gets `BadVersion` and changes nothing.
+* A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0 again.
+* `commit` applies several writes or none.
+* An ephemeral path is gone when the session that wrote it ends (for the embedded store: when the process does).
+* Watchers run on the event loop after the change is durable, in the order of the changes, and never see one twice.
+
+Values are opaque bytes of at most `VALUE_BYTES_MAX`; paths look like `/topics/public/default/t`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+ANY_VERSION: Final = -1
+MUST_NOT_EXIST: Final = -2
+VALUE_BYTES_MAX: Final = 1 << 20  # ZooKeeper's jute.maxbuffer, so that both stores take the same values
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A stored value and the number of times its path was overwritten."""
+
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One write of a `commit`."""
+
+    path: str
+    value: bytes
+    expected_version: int = ANY_VERSION
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """One removal of a `commit`.  Deleting what is not there is an error only with an expected version."""
+
+    path: str
+    expected_version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a watcher is told: `value` is None when the path was deleted."""
+
+    path: str
+    value: Versioned | None
+
+
+class MetadataStore(Protocol):
+    async def get(self, path: str) -> Versioned | None:
+        """The value at `path`, or None."""
+        ...
+
+    async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        """Every path that starts with `prefix` (which ends with a slash) and its value, in order of path."""
+        ...
+
+    async def put(
+        self, path: str, value: bytes, expected_version: int = ANY_VERSION, *, ephemeral: bool = False
+    ) -> int:
+        """Write, and return the new version.
+
+        Raises:
+            BadVersion: the path's version is not `expected_version`.
+            MetadataError: the store cannot write now (disk full, session lost).
+        """
+        ...
+
+    async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
+        """Remove `path`; BadVersion as for `put`."""
+        ...
+
+    async def commit(self, operations: Sequence[Put | Delete]) -> None:
+        """Apply all of `operations` in one step, or none of them; BadVersion when any of them loses."""
+        ...
+
+    def watch(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `callback` for each later change under `prefix`; the result ends it."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,119 @@
+"""The `LedgerStore` port: append-only ledgers with one writer each.
+
+A ledger is a dense sequence of entries 0, 1, 2, ...  It is written by one `LedgerWriter`, then sealed; a sealed ledger
+never changes.  After a crash the ledger that was open is *recovered*: `open` cuts it at the last entry that is whole,
+seals it there and returns a reader.  Whoever takes a ledger over that way fences its old writer.
+
+The write path is synchronous and has no coroutine in it: `append` only queues; the store folds everything that was
+queued, over all its ledgers, into one synced write (a *round*) and calls each entry's `done` from the event loop, in
+the order of the appends.  A reader sees an entry once `done(None)` was called for it, not before.
+
+Entries carry two numbers that the store keeps in an index of its own, so that looking a position up never scans:
+`last_offset` (the Kafka offset, Pulsar index, of the entry's last message; grows from entry to entry) and
+`max_timestamp_ms` (the greatest record timestamp in the entry; need not grow).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+Buffer = bytes | bytearray | memoryview
+LedgerId = NewType("LedgerId", int)
+EntryId = NewType("EntryId", int)
+
+Done = Callable[[Exception | None], None]
+
+
+@dataclass(slots=True)
+class StoredEntry:
+    """One entry as it was appended.  `body` stays valid for as long as it is referenced."""
+
+    entry_id: EntryId
+    last_offset: int
+    max_timestamp_ms: int
+    body: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStat:
+    """What is known of a ledger without reading its entries.  Offsets and timestamps are -1 while it is empty."""
+
+    ledger_id: LedgerId
+    entry_count: int
+    size_bytes: int
+    last_offset: int
+    max_timestamp_ms: int
+    sealed: bool
+
+
+class LedgerReader(Protocol):
+    """Reads a ledger, open or sealed, up to its last durable entry."""
+
+    @property
+    def stat(self) -> LedgerStat: ...
+
+    async def read(self, first: EntryId, bytes_max: int) -> list[StoredEntry]:
+        """Consecutive entries from `first` on: at least one, then as many as keep the sum of bodies within `bytes_max`.
+
+        Empty when `first` lies past the last durable entry.
+
+        Raises:
+            EntryCorrupt: the first entry asked for fails its checksum.  Whole entries before a corrupt one are
+                returned; the corrupt one itself raises when it is the first.
+            LedgerNotFound: the ledger was deleted.
+            StorageError: the disk cannot be read.
+        """
+        ...
+
+    async def entry_for_offset(self, offset: int) -> EntryId | None:
+        """The first entry whose `last_offset` >= `offset`; None when there is none."""
+        ...
+
+    async def entry_for_timestamp(self, timestamp_ms: int) -> EntryId | None:
+        """The first entry whose `max_timestamp_ms` >= `timestamp_ms`; None when there is none."""
+        ...
+
+
+class LedgerWriter(LedgerReader, Protocol):
+    """The one writer of an open ledger; it also reads it."""
+
+    def append(
+        self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp_ms: int, done: Done
+    ) -> EntryId:
+        """Queue one entry, the concatenation of `parts` (`size` bytes in all), and return its id at once.
+
+        The parts must stay unchanged until the entry has been written behind; the store keeps its own references.
+        `done(None)` is called when the entry is on disk; `done(error)` when it will never be: a failed entry is
+        followed only by failed ones, and the ledger takes no more (`LedgerFenced`), so the caller seals it and goes on
+        in a new one.
+
+        Raises:
+            LedgerFenced: the ledger is sealed, fenced or failed.
+        """
+        ...
+
+    async def seal(self) -> LedgerStat:
+        """Wait for what is queued, then close the ledger for good.  Sealing twice is harmless."""
+        ...
+
+
+class LedgerStore(Protocol):
+    async def create(self) -> LedgerWriter:
+        """A new, empty ledger with an id never used before, also not before a crash."""
+        ...
+
+    async def open(self, ledger_id: LedgerId) -> LedgerReader:
+        """Open for reading; an unsealed ledger is fenced, recovered and sealed first.  LedgerNotFound if unknown."""
+        ...
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        """Give the space back.  Readers that hold entries keep them; deleting twice is harmless."""
+        ...
+
+    async def list_ledgers(self) -> list[LedgerStat]:
+        """Every ledger there is, in order of id."""
+        ...
+
+    async def close(self) -> None:
+        """Finish queued writes, flush, and release every file."""
+        ...
