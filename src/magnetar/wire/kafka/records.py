@@ -1,0 +1,108 @@
+"""Record batches, format v2 (magic 2): the header as a view, the checks a broker makes, and records for tests and tools.
+
+A batch is stored and sent on as the bytes it came in.  The broker reads its 61-byte header and rewrites only the two
+fields that the checksum does not cover: the base offset and the leader epoch.
+
+    0  i64  base_offset
+    8  i32  batch_length            bytes after this field
+   12  i32  partition_leader_epoch
+   16  i8   magic                   2
+   17  u32  crc32c                  of everything after this field
+   21  i16  attributes              0-2 compression, 3 timestamp type (1: log append time), 4 transactional, 5 control
+   23  i32  last_offset_delta
+   27  i64  base_timestamp_ms
+   35  i64  max_timestamp_ms
+   43  i64  producer_id             -1: not idempotent
+   51  i16  producer_epoch
+   53  i32  base_sequence
+   57  i32  record_count
+   61  ...  records, compressed as a whole
+
+Spec: Kafka documentation, section "Message format"; KIP-98.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.base.errors import WireError
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+assert HEADER_SIZE == 61
+LENGTH_PREFIX: Final = 12  # base_offset and batch_length themselves
+CRC_COVER: Final = 21
+MAGIC: Final = 2
+
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+NO_PRODUCER_ID: Final = -1
+
+_BASE_OFFSET: Final = Struct(">q")
+_LEADER_EPOCH: Final = Struct(">i")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+
+
+class BatchHeader(NamedTuple):
+    """The fixed header of one batch, field by field as on the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+
+_make_header = BatchHeader._make
+_unpack_header = HEADER.unpack_from
+
+
+def read_header(batch: memoryview, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`; WireError when not even a header is there."""
+    if len(batch) - position < HEADER_SIZE:
+        raise WireError(f"a record batch needs {HEADER_SIZE} bytes, {len(batch) - position} are there")
+    return _make_header(_unpack_header(batch, position))
+
+
+def is_intact(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether the checksum of this one batch holds."""
+    return bool(crc32c(batch[CRC_COVER:]) == header.crc)
+
+
+def assign_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write the two header fields a broker owns, in place; the checksum does not cover them."""
+    _BASE_OFFSET.pack_into(batch, 0, base_offset)
+    _LEADER_EPOCH.pack_into(batch, 12, leader_epoch)
+
+
+def stamp_log_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+    """Mark the batch as stamped by the broker (`message.timestamp.type=LogAppendTime`) and renew its checksum."""
+    _ATTRIBUTES.pack_into(batch, 21, header.attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(batch, 35, now_ms)
+    _CRC.pack_into(batch, 17, crc32c(batch[CRC_COVER:]))
