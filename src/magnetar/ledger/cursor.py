@@ -1,0 +1,289 @@
+"""A cursor: how far one subscription has got in one partition.
+
+Offsets are dense and count messages, so one number and a set of offset ranges say everything: all below
+`mark_delete` is done (a Kafka group's committed offset *is* `mark_delete`: the next offset to consume),
+and so are the individually acknowledged half-open ranges above it (Pulsar's individual and batch-index
+acknowledgements).  What must stay true:
+
+* ranges are sorted, never empty, never touch each other and never reach down to `mark_delete`;
+* an acknowledgement only ever moves `mark_delete` up; a `reset`, or a Kafka commit, may move it down.
+
+A cursor is a plain value: who owns it changes it in place or copies it, and `cursor_store` keeps what was
+written.
+"""
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from crc32c import crc32c
+
+from magnetar.base.errors import EntryCorrupt
+
+FORMAT: Final = """Cursor value, big-endian.  v1
+
+     0  u8   magic               0xC5
+     1  u8   version             1
+     2  u8   flags               bit 0: holds_data; the others are 0
+     3  u8   reserved            0
+     4  i64  mark_delete         next offset to consume
+    12  i32  leader_epoch        of the last consumed record, -1 when the client did not say
+    16  i64  commit_timestamp    ms since the epoch
+    24  i64  expire_timestamp    ms since the epoch, -1 when the client did not ask for one
+    32  u16  metadata size, then that many bytes of UTF-8
+     .  u16  property count, then for each: u16 size and UTF-8 of the name, u16 size and UTF-8 of the value
+     .  u32  range count, then for each: varint gap, varint length (LEB128, both at least 1);
+             the gap counts from the end of the range before, or from mark_delete
+     .  u32  crc32c              of everything before
+
+Values are replaced whole, so there are no torn ones: a bad checksum is damage.
+"""
+MAGIC: Final = 0xC5
+VERSION: Final = 1
+HOLDS_DATA: Final = 0x01
+HEADER: Final = struct.Struct(">BBBBqiqqH")
+assert HEADER.size == 34
+_U16: Final = struct.Struct(">H")
+_U32: Final = struct.Struct(">I")
+
+METADATA_BYTES_MAX: Final = 0x7FFF  # what a Kafka string of the older versions can hold
+PROPERTY_COUNT_MAX: Final = 256
+PROPERTY_BYTES_MAX: Final = 0x3FF  # 256 properties of 2 x 1023 bytes leave room for the ranges
+# What is stored must fit a metadata value (1 MiB): 20 bytes are the most that two varints of 63 bits can
+# take.  Ranges beyond this many are not stored, so after a restart their messages are delivered again:
+# late, never lost.
+RANGES_STORED_MAX: Final = 20_000
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True, eq=True)
+class Cursor:
+    """Position of a subscription in a partition.
+
+    `holds_data`: unacknowledged messages are kept for it and it never expires (a subscription made by a
+    Pulsar client); a Kafka group's cursor holds nothing and expires.  Timestamps are milliseconds since
+    the epoch.
+    """
+
+    mark_delete: int = 0
+    metadata: str = ""
+    leader_epoch: int = -1
+    commit_timestamp_ms: int = 0
+    expire_timestamp_ms: int | None = None
+    holds_data: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+    _starts: list[int] = field(default_factory=list)
+    _ends: list[int] = field(default_factory=list)
+
+    def copy(self) -> "Cursor":
+        return Cursor(
+            self.mark_delete,
+            self.metadata,
+            self.leader_epoch,
+            self.commit_timestamp_ms,
+            self.expire_timestamp_ms,
+            self.holds_data,
+            dict(self.properties),
+            self._starts.copy(),
+            self._ends.copy(),
+        )
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The individually acknowledged half-open ranges above `mark_delete`, ascending."""
+        return list(zip(self._starts, self._ends, strict=True))
+
+    def is_acknowledged(self, offset: int) -> bool:
+        if offset < self.mark_delete:
+            return True
+        index = bisect_right(self._starts, offset) - 1
+        return index >= 0 and offset < self._ends[index]
+
+    def next_unacknowledged(self, offset: int) -> int:
+        """The first offset at or after `offset` that is not acknowledged."""
+        if offset < self.mark_delete:
+            return self.mark_delete  # no range touches it
+        index = bisect_right(self._starts, offset) - 1
+        return self._ends[index] if index >= 0 and offset < self._ends[index] else offset
+
+    def ack_individual(self, ranges: Iterable[tuple[int, int]]) -> bool:
+        """Acknowledge half-open ranges `(start, end)`; true when that changed anything."""
+        changed = False
+        for start, end in ranges:
+            assert 0 <= start < end <= OFFSET_MAX, (start, end)
+            if end > self.mark_delete:
+                changed |= self._add(max(start, self.mark_delete), end)
+        return changed
+
+    def ack_cumulative(self, offset: int) -> bool:
+        """Acknowledge everything below `offset`; true when that changed anything.  Never moves back."""
+        assert 0 <= offset <= OFFSET_MAX, offset
+        return offset > self.mark_delete and self._add(self.mark_delete, offset)
+
+    def reset(self, offset: int) -> None:
+        """Start over from `offset`, in either direction: nothing at or above it counts as acknowledged."""
+        assert 0 <= offset <= OFFSET_MAX, offset
+        self.mark_delete = offset
+        self._starts.clear()
+        self._ends.clear()
+
+    def commit(self, offset: int) -> None:
+        """Kafka's commit: forward it acknowledges, backward it starts over from `offset`.
+
+        Messages which a Pulsar consumer of the same subscription acknowledged one by one stay acknowledged
+        on the way forward, in which case `mark_delete` can end above `offset`.
+        """
+        if offset < self.mark_delete:
+            self.reset(offset)
+        else:
+            self.ack_cumulative(offset)
+
+    def backlog(self, log_end: int, log_start: int = 0) -> int:
+        """How many messages of `log_start` (inclusive) to `log_end` (exclusive) are not acknowledged."""
+        first = max(self.mark_delete, log_start)
+        if log_end <= first:
+            return 0
+        acknowledged = 0
+        for index in range(bisect_right(self._ends, first), bisect_left(self._starts, log_end)):
+            acknowledged += min(self._ends[index], log_end) - max(self._starts[index], first)
+        return log_end - first - acknowledged
+
+    def _add(self, start: int, end: int) -> bool:
+        starts, ends = self._starts, self._ends
+        low = bisect_left(
+            ends, start
+        )  # the first range that ends at or after our start: it touches or overlaps
+        high = bisect_right(starts, end)  # one past the last range that begins at or before our end
+        if low < high:
+            if starts[low] <= start and end <= ends[low]:
+                return False
+            start, end = min(start, starts[low]), max(end, ends[high - 1])
+        if start <= self.mark_delete:
+            self.mark_delete = end
+            del starts[:high], ends[:high]
+        else:
+            starts[low:high] = [start]
+            ends[low:high] = [end]
+        return True
+
+    def encode(self) -> bytes:
+        """The value as `FORMAT` describes it.
+
+        Raises:
+            ValueError: the metadata or a property is larger than the format takes.
+        """
+        metadata = self.metadata.encode()
+        if len(metadata) > METADATA_BYTES_MAX or len(self.properties) > PROPERTY_COUNT_MAX:
+            raise ValueError("a cursor's metadata or properties are too large to store")
+        expires = -1 if self.expire_timestamp_ms is None else self.expire_timestamp_ms
+        out = bytearray(
+            HEADER.pack(
+                MAGIC,
+                VERSION,
+                HOLDS_DATA if self.holds_data else 0,
+                0,
+                self.mark_delete,
+                self.leader_epoch,
+                self.commit_timestamp_ms,
+                expires,
+                len(metadata),
+            )
+        )
+        out += metadata
+        out += _U16.pack(len(self.properties))
+        for name, value in self.properties.items():
+            for text in (name.encode(), value.encode()):
+                if len(text) > PROPERTY_BYTES_MAX:
+                    raise ValueError("a cursor's property is too large to store")
+                out += _U16.pack(len(text))
+                out += text
+        count = min(len(self._starts), RANGES_STORED_MAX)
+        out += _U32.pack(count)
+        position = self.mark_delete
+        for index in range(count):
+            _put_varint(out, self._starts[index] - position)
+            _put_varint(out, self._ends[index] - self._starts[index])
+            position = self._ends[index]
+        out += _U32.pack(crc32c(out))
+        return bytes(out)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """The cursor whose `encode` gave `value`.
+
+        Raises:
+            EntryCorrupt: the bytes fail their checksum, or are of a version that this build does not know.
+        """
+        if len(value) < HEADER.size + 10 or value[0] != MAGIC:
+            raise EntryCorrupt("a stored cursor is not one")
+        if crc32c(value[:-4]) != _U32.unpack_from(value, len(value) - 4)[0]:
+            raise EntryCorrupt("a stored cursor fails its checksum")
+        if value[1] != VERSION:
+            raise EntryCorrupt(f"a stored cursor has format version {value[1]}; this build reads {VERSION}")
+        try:
+            return cls._decode_body(value)
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise EntryCorrupt("a stored cursor is malformed") from error
+
+    @classmethod
+    def _decode_body(cls, value: bytes) -> Self:
+        _, _, flags, _, mark_delete, epoch, committed, expires, size = HEADER.unpack_from(value)
+        at = HEADER.size
+        metadata = value[at : at + size].decode()
+        at += size
+        texts: list[str] = []
+        (count,) = _U16.unpack_from(value, at)
+        at += 2
+        for _ in range(2 * count):
+            (size,) = _U16.unpack_from(value, at)
+            texts.append(value[at + 2 : at + 2 + size].decode())
+            at += 2 + size
+        (count,) = _U32.unpack_from(value, at)
+        at += 4
+        starts: list[int] = []
+        ends: list[int] = []
+        position = mark_delete
+        for _ in range(count):
+            gap, at = _get_varint(value, at)
+            length, at = _get_varint(value, at)
+            starts.append(position + gap)
+            position += gap + length
+            ends.append(position)
+        if at != len(value) - 4 or position > OFFSET_MAX or mark_delete < 0:
+            raise EntryCorrupt("a stored cursor is malformed")
+        return cls(
+            mark_delete,
+            metadata,
+            epoch,
+            committed,
+            None if expires < 0 else expires,
+            bool(flags & HOLDS_DATA),
+            dict(zip(texts[::2], texts[1::2], strict=True)),
+            starts,
+            ends,
+        )
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _get_varint(value: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = value[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 56:
+            raise EntryCorrupt("a stored cursor is malformed")
+    if number == 0:
+        raise EntryCorrupt("a stored cursor is malformed")
+    return number, at

@@ -1,0 +1,236 @@
+"""Every cursor of every subscription: durable in the metadata store, answered from memory.
+
+One cursor is one path, `/cursors/<subscription>/<topic's full name>/<partition>` with both names
+percent-escaped, so a group's cursors are one scan and each is written without touching another (a commit
+of one member never loses what another one committed).  What must stay true: memory never shows a cursor
+that is not durable, and a cursor returned from here is shared: copy it before changing it.
+
+Start-up reads all values in one scan and decodes a subscription when it is first asked for, so that 10,000
+idle groups cost next to nothing; only cursors that hold data are decoded at once, because retention asks
+for them by topic.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.ledger.cursor import HOLDS_DATA, Cursor
+from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+ROOT: Final = "/cursors/"
+_EMPTY: Final = (
+    "%"  # Kafka's groups may have an empty name, a path's part may not; quote() never makes a lone percent
+)
+
+
+class CursorKey(NamedTuple):
+    subscription: str
+    topic: str  # full name: persistent://tenant/namespace/name
+    partition: int
+
+
+Subscription = dict[str, dict[int, Cursor]]  # topic -> partition -> cursor
+
+
+def escape(name: str) -> str:
+    """One path part from any name; `unescape` undoes it."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")  # ZooKeeper refuses both
+    return quote(name, safe="") or _EMPTY
+
+
+def unescape(part: str) -> str:
+    return "" if part == _EMPTY else unquote(part)
+
+
+class CursorStore:
+    """All methods but `load`, `commit`, `drop...` and `close` are answered from memory at once."""
+
+    def __init__(self, store: MetadataStore, commits: SharedCommits | None = None) -> None:
+        self._store = store
+        self._commits = commits or SharedCommits(store)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
+        self._holders: dict[tuple[str, int], dict[str, Cursor]] = {}  # cursors that hold data, by partition
+        self._writing: Counter[CursorKey] = Counter()  # commits under way: a drop must find them too
+
+    async def load(self) -> None:
+        """Read what the store holds; call once, before anything else."""
+        unread: dict[str, list[tuple[str, bytes]]] = {}
+        holding: set[str] = set()
+        for path, versioned in await self._store.scan(ROOT):
+            part, _, rest = path[len(ROOT) :].partition("/")
+            unread.setdefault(part, []).append((rest, versioned.value))
+            if len(versioned.value) > 2 and versioned.value[2] & HOLDS_DATA:
+                holding.add(part)
+        self._unread = {unescape(part): cursors for part, cursors in unread.items()}
+        for part in holding:
+            self._read(unescape(part))
+
+    # reading
+
+    def get(self, key: CursorKey) -> Cursor | None:
+        """The cursor as last committed.  Raises EntryCorrupt when the subscription's stored values are
+        damaged.
+        """
+        partitions = self._read(key.subscription).get(key.topic)
+        return partitions.get(key.partition) if partitions else None
+
+    def subscription(self, name: str) -> Mapping[str, Mapping[int, Cursor]]:
+        """All cursors of a subscription, topic -> partition -> cursor; empty when there is none.  Raises
+        as `get`.
+        """
+        return self._read(name)
+
+    def subscriptions(self) -> list[str]:
+        """Names of all subscriptions that have a cursor."""
+        return [*self._subscriptions, *self._unread]
+
+    def __contains__(self, subscription: str) -> bool:
+        return subscription in self._subscriptions or subscription in self._unread
+
+    def held_from(self, topic: str, partition: int) -> int | None:
+        """The lowest offset that a subscription holds in a partition; None when nothing is held there."""
+        holders = self._holders.get((topic, partition))
+        return min(cursor.mark_delete for cursor in holders.values()) if holders else None
+
+    # writing
+
+    async def commit(self, cursors: Mapping[CursorKey, Cursor]) -> None:
+        """Write all of `cursors` in one step and return when they are durable.
+
+        The store keeps the objects: do not change them afterwards.
+
+        Raises:
+            MetadataError: none of them is kept.
+            EntryCorrupt: a subscription's stored values are damaged; none of `cursors` is kept.
+            ValueError: one of them is too large to store; none of them is kept.
+        """
+        for name in {key.subscription for key in cursors}:
+            self._read(name)
+        writes = [Put(_path(key), cursor.encode()) for key, cursor in cursors.items()]
+        if not writes:
+            return
+        self._writing.update(cursors.keys())
+        written = self._commits.submit(writes, lambda: self._publish(cursors))
+        written.add_done_callback(lambda future: self._settled(future, cursors))
+        await asyncio.shield(written)  # a waiter that gives up does not take the write back
+
+    async def drop(self, keys: Iterable[CursorKey]) -> None:
+        """Delete cursors in one step; those that do not exist are passed over.  Raises MetadataError."""
+        await self._drop(set(keys), [])
+
+    async def drop_subscription(self, name: str, also: Iterable[Put | Delete] = ()) -> None:
+        """Delete all cursors of a subscription and, in the same step, apply `also`.  Raises MetadataError.
+
+        It works on damaged values too: this is the way to get rid of them.
+        """
+        damaged: list[Put | Delete] = [
+            Delete(f"{ROOT}{escape(name)}/{rest}") for rest, _ in self._unread.get(name, ())
+        ]
+        keys = {
+            CursorKey(name, topic, partition)
+            for topic, partitions in self._subscriptions.get(name, {}).items()
+            for partition in partitions
+        }
+        keys.update(key for key in self._writing if key.subscription == name)
+        await self._drop(keys, [*damaged, *also], forget=name)
+
+    async def drop_topic(self, topic: str) -> None:
+        """Delete every subscription's cursors of a topic.  Raises MetadataError."""
+        prefix = escape(topic) + "/"
+        for name, rests in list(self._unread.items()):
+            if any(rest.startswith(prefix) for rest, _ in rests):
+                self._read(name)
+        keys = {
+            CursorKey(name, topic, partition)
+            for name, topics in self._subscriptions.items()
+            for partition in topics.get(topic, ())
+        }
+        keys.update(key for key in self._writing if key.topic == topic)
+        await self._drop(keys, [])
+
+    async def close(self) -> None:
+        """Wait for the writes under way."""
+        await self._commits.close()
+
+    # inside
+
+    def _read(self, name: str) -> Subscription:
+        found = self._subscriptions.get(name)
+        if found is not None:
+            return found
+        stored = self._unread.get(name)
+        if stored is None:
+            return {}
+        topics: Subscription = {}
+        for rest, value in stored:
+            topic, _, partition = rest.rpartition("/")
+            try:
+                topics.setdefault(unescape(topic), {})[int(partition)] = Cursor.decode(value)
+            except (EntryCorrupt, ValueError) as error:
+                raise EntryCorrupt(f"cursor {rest} of subscription {name!r}: {error}") from error
+        del self._unread[name]
+        self._subscriptions[name] = topics
+        for topic, partitions in topics.items():
+            for number, cursor in partitions.items():
+                if cursor.holds_data:
+                    self._holders.setdefault((topic, number), {})[name] = cursor
+        return topics
+
+    def _publish(self, cursors: Mapping[CursorKey, Cursor]) -> None:
+        for (name, topic, partition), cursor in cursors.items():
+            topics = self._read(name)
+            self._subscriptions[name] = topics
+            topics.setdefault(topic, {})[partition] = cursor
+            if cursor.holds_data:
+                self._holders.setdefault((topic, partition), {})[name] = cursor
+            else:
+                self._release(name, topic, partition)
+
+    def _settled(self, written: asyncio.Future[None], cursors: Mapping[CursorKey, Cursor]) -> None:
+        if not written.cancelled():
+            written.exception()  # seen, even when nobody waits any more
+        for key in cursors:
+            self._writing[key] -= 1
+            if not self._writing[key]:
+                del self._writing[key]
+
+    async def _drop(
+        self, keys: set[CursorKey], also: list[Put | Delete], *, forget: str | None = None
+    ) -> None:
+        operations: list[Put | Delete] = [*(Delete(_path(key)) for key in sorted(keys)), *also]
+        if operations:
+            await asyncio.shield(self._commits.submit(operations, lambda: self._unpublish(keys, forget)))
+
+    def _unpublish(self, keys: set[CursorKey], forget: str | None) -> None:
+        if forget is not None and forget in self._unread:
+            del self._unread[forget]
+        elif forget is not None:  # somebody read it meanwhile
+            keys = keys | {
+                CursorKey(forget, topic, partition)
+                for topic, partitions in self._subscriptions.get(forget, {}).items()
+                for partition in partitions
+            }
+        for name, topic, partition in keys:
+            topics = self._subscriptions.get(name, {})
+            partitions = topics.get(topic, {})
+            partitions.pop(partition, None)
+            if not partitions:
+                topics.pop(topic, None)
+            if not topics:
+                self._subscriptions.pop(name, None)
+            self._release(name, topic, partition)
+
+    def _release(self, name: str, topic: str, partition: int) -> None:
+        holders = self._holders.get((topic, partition))
+        if holders is not None and holders.pop(name, None) is not None and not holders:
+            del self._holders[topic, partition]
+
+
+def _path(key: CursorKey) -> str:
+    return f"{ROOT}{escape(key.subscription)}/{escape(key.topic)}/{key.partition}"

@@ -1,0 +1,169 @@
+"""The cursor against a plain set of offsets, and its stored form against bytes written down here."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.ledger.cursor import (
+    METADATA_BYTES_MAX,
+    OFFSET_MAX,
+    PROPERTY_BYTES_MAX,
+    PROPERTY_COUNT_MAX,
+    RANGES_STORED_MAX,
+    Cursor,
+)
+from magnetar.metadata.store import VALUE_BYTES_MAX
+
+SPAN = 64
+offsets = st.integers(0, SPAN)
+ranges = st.tuples(offsets, offsets).filter(lambda pair: pair[0] < pair[1])
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("individual"), st.lists(ranges, max_size=4)),
+        st.tuples(st.just("cumulative"), offsets),
+        st.tuples(st.just("reset"), offsets),
+        st.tuples(st.just("commit"), offsets),
+    ),
+    max_size=30,
+)
+
+
+def model_prefix(done: set[int]) -> int:
+    return next(offset for offset in range(SPAN + 2) if offset not in done)
+
+
+@given(operations, st.integers(0, SPAN), st.integers(0, SPAN))
+def test_cursor_behaves_like_a_set_of_acknowledged_offsets(
+    steps: list[tuple[str, object]], end: int, log_start: int
+) -> None:
+    cursor, done = Cursor(), set[int]()
+    for name, argument in steps:
+        before = set(done)
+        if name == "individual":
+            assert isinstance(argument, list)
+            changed = cursor.ack_individual(argument)
+            done |= {offset for low, high in argument for offset in range(low, high)}
+            assert changed == (done != before)
+        else:
+            assert isinstance(argument, int)
+            if name == "cumulative":
+                done |= set(range(argument))
+                assert cursor.ack_cumulative(argument) == (done != before)
+            elif name == "reset" or argument < model_prefix(done):
+                done = set(range(argument))
+                (cursor.reset if name == "reset" else cursor.commit)(argument)
+            else:
+                done |= set(range(argument))
+                cursor.commit(argument)
+        assert cursor.mark_delete == model_prefix(done)
+    assert {offset for offset in range(SPAN + 1) if cursor.is_acknowledged(offset)} == done - {SPAN + 1}
+    assert cursor.backlog(end, log_start) == len(set(range(log_start, end)) - done)
+    assert cursor.next_unacknowledged(end) == next(o for o in range(end, SPAN + 2) if o not in done)
+    flat = [bound for pair in cursor.ranges for bound in pair]
+    assert flat == sorted(set(flat))
+    assert not flat or flat[0] > cursor.mark_delete
+    assert Cursor.decode(cursor.encode()) == cursor
+    assert cursor.copy() == cursor
+
+
+def test_a_copy_shares_nothing_with_its_original() -> None:
+    cursor = Cursor(properties={"a": "1"})
+    cursor.ack_individual([(5, 6)])
+    copy = cursor.copy()
+    copy.ack_individual([(8, 9)])
+    copy.properties["b"] = "2"
+    assert cursor.ranges == [(5, 6)]
+    assert cursor.properties == {"a": "1"}
+
+
+def test_stored_form_of_version_1_is_what_the_format_says() -> None:
+    cursor = Cursor(
+        mark_delete=300,
+        metadata="hé",
+        leader_epoch=7,
+        commit_timestamp_ms=1_700_000_000_000,
+        expire_timestamp_ms=1_700_000_060_000,
+        holds_data=True,
+        properties={"k": "v"},
+    )
+    cursor.ack_individual([(301, 302), (500, 700)])
+    body = bytes.fromhex(
+        "c5 01 01 00"
+        " 00 00 00 00 00 00 01 2c"
+        " 00 00 00 07"
+        " 00 00 01 8b cf e5 68 00"
+        " 00 00 01 8b cf e6 52 60"
+        " 00 03 68 c3 a9"
+        " 00 01 00 01 6b 00 01 76"
+        " 00 00 00 02 01 01 c6 01 c8 01"
+    )
+    golden = body + struct.pack(">I", crc32c(body))
+    assert golden[-4:].hex() == "5adfc116"
+    assert cursor.encode() == golden
+    assert Cursor.decode(golden) == cursor
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_reported_as_damage(value: bytes) -> None:
+    with pytest.raises(EntryCorrupt):
+        Cursor.decode(value)
+
+
+@given(st.binary(max_size=60), st.integers(0, 34))
+def test_well_summed_nonsense_is_reported_as_damage_or_is_a_cursor(tail: bytes, keep: int) -> None:
+    body = Cursor(5, "m").encode()[:keep] + tail
+    try:
+        cursor = Cursor.decode(body + struct.pack(">I", crc32c(body)))
+    except EntryCorrupt:
+        return
+    assert cursor.mark_delete >= 0
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    cursor = Cursor(9, "meta", 1, 2, 3, True, {"k": "v"})
+    cursor.ack_individual([(20, 30)])
+    value = cursor.encode()
+    for index in range(len(value) * 8):
+        damaged = bytearray(value)
+        damaged[index // 8] ^= 1 << index % 8
+        with pytest.raises(EntryCorrupt):
+            Cursor.decode(bytes(damaged))
+
+
+def test_a_later_format_version_is_refused() -> None:
+    body = bytearray(Cursor().encode()[:-4])
+    body[1] = 2
+    with pytest.raises(EntryCorrupt, match="format version 2"):
+        Cursor.decode(bytes(body) + struct.pack(">I", crc32c(body)))
+
+
+def test_the_largest_cursor_fits_a_metadata_value_and_its_lowest_ranges_survive() -> None:
+    properties = {
+        f"{number:03}".ljust(PROPERTY_BYTES_MAX, "x"): "y" * PROPERTY_BYTES_MAX
+        for number in range(PROPERTY_COUNT_MAX)
+    }
+    cursor = Cursor(0, "m" * METADATA_BYTES_MAX, properties=properties)
+    step = OFFSET_MAX // (RANGES_STORED_MAX + 2)
+    cursor.ack_individual(
+        [(index * step, index * step + step // 2) for index in range(1, RANGES_STORED_MAX + 2)]
+    )
+    value = cursor.encode()
+    assert len(value) <= VALUE_BYTES_MAX
+    assert Cursor.decode(value).ranges == cursor.ranges[:RANGES_STORED_MAX]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        Cursor(metadata="m" * (METADATA_BYTES_MAX + 1)),
+        Cursor(properties={str(number): "" for number in range(PROPERTY_COUNT_MAX + 1)}),
+        Cursor(properties={"k": "v" * (PROPERTY_BYTES_MAX + 1)}),
+    ],
+)
+def test_what_does_not_fit_is_refused(cursor: Cursor) -> None:
+    with pytest.raises(ValueError, match="too large"):
+        cursor.encode()
