@@ -1,0 +1,263 @@
+"""What the embedded store promises beyond the contract: durability, one owner, and life after a full disk."""
+
+import asyncio
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import ConfigError, MetadataError
+from magnetar.metadata.sqlite import APPLICATION_ID, SqliteMetadataStore
+from magnetar.metadata.store import Change, Delete, Put, Versioned
+
+
+def test_values_and_versions_are_there_after_a_restart_and_ephemerals_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def write() -> None:
+        store = SqliteMetadataStore(path)
+        await store.put("/a", b"1")
+        await store.put("/a", b"2")
+        await store.put("/gone", b"x")
+        await store.delete("/gone")
+        await store.put("/e", b"x", ephemeral=True)
+        await store.put("/was-durable", b"x")
+        await store.put("/was-durable", b"y", ephemeral=True)
+        await store.put("/was-ephemeral", b"x", ephemeral=True)
+        await store.put("/was-ephemeral", b"y")
+        await store.commit([Put("/b", b"x"), Delete("/b"), Put("/c", b"3")])
+        await store.close()
+
+    async def read() -> list[tuple[str, Versioned]]:
+        store = SqliteMetadataStore(path)
+        found = await store.scan("/")
+        await store.close()
+        return found
+
+    asyncio.run(write())
+    assert asyncio.run(read()) == [
+        ("/a", Versioned(b"2", 1)),
+        ("/c", Versioned(b"3", 0)),
+        ("/was-ephemeral", Versioned(b"y", 1)),
+    ]
+
+
+# Writes without end and prints each path once its put has returned; it is killed at some moment.
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from magnetar.metadata.sqlite import SqliteMetadataStore
+
+async def write(store, lane):
+    for i in range(1_000_000):
+        await store.put(f"/{lane}/{i}", b"v" * (i % 3000))
+        sys.stdout.write(f"/{lane}/{i} {i % 3000}\\n")
+        sys.stdout.flush()
+
+async def main():
+    store = SqliteMetadataStore(Path(sys.argv[1]))
+    await asyncio.gather(*(write(store, lane) for lane in range(8)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("acknowledged_min", [1, 200, 2000])
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, acknowledged_min: int) -> None:
+    path = tmp_path / "metadata.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        lines = [writer.stdout.readline() for _ in range(acknowledged_min)]
+        writer.kill()
+        lines += writer.stdout.read().splitlines(keepends=True)
+    acknowledged = [line.split() for line in lines if line.endswith("\n")]
+    assert len(acknowledged) >= acknowledged_min
+
+    async def read() -> dict[str, Versioned]:
+        store = SqliteMetadataStore(path)
+        found = dict(await store.scan("/"))
+        await store.close()
+        return found
+
+    found = asyncio.run(read())
+    assert [name for name, size in acknowledged if found.get(name) != Versioned(b"v" * int(size), 0)] == []
+
+
+def test_a_second_process_is_told_who_has_the_data_dir(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def scenario() -> None:
+        store = SqliteMetadataStore(path)
+        opened = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from magnetar.metadata.sqlite import SqliteMetadataStore\n"
+            "try: SqliteMetadataStore(Path(sys.argv[1]))\n"
+            "except Exception as error: print(type(error).__name__, error)",
+            str(path),
+            stdout=subprocess.PIPE,
+        )
+        said = (await opened.communicate())[0].decode()
+        await store.close()
+        assert said.startswith("ConfigError ")
+        assert f"{tmp_path} is in use by pid {os.getpid()}" in said
+        await SqliteMetadataStore(path).close()
+
+    asyncio.run(scenario())
+
+
+@contextmanager
+def full_disk(bytes_max: int) -> Iterator[None]:
+    """Writes past `bytes_max` of any file fail in the kernel, as they do when no space is left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_fails_writes_with_one_sentence_and_the_store_is_usable_again_after(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def scenario() -> None:
+        store = SqliteMetadataStore(path)
+        changes: list[Change] = []
+        store.watch("/", changes.append)
+        await store.put("/before", b"1")
+        wal_size = (tmp_path / "metadata.db-wal").stat().st_size
+        with full_disk(wal_size + 4096):
+            results = await asyncio.gather(
+                *(store.put(f"/big/{i}", b"x" * 50_000) for i in range(20)),
+                store.put("/before", b"lost", 0),
+                return_exceptions=True,
+            )
+            assert [type(result) for result in results] == [MetadataError] * 21
+            assert str(results[0]).startswith("metadata cannot be written now: ")
+            assert await store.get("/before") == Versioned(b"1", 0)
+            assert await store.scan("/big/") == []
+        assert await store.put("/before", b"2", 0) == 1
+        assert await store.put("/big/0", b"x" * 50_000) == 0
+        assert [change.path for change in changes] == ["/before", "/before", "/big/0"]
+        await store.close()
+        store = SqliteMetadataStore(path)
+        assert [name for name, _ in await store.scan("/")] == ["/before", "/big/0"]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_somebody_else_locks_fails_writes_until_it_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magnetar.metadata.sqlite._BUSY_TIMEOUT_S", 0.01)
+    path = tmp_path / "metadata.db"
+
+    async def scenario() -> None:
+        store = SqliteMetadataStore(path)
+        await store.put("/a", b"1")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(MetadataError, match="locked"):
+            await store.put("/a", b"2")
+        assert await store.get("/a") == Versioned(b"1", 0)
+        other.execute("ROLLBACK")
+        other.close()
+        assert await store.put("/a", b"2") == 1
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_bytes(b"this is not a database, and it is longer than a header " * 20)
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    newer = tmp_path / "newer.db"
+    with sqlite3.connect(newer) as connection:
+        connection.execute("CREATE TABLE node (x)")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    for path, reason in ((text, "not a database"), (foreign, "another program"), (newer, "format 99")):
+        before = path.read_bytes()
+        for _ in range(2):  # the second time shows that the first one let the lock go
+            with pytest.raises(ConfigError, match=reason):
+                SqliteMetadataStore(path)
+        assert path.read_bytes() == before
+
+
+def test_a_watcher_that_raises_takes_nobody_else_with_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: reported.append(context["exception"])
+        )
+        seen: list[Change] = []
+        trouble = RuntimeError("a bug")
+
+        def broken(change: Change) -> None:
+            raise trouble
+
+        store.watch("/", broken)
+        store.watch("/", seen.append)
+        assert await asyncio.gather(*(store.put(path, b"") for path in ("/a", "/b"))) == [0, 0]
+        await store.close()
+        assert [change.path for change in seen] == ["/a", "/b"]
+        assert reported == [trouble, trouble]
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_writer_does_not_disturb_the_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        writes = [asyncio.ensure_future(store.put(f"/{i}", b"")) for i in range(3)]
+        await asyncio.sleep(0)
+        writes[1].cancel()
+        assert await writes[0] == 0
+        assert await writes[2] == 0
+        assert writes[1].cancelled()
+        assert await store.put("/after", b"") == 0
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_ten_thousand_topics_are_created_and_scanned_quickly(tmp_path: Path) -> None:
+    """Bars with room for a busy machine: a fifth of these is usual."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        started = loop.time()
+        await asyncio.gather(
+            *(store.put(f"/topics/public/default/t{i:05}", b"x" * 300) for i in range(10_000))
+        )
+        created = loop.time()
+        found = await store.scan("/topics/")
+        scanned = loop.time()
+        await store.close()
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        loaded = loop.time()
+        await store.close()
+        assert len(found) == 10_000
+        assert created - started < 5
+        assert scanned - created < 0.1
+        assert loaded - scanned < 1
+
+    asyncio.run(scenario())
