@@ -1,0 +1,144 @@
+"""Recycled, page-aligned memory: what sockets receive into and what disks read into.
+
+Fresh memory is the dearest thing a large request touches (the kernel clears and maps every page), so an
+`Arena` keeps what it once mapped.  `take` hands out a `memoryview`; the block goes back to the arena by
+itself when the *last* view of it is gone, however often the view was sliced and wherever the slices
+went.  Nobody frees anything, so nobody can free too early.
+
+How: a block is handed out as a ctypes array over its mapping, and every `memoryview` of it keeps that array
+alive. The array dies with the last view, and a weak reference on it then puts the block's place into the free
+list.
+
+Blocks come in size classes, four to each power of two.  A class of at least `SLAB_BYTES` maps one block at a
+time, smaller ones share a slab.  What a full arena cannot serve from its free blocks or from slabs that lie
+idle in other classes is served from plain memory, which is right in everything but speed (and counted:
+`bytes_overflowed`).
+
+`take` and the return of blocks are safe in every thread.
+"""
+
+import ctypes
+import mmap
+import threading
+import weakref
+from collections import deque
+from typing import Final
+
+PAGE_BYTES: Final = 4096
+SLAB_BYTES: Final = 256 * 1024
+BLOCK_BYTES_MAX: Final = 1 << 31
+
+
+def class_bytes(size: int) -> int:
+    """The block size that serves `size` bytes: whole pages, at most 25 % over `size` from 16 KiB on."""
+    pages = -(-size // PAGE_BYTES) or 1
+    if pages <= 4:
+        return pages * PAGE_BYTES
+    step = 1 << ((pages - 1).bit_length() - 3)
+    return -(-pages // step) * step * PAGE_BYTES
+
+
+class _Slab:
+    """One mapping, cut into equal blocks."""
+
+    __slots__ = ("block_bytes", "blocks", "mapping", "size")
+
+    def __init__(self, block_bytes: int) -> None:
+        self.block_bytes = block_bytes
+        self.size = max(SLAB_BYTES // block_bytes, 1) * block_bytes
+        self.mapping = mmap.mmap(-1, self.size)
+        self.blocks: list[_Block] = []
+
+
+class _Block:
+    """One place in a slab.  `watch` is the weak reference that sees the last view of it go."""
+
+    __slots__ = ("free", "position", "slab", "watch")
+
+    def __init__(self, slab: _Slab, position: int, free: "deque[_Block]") -> None:
+        self.slab = slab
+        self.position = position
+        self.free = free
+        self.watch: weakref.ref[object] | None = None
+
+    def recycle(self, _: object) -> None:
+        # May run in any thread and inside any allocation: it must take no lock.
+        self.watch = None
+        self.free.append(self)
+
+
+class Arena:
+    """At most `bytes_max` bytes of recycled memory; see the module's text."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_mapped = 0
+        self.bytes_overflowed = 0
+        self._lock = threading.Lock()
+        self._free: dict[int, deque[_Block]] = {}
+        self._arrays: dict[int, type[ctypes.Array[ctypes.c_ubyte]]] = {}
+        self._slabs: set[_Slab] = set()  # holds every block, and so every live weak reference
+
+    def take(self, size: int) -> memoryview:
+        """A writable view of `size` bytes at an address divisible by `PAGE_BYTES`.  What it contains is
+        undefined.
+
+        Its capacity is the whole block: a `size` that is a multiple of `PAGE_BYTES` suits direct I/O.
+        """
+        if not 0 <= size <= BLOCK_BYTES_MAX:
+            raise ValueError(f"a block has between 0 and {BLOCK_BYTES_MAX} bytes, not {size}")
+        block_bytes = class_bytes(size)
+        try:
+            block = self._free[block_bytes].pop()
+        except (KeyError, IndexError):
+            found = self._grow(block_bytes)
+            if found is None:
+                self.bytes_overflowed += size
+                return memoryview(mmap.mmap(-1, block_bytes))[:size]
+            block = found
+        array = self._arrays[block_bytes].from_buffer(block.slab.mapping, block.position)
+        block.watch = weakref.ref(array, block.recycle)
+        return memoryview(array).cast("B")[:size]
+
+    def bytes_free(self) -> int:
+        """Mapped memory that nobody holds."""
+        return sum(block_bytes * len(free) for block_bytes, free in list(self._free.items()))
+
+    def _grow(self, block_bytes: int) -> _Block | None:
+        """Map one more slab and take its first block; None when that would exceed `bytes_max`."""
+        with self._lock:
+            free = self._free.setdefault(block_bytes, deque())
+            self._arrays.setdefault(block_bytes, ctypes.c_ubyte * block_bytes)
+            slab_bytes = max(SLAB_BYTES // block_bytes, 1) * block_bytes
+            if self.bytes_mapped + slab_bytes > self.bytes_max:
+                self._give_back(self.bytes_mapped + slab_bytes - self.bytes_max)
+                if self.bytes_mapped + slab_bytes > self.bytes_max:
+                    return None
+            slab = _Slab(block_bytes)
+            slab.blocks = [_Block(slab, at, free) for at in range(0, slab.size, block_bytes)]
+            self._slabs.add(slab)
+            self.bytes_mapped += slab.size
+            free.extend(slab.blocks[1:])
+            return slab.blocks[0]
+
+    def _give_back(self, bytes_wanted: int) -> None:
+        """Unmap slabs none of whose blocks is in use, until `bytes_wanted` bytes are gone or no such slab is
+        left."""
+        idle: dict[_Slab, list[_Block]] = {}
+        for free in list(self._free.values()):
+            # Taken out first: what is in our hands cannot be handed out by a `take` in another thread
+            # meanwhile.
+            for _ in range(len(free)):
+                try:
+                    block = free.popleft()
+                except IndexError:
+                    break
+                idle.setdefault(block.slab, []).append(block)
+        for slab, blocks in idle.items():
+            if bytes_wanted > 0 and len(blocks) == len(slab.blocks):
+                self._slabs.discard(slab)
+                self.bytes_mapped -= slab.size
+                bytes_wanted -= slab.size
+                slab.blocks = []
+            else:
+                blocks[0].free.extend(blocks)
