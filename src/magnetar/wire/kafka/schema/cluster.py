@@ -1,0 +1,128 @@
+"""What a client asks first: Metadata, ApiVersions, FindCoordinator; and DescribeCluster,
+DescribeTopicPartitions.
+
+Metadata: v4 topics may be created on the way; v5 offline replicas; v7 leader epochs (KIP-320); v8
+authorized operations (KIP-430); v9 flexible; v10 and v12 topic ids (KIP-516); v13 an error for the whole
+answer (KIP-1102). ApiVersions: v3 flexible (the response header never is) with the client's name and the
+features (KIP-584). FindCoordinator: v1 transactions; v4 several keys at once (KIP-699); v6 share groups
+(KIP-932).
+"""
+
+from typing import Final
+
+from magnetar.wire.kafka.schema.model import BOOLEAN, INT8, INT16, INT32, INT64, STRING, UUID, Api, F, S
+
+_NO_OPERATIONS: Final = -2147483648  # "not asked for", as Kafka says it
+
+METADATA: Final = Api(
+    name="Metadata",
+    key=3,
+    versions="0-13",
+    flexible="9+",
+    request=(
+        F("topics", [S(
+            "MetadataRequestTopic",
+            F("topic_id", UUID, "10+"),
+            F("name", STRING, nullable="10+"),
+        )], nullable="1+"),
+        F("allow_auto_topic_creation", BOOLEAN, "4+", default=True),
+        F("include_cluster_authorized_operations", BOOLEAN, "8-10"),
+        F("include_topic_authorized_operations", BOOLEAN, "8+"),
+    ),
+    response=(
+        F("throttle_time_ms", INT32, "3+"),
+        F("brokers", [S(
+            "MetadataResponseBroker",
+            F("node_id", INT32),
+            F("host", STRING),
+            F("port", INT32),
+            F("rack", STRING, "1+", nullable="1+", default=None),
+        )]),
+        F("cluster_id", STRING, "2+", nullable="2+", default=None),
+        F("controller_id", INT32, "1+", default=-1),
+        F("topics", [S(
+            "MetadataResponseTopic",
+            F("error_code", INT16),
+            F("name", STRING, nullable="12+"),
+            F("topic_id", UUID, "10+"),
+            F("is_internal", BOOLEAN, "1+"),
+            F("partitions", [S(
+                "MetadataResponsePartition",
+                F("error_code", INT16),
+                F("partition_index", INT32),
+                F("leader_id", INT32),
+                F("leader_epoch", INT32, "7+", default=-1),
+                F("replica_nodes", [INT32]),
+                F("isr_nodes", [INT32]),
+                F("offline_replicas", [INT32], "5+"),
+            )]),
+            F("topic_authorized_operations", INT32, "8+", default=_NO_OPERATIONS),
+        )]),
+        F("cluster_authorized_operations", INT32, "8-10", default=_NO_OPERATIONS),
+        F("error_code", INT16, "13+"),
+    ),
+)  # fmt: skip
+
+API_VERSIONS: Final = Api(
+    name="ApiVersions",
+    key=18,
+    versions="0-4",
+    flexible="3+",
+    request=(
+        F("client_software_name", STRING, "3+"),
+        F("client_software_version", STRING, "3+"),
+    ),
+    response=(
+        F("error_code", INT16),
+        F("api_keys", [S(
+            "ApiVersion",
+            F("api_key", INT16),
+            F("min_version", INT16),
+            F("max_version", INT16),
+        )]),
+        F("throttle_time_ms", INT32, "1+"),
+        F("supported_features", [S(
+            "SupportedFeatureKey",
+            F("name", STRING, "3+"),
+            F("min_version", INT16, "3+"),
+            F("max_version", INT16, "3+"),
+        )], "3+", tag=0, tagged="3+"),
+        F("finalized_features_epoch", INT64, "3+", default=-1, tag=1, tagged="3+"),
+        F("finalized_features", [S(
+            "FinalizedFeatureKey",
+            F("name", STRING, "3+"),
+            F("max_version_level", INT16, "3+"),
+            F("min_version_level", INT16, "3+"),
+        )], "3+", tag=2, tagged="3+"),
+        F("zk_migration_ready", BOOLEAN, "3+", tag=3, tagged="3+"),
+    ),
+)  # fmt: skip
+
+FIND_COORDINATOR: Final = Api(
+    name="FindCoordinator",
+    key=10,
+    versions="0-6",
+    flexible="3+",
+    request=(
+        F("key", STRING, "0-3"),
+        F("key_type", INT8, "1+"),
+        F("coordinator_keys", [STRING], "4+"),
+    ),
+    response=(
+        F("throttle_time_ms", INT32, "1+"),
+        F("error_code", INT16, "0-3"),
+        F("error_message", STRING, "1-3", nullable="1-3"),
+        F("node_id", INT32, "0-3"),
+        F("host", STRING, "0-3"),
+        F("port", INT32, "0-3"),
+        F("coordinators", [S(
+            "Coordinator",
+            F("key", STRING, "4+"),
+            F("node_id", INT32, "4+"),
+            F("host", STRING, "4+"),
+            F("port", INT32, "4+"),
+            F("error_code", INT16, "4+"),
+            F("error_message", STRING, "4+", nullable="4+"),
+        )], "4+"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""What `tools/generate_kafka.py` is made of."""
