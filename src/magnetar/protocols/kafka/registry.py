@@ -109,7 +109,9 @@ def load_apis() -> dict[int, Api]:
 def _api_of(module: ModuleType) -> Api:
     codec = importlib.import_module(f"magnetar.wire.kafka.messages.{module.MESSAGE}")
     low, high = module.VERSIONS
-    assert codec.VERSIONS[0] <= low <= high <= codec.VERSIONS[1], f"{module.__name__}: no codec for {module.VERSIONS}"
+    assert codec.VERSIONS[0] <= low <= high <= codec.VERSIONS[1], (
+        f"{module.__name__}: no codec for {module.VERSIONS}"
+    )
     return Api(
         key=codec.API_KEY,
         name=module.MESSAGE,

@@ -1,0 +1,274 @@
+"""A real server for a test: started as a user starts it, killed as a machine kills it.
+
+    from magnetar.testing.server import MagnetarProcess
+
+    with MagnetarProcess(settings={"num.partitions": "4"}) as server:
+        producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
+        ...
+        server.kill()       # SIGKILL: nothing is flushed, no destructor runs
+        server.restart()    # the same data, the same ports: clients reconnect by themselves
+
+It owns one child process (`magnetar standalone`), its ports, its log and, unless the caller brings one, its
+data directory.  Leaving the block ends the child with SIGTERM, insists on exit code 0 and removes what it
+made, so a server that died or hung during the test fails the test even if the test did not look.
+
+Ports are chosen below the kernel's ephemeral range and kept over restarts.  Inside that range a client that
+keeps reconnecting to a dead server can be handed the server's own port as its source, connect to itself and
+block the restart: rare in one test, certain in a thousand kills.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+LOG_TAIL_LINES = 30
+PORT_MIN = 10_000
+EPHEMERAL_PORT_MIN = 32_768  # Linux's default lower bound of net.ipv4.ip_local_port_range
+
+_LISTENER = re.compile(r"^\s*kafka\b.*?\b[A-Z][A-Z_]*://(?P<address>\S+:\d+)")
+_READY = re.compile(r"\bready\b")
+
+
+class ServerFailed(Exception):
+    """The server did not start, did not stop, or ended by itself; the text carries the end of its log."""
+
+
+class MagnetarProcess:
+    """`magnetar standalone` as a child process, for the length of a `with` block.
+
+    settings     passed on as `--set key=value`, with Kafka's key names
+    arguments    more command line, e.g. `["--log-level", "debug"]`
+    nodes        broker ids in the one process, each with a port of its own (`ports`)
+    data_dir     kept when given; a temporary one is made and removed otherwise
+    command      what to run instead of the `magnetar` script beside this interpreter
+    environment  added to the environment of this process
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+        nodes: int = 1,
+        data_dir: Path | str | None = None,
+        command: Sequence[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        ready_timeout_s: float = READY_TIMEOUT_S,
+    ) -> None:
+        self.ports = free_ports(nodes)
+        self.http_port = free_ports(1, taken=self.ports)[0]
+        self._made_data_dir = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="magnetar-test-") if data_dir is None else data_dir)
+        self._command = [*(command or default_command()), "standalone"]
+        self._command += ["--data-dir", str(self.data_dir), "--host", "127.0.0.1"]
+        self._command += ["--kafka-port", str(self.ports[0]), "--http-port", str(self.http_port)]
+        if nodes > 1:
+            self._command += ["--nodes", str(nodes)]
+        for key, value in (settings or {}).items():
+            self._command += ["--set", f"{key}={value}"]
+        self._command += arguments
+        self._environment = {**os.environ, **(environment or {})}
+        self._ready_timeout_s = ready_timeout_s
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._started = threading.Event()  # ready, or the output ended: either way the wait is over
+        self._ready = False
+        self._killed = False
+        self._lines: list[str] = []
+        self.listeners: list[str] = []
+        self.start_seconds = 0.0
+
+    # -- what a client needs
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of every node, as `bootstrap.servers` takes it."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        """The running server's process id; `ServerFailed` if there is none."""
+        if self._process is None or self._process.poll() is not None:
+            raise self._failure("the server is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """Everything the server has printed since the first start, restarts included."""
+        return "".join(self._lines)
+
+    # -- life and death
+
+    def start(self) -> None:
+        """Start and wait for the `ready` line; `ServerFailed` if it does not come in time."""
+        if self.running:
+            raise self._failure("the server is already running")
+        self._started.clear()
+        self._ready = self._killed = False
+        self.listeners = []
+        began = time.monotonic()
+        self._process = subprocess.Popen(  # noqa: S603 - the caller's own command line
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        self._reader.start()
+        in_time = self._started.wait(self._ready_timeout_s)
+        if not self._ready:
+            self._signal(signal.SIGKILL)
+            code = self._reap()
+            what = f"ended with {code}" if in_time else f"was not ready after {self._ready_timeout_s:g} s"
+            raise self._failure(f"the server {what}: {' '.join(self._command)}")
+        self.start_seconds = time.monotonic() - began
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait for the server to end by itself and return its exit code; `ServerFailed` if it goes on."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self._failure(f"the server was still running after {timeout_s:g} s") from None
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process is gone."""
+        self._killed = True
+        self._signal(signal.SIGKILL)
+        self._reap()
+
+    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM, and wait; `ServerFailed` if it takes longer than `timeout_s` or does not end with 0."""
+        self._signal(signal.SIGTERM)
+        assert self._process is not None
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self._failure(f"the server did not stop within {timeout_s:g} s of SIGTERM") from None
+        if code := self._reap():
+            raise self._failure(f"the server ended with {code} instead of 0")
+
+    def restart(self) -> None:
+        """Start again on the same data and ports; stops the server first if it is running."""
+        if self.running:
+            self.terminate()
+        self.start()
+
+    def close(self) -> None:
+        """Stop if running and remove the temporary data; `ServerFailed` if the server had ended by itself."""
+        try:
+            if self._process is None:
+                return
+            if self.running:
+                self.terminate()
+            elif not self._killed and self._process.returncode != 0:
+                raise self._failure(f"the server ended by itself with {self._process.returncode}")
+        finally:
+            if self._made_data_dir:
+                shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            if self._made_data_dir:
+                shutil.rmtree(self.data_dir, ignore_errors=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except ServerFailed as failure:
+            if error is None:
+                raise
+            # The test's own failure stays the headline; what became of the server belongs beside it.
+            error.add_note(str(failure))
+
+    # -- inside
+
+    def _read(self, output: IO[str]) -> None:
+        with output:
+            for line in output:
+                self._lines.append(line)
+                if match := _LISTENER.search(line):
+                    self.listeners.append(match["address"])
+                elif not self._ready and _READY.search(line):
+                    self._ready = True
+                    self._started.set()
+        self._started.set()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            raise self._failure("the server was never started")
+        self._process.send_signal(number)  # does nothing once the process has been reaped
+
+    def _reap(self) -> int:
+        assert self._process is not None
+        assert self._reader is not None
+        code = self._process.wait()
+        self._reader.join(STOP_TIMEOUT_S)
+        return code
+
+    def _failure(self, sentence: str) -> ServerFailed:
+        tail = "".join(self._lines[-LOG_TAIL_LINES:]).rstrip() or "(nothing)"
+        return ServerFailed(f"{sentence}\nthe end of its log:\n{tail}")
+
+
+def default_command() -> list[str]:
+    """The `magnetar` script beside this interpreter; `ServerFailed` if there is none."""
+    script = Path(sysconfig.get_path("scripts")) / "magnetar"
+    if not script.exists():
+        raise ServerFailed(f"magnetar is not installed for {sys.executable}: run `make install`")
+    return [str(script)]
+
+
+def free_ports(count: int, *, taken: Sequence[int] = ()) -> list[int]:
+    """`count` consecutive ports of 127.0.0.1 that nobody listens on, below the ephemeral range."""
+    choose = random.SystemRandom()
+    while True:
+        first = choose.randrange(PORT_MIN, EPHEMERAL_PORT_MIN - count)
+        ports = list(range(first, first + count))
+        if not set(ports) & set(taken) and all(map(_is_free, ports)):
+            return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

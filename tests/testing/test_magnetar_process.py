@@ -1,0 +1,99 @@
+"""The test kit itself, against a stand-in that behaves as badly as a server can."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from magnetar.testing.server import EPHEMERAL_PORT_MIN, PORT_MIN, MagnetarProcess, ServerFailed, free_ports
+
+GOOD = """
+    import signal, sys
+    port = sys.argv[sys.argv.index("--kafka-port") + 1]
+    data = sys.argv[sys.argv.index("--data-dir") + 1]
+    with open(data + "/starts", "a") as starts:
+        starts.write("x")
+    print(f"kafka  PLAINTEXT://127.0.0.1:{port}")
+    print("magnetar is ready", flush=True)
+    signal.sigwait({signal.SIGTERM})
+"""
+
+
+def stand_in(folder: Path, body: str) -> list[str]:
+    script = folder / "stand_in.py"
+    script.write_text("import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n")
+    with script.open("a") as out:
+        out.write(textwrap.dedent(body))
+    return [sys.executable, str(script)]
+
+
+def test_ready_server_is_found_where_it_says(tmp_path: Path) -> None:
+    with MagnetarProcess(command=stand_in(tmp_path, GOOD), nodes=1) as server:
+        assert server.listeners == [server.bootstrap]
+        assert server.running
+        data_dir = server.data_dir
+    assert not server.running
+    assert not data_dir.exists()
+
+
+def test_restart_keeps_data_and_ports(tmp_path: Path) -> None:
+    with MagnetarProcess(command=stand_in(tmp_path, GOOD)) as server:
+        bootstrap = server.bootstrap
+        server.kill()
+        assert not server.running
+        server.restart()
+        server.restart()
+        assert server.bootstrap == bootstrap
+        assert (server.data_dir / "starts").read_text() == "xxx"
+
+
+def test_a_data_dir_that_was_brought_is_left_alone(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    with MagnetarProcess(command=stand_in(tmp_path, GOOD), data_dir=data_dir):
+        pass
+    assert (data_dir / "starts").exists()
+
+
+def test_server_that_ends_at_start_is_reported_with_its_log(tmp_path: Path) -> None:
+    command = stand_in(tmp_path, "print('no such setting: colour'); raise SystemExit(3)")
+    with pytest.raises(ServerFailed, match=r"(?s)ended with 3.*no such setting: colour"):
+        MagnetarProcess(command=command).__enter__()
+
+
+def test_server_that_never_gets_ready_is_killed(tmp_path: Path) -> None:
+    command = stand_in(tmp_path, "print('already thinking', flush=True); signal.pause()")
+    server = MagnetarProcess(command=command, ready_timeout_s=0.5)
+    with pytest.raises(ServerFailed, match=r"(?s)not ready after 0\.5 s.*already thinking"):
+        server.__enter__()
+    assert not server.running
+    assert not server.data_dir.exists()
+
+
+def test_server_that_dies_during_the_test_fails_it(tmp_path: Path) -> None:
+    dies = GOOD.replace("signal.sigwait({signal.SIGTERM})", "raise SystemExit(9)")
+    server = MagnetarProcess(command=stand_in(tmp_path, dies))
+    with pytest.raises(ServerFailed, match="ended by itself with 9"), server:
+        server.wait()
+
+
+def test_server_that_ends_badly_on_sigterm_fails_the_test(tmp_path: Path) -> None:
+    command = stand_in(tmp_path, GOOD + "    raise SystemExit(5)\n")
+    with pytest.raises(ServerFailed, match="ended with 5 instead of 0"), MagnetarProcess(command=command):
+        pass
+
+
+def test_the_tests_own_failure_stays_the_headline(tmp_path: Path) -> None:
+    command = stand_in(tmp_path, GOOD + "    raise SystemExit(5)\n")
+    with pytest.raises(LookupError) as caught, MagnetarProcess(command=command):
+        raise LookupError("what the test found")
+    assert "ended with 5" in caught.value.__notes__[0]
+
+
+def test_ports_are_free_distinct_and_below_the_ephemeral_range() -> None:
+    ports = free_ports(3)
+    assert ports == list(range(ports[0], ports[0] + 3))
+    assert ports[0] >= PORT_MIN
+    assert ports[-1] < EPHEMERAL_PORT_MIN
+    assert not set(free_ports(3, taken=ports)) & set(ports)
