@@ -7,13 +7,13 @@ One file under `handlers/` serves one API.  It states::
 
     def handle(context: RequestContext, request: HeartbeatRequest) -> Answer: ...
 
-`handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response, or a
-`Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).  Responses leave a
-connection in the order of its requests whatever order they are ready in.  `None` means that no response is due
-(Produce with acks=0).
+`handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response,
+or a `Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).
+Responses leave a connection in the order of its requests whatever order they are ready in.  `None` means that
+no response is due (Produce with acks=0).
 
-A handler answers expected trouble (`BrokerError`) with the protocol's own code, through `errors.error_code`; what it
-does not catch is our bug: the connection logs it and closes.
+A handler answers expected trouble (`BrokerError`) with the protocol's own code, through `errors.error_code`;
+what it does not catch is our bug: the connection logs it and closes.
 
 ApiVersions is computed from these modules, so nothing can be advertised that has no handler.
 """
@@ -72,8 +72,8 @@ class RequestContext:
     client_host: str
     api_version: int
     client_id: str | None
-    # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must outlive
-    # stage one has to be copied.
+    # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must
+    # outlive stage one has to be copied.
     owns_memory: bool
 
 
