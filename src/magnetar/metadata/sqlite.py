@@ -36,11 +36,11 @@ from magnetar.base.lockfile import DirectoryLock
 from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
-    VALUE_BYTES_MAX,
     Change,
     Delete,
     Put,
     Versioned,
+    check_operation,
 )
 
 APPLICATION_ID: Final = 0x4D67746D
@@ -159,7 +159,7 @@ class SqliteMetadataStore:
     async def _submit(self, steps: Sequence[Put | Delete]) -> int:
         self._check_open()
         for step in steps:
-            _check_step(step)
+            check_operation(step)
         loop = asyncio.get_running_loop()
         operation = _Operation(steps, loop.create_future())
         self._queue.append(operation)
@@ -259,18 +259,6 @@ class SqliteMetadataStore:
         watcher = self._watchers.get(key)
         if watcher is not None:
             watcher[1](change)
-
-
-def _check_step(step: Put | Delete) -> None:
-    if not step.path.startswith("/") or step.path.endswith("/") or "\0" in step.path:
-        raise MetadataError(f"metadata path {step.path[:200]!r} must begin with a slash and not end with one")
-    if not step.path.isascii() and any("\ud800" <= char <= "\udfff" for char in step.path):
-        raise MetadataError(f"metadata path {step.path[:200]!r} is not valid Unicode")
-    if isinstance(step, Put) and len(step.value) > VALUE_BYTES_MAX:
-        raise MetadataError(
-            f"metadata value of {len(step.value)} bytes at {step.path[:200]} is too large:"
-            f" {VALUE_BYTES_MAX} are allowed"
-        )
 
 
 def _bad_version(path: str, expected: int, found: int) -> BadVersion:

@@ -2,12 +2,16 @@
 
 What a store promises:
 
-* A write is durable when its coroutine returns, and versions decide every race: `put` with `expected_version` is a
+* A write is durable when its coroutine returns, and versions decide every race: `put` with `expected_version`
+  is a
   compare-and-set, `put` with `MUST_NOT_EXIST` creates.  A loser gets `BadVersion` and changes nothing.
-* A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0 again.
+* A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0
+  again.
 * `commit` applies several writes or none.
-* An ephemeral path is gone when the session that wrote it ends (for the embedded store: when the process does).
-* Watchers run on the event loop after the change is durable, in the order of the changes, and never see one twice.
+* An ephemeral path is gone when the session that wrote it ends (for the embedded store: when the process
+  does).
+* Watchers run on the event loop after the change is durable, in the order of the changes, and never see one
+  twice.
 
 Values are opaque bytes of at most `VALUE_BYTES_MAX`; paths look like `/topics/public/default/t`.
 """
@@ -15,6 +19,8 @@ Values are opaque bytes of at most `VALUE_BYTES_MAX`; paths look like `/topics/p
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+from magnetar.base.errors import MetadataError
 
 ANY_VERSION: Final = -1
 MUST_NOT_EXIST: Final = -2
@@ -53,6 +59,21 @@ class Change:
 
     path: str
     value: Versioned | None
+
+
+def check_operation(step: Put | Delete) -> None:
+    """What every store refuses before it looks at its content: MetadataError for a bad path or an oversized
+    value.
+    """
+    if not step.path.startswith("/") or step.path.endswith("/") or "\0" in step.path:
+        raise MetadataError(f"metadata path {step.path[:200]!r} must begin with a slash and not end with one")
+    if not step.path.isascii() and any("\ud800" <= char <= "\udfff" for char in step.path):
+        raise MetadataError(f"metadata path {step.path[:200]!r} is not valid Unicode")
+    if isinstance(step, Put) and len(step.value) > VALUE_BYTES_MAX:
+        raise MetadataError(
+            f"metadata value of {len(step.value)} bytes at {step.path[:200]} is too large:"
+            f" {VALUE_BYTES_MAX} are allowed"
+        )
 
 
 class MetadataStore(Protocol):

@@ -12,11 +12,11 @@ from magnetar.base.errors import BadVersion, MetadataError
 from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
-    VALUE_BYTES_MAX,
     Change,
     Delete,
     Put,
     Versioned,
+    check_operation,
 )
 
 
@@ -28,6 +28,7 @@ class MemoryMetadataStore:
         self._watchers: list[tuple[str, Callable[[Change], None]]] = []
         self._gate = asyncio.Event()
         self._gate.set()
+        self._closed = False
         self.fail_next = 0
         self.commit_count = 0
 
@@ -39,9 +40,11 @@ class MemoryMetadataStore:
         self._gate.set()
 
     async def get(self, path: str) -> Versioned | None:
+        self._check_open()
         return self._values.get(path)
 
     async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        self._check_open()
         return sorted((path, value) for path, value in self._values.items() if path.startswith(prefix))
 
     async def put(
@@ -54,6 +57,9 @@ class MemoryMetadataStore:
         await self.commit([Delete(path, expected_version)])
 
     async def commit(self, operations: Sequence[Put | Delete]) -> None:
+        self._check_open()
+        for operation in operations:
+            check_operation(operation)
         await self._gate.wait()
         self.commit_count += 1
         if self.fail_next:
@@ -76,8 +82,6 @@ class MemoryMetadataStore:
             raise BadVersion(f"{path} was written by somebody else")
         if isinstance(operation, Delete):
             return None if values.pop(path, None) is None else Change(path, None)
-        if len(operation.value) > VALUE_BYTES_MAX:
-            raise MetadataError(f"the value of {path} is larger than {VALUE_BYTES_MAX} bytes")
         written = Versioned(bytes(operation.value), 0 if current is None else current.version + 1)
         values[path] = written
         return Change(path, written)
@@ -85,7 +89,17 @@ class MemoryMetadataStore:
     def watch(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
         entry = (prefix, callback)
         self._watchers.append(entry)
-        return lambda: self._watchers.remove(entry)
+
+        def end() -> None:
+            if entry in self._watchers:
+                self._watchers.remove(entry)
+
+        return end
 
     async def close(self) -> None:
         """Nothing to let go of; ephemeral paths live as long as this object."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise MetadataError("the metadata store is closed")

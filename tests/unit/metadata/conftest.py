@@ -7,8 +7,10 @@ import pytest
 
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MetadataStore
+from magnetar.testing.metadata import MemoryMetadataStore
 
 STORES: dict[str, Callable[[Path], MetadataStore]] = {
+    "memory": lambda folder: MemoryMetadataStore(),
     "sqlite": lambda folder: SqliteMetadataStore(folder / "metadata.db"),
 }
 
