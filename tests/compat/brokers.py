@@ -1,0 +1,107 @@
+"""The broker under a suite: a fresh Magnetar, a fresh Apache Kafka to compare with, or one that already runs.
+
+Each suite names the settings it needs in Kafka's own words (`Profile`), so that one list starts either.
+Data is empty at every start: suites create thousands of topics and some look at all of them.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fetch import SetupFailed
+
+from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+
+KAFKA_START_TIMEOUT_S = 180
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`settings` for both; `kafka_only` for what Magnetar needs no key for or does not have yet."""
+
+    settings: Mapping[str, str]
+    kafka_only: Mapping[str, str] = field(default_factory=dict)
+
+
+Bootstrap = Callable[[int], str | None]
+
+
+@contextlib.contextmanager
+def on_demand(start: Callable[[int], contextlib.AbstractContextManager[str] | None]) -> Iterator[Bootstrap]:
+    """Yields a function from a number of nodes to a bootstrap address, which starts each broker at first use.
+
+    Threads may call it; `start` returns None where such a broker cannot be had.
+    """
+    with contextlib.ExitStack() as stack:
+        lock = threading.Lock()
+        known: dict[int, str | None] = {}
+
+        def bootstrap(nodes: int) -> str | None:
+            with lock:
+                if nodes not in known:
+                    broker = start(nodes)
+                    known[nodes] = None if broker is None else stack.enter_context(broker)
+                return known[nodes]
+
+        yield bootstrap
+
+
+@contextlib.contextmanager
+def magnetar(profile: Profile, log: Path, nodes: int = 1) -> Iterator[str]:
+    """Yields the bootstrap address; what the server printed is left in `log`."""
+    server = MagnetarProcess(settings=profile.settings, nodes=nodes)
+    try:
+        with server:
+            yield server.bootstrap
+    except ServerFailed as failure:
+        raise SetupFailed(str(failure)) from None
+    finally:
+        log.write_text(server.log)
+
+
+@contextlib.contextmanager
+def apache_kafka(profile: Profile, log: Path) -> Iterator[str]:
+    """One node, started by the script in `peers_dir()`."""
+    script = peer_kafka()
+    if script is None:
+        raise SetupFailed(
+            "no Apache Kafka to compare with: set MAGNETAR_PEERS to the folder of the peer scripts"
+        )
+    port = free_ports(2)[0]
+    folder = Path(tempfile.mkdtemp(prefix="kafka-peer-"))
+    pairs = [f"{key}={value}" for key, value in {**profile.settings, **profile.kafka_only}.items()]
+    try:
+        subprocess.run(
+            [script, "start", folder, str(port), *pairs],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            timeout=KAFKA_START_TIMEOUT_S,
+        )
+        yield f"127.0.0.1:{port}"
+    except subprocess.SubprocessError as error:
+        raise SetupFailed(f"Apache Kafka did not start: {error}") from None
+    finally:
+        subprocess.run([script, "stop", folder], check=False, stdout=subprocess.DEVNULL)
+        if (folder / "log").exists():
+            shutil.copyfile(folder / "log", log)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def peers_dir() -> Path:
+    """Where the scripts that start other people's servers lie: `MAGNETAR_PEERS` says, if anything does."""
+    given = os.environ.get("MAGNETAR_PEERS")
+    return Path(given) if given else REPOSITORY.parent / "shared" / "peers"
+
+
+def peer_kafka() -> Path | None:
+    """The script that starts Apache Kafka and runs its Java tools; None where it or Java is missing."""
+    script = peers_dir() / "kafka"
+    return script if script.exists() and shutil.which("java") else None

@@ -1,0 +1,121 @@
+"""kafka-python's own integration tests, over the wire, out of its source archive.
+
+They find a broker through `KAFKA_URI`; `test/service.py`, which the archive leaves out, normally starts
+one, so a stand-in that says "already running" takes its place.  SSL and SASL tests start brokers of
+their own: they are left out here or skip themselves.
+"""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import fetch
+from brokers import Profile
+from outcomes import Outcome, Status
+
+NAME = "kafka-python"
+VERSION = "3.0.12"
+SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"
+TEST_TIMEOUT_S = 60
+SUITE_TIMEOUT_S = 600
+
+# A test has the client infer the broker's version from the advertised APIs and wants this very number.
+BROKER_VERSION = "4.3.0"
+
+PROFILE = Profile(
+    settings={
+        "node.id": "0",  # new partitions are assigned to broker 0 by number
+        "num.partitions": "4",
+        "auto.create.topics.enable": "true",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "100",
+    },
+    kafka_only={
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    },
+)
+
+SERVICE = '''"""Stands in for the module that starts brokers: the broker already runs."""
+
+
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def open(self):
+        pass
+
+    close = stop = dump_logs = open
+
+    def wait_for(self, pattern, timeout=30):
+        return True
+
+
+class SpawnedService:
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("these tests run against a broker that is already there")
+'''
+
+
+def prepare(work: Path) -> Path:
+    """Fetch and unpack; returns the source folder."""
+    folder = f"kafka_python-{VERSION}"
+    archive = fetch.sdist(work, f"kafka-python=={VERSION}", f"{folder}.tar.gz", SHA256)
+    source = work / folder
+    fetch.unpack(archive, source, f"{folder}/")
+    (source / "test" / "__init__.py").touch()
+    (source / "test" / "service.py").write_text(SERVICE)
+    return source
+
+
+def run(
+    source: Path, bootstrap: str, logs: Path, wanted: Sequence[str], report: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Run the suite in one pytest; `wanted` are parts of test ids, none means all."""
+    results = logs / "results.xml"
+    results.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "test/integration"]
+    command += ["--ignore", "test/integration/test_ssl_integration.py", f"--junitxml={results}"]
+    command += ["-p", "no:randomly", "-p", "no:cacheprovider", "-o", "junit_family=xunit1"]
+    command += [f"--timeout={TEST_TIMEOUT_S}", "--timeout-method=signal"]
+    if wanted:
+        command += ["-k", " or ".join(wanted)]
+    environment = {**os.environ, "KAFKA_VERSION": BROKER_VERSION, "KAFKA_ROOT": "/"}
+    environment["KAFKA_URI"] = f"kafka://{bootstrap.split(',')[0]}"
+    with (logs / "output.txt").open("wb") as output:
+        try:
+            subprocess.run(
+                command,
+                cwd=source,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=SUITE_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise fetch.SetupFailed(f"kafka-python's suite took longer than {SUITE_TIMEOUT_S} s") from None
+    if not results.exists():
+        raise fetch.SetupFailed(f"kafka-python's suite left no results: see {logs / 'output.txt'}")
+    outcomes = [_outcome(case) for case in ET.parse(results).getroot().iter("testcase")]
+    for outcome in outcomes:
+        report(outcome)
+    return outcomes
+
+
+def _outcome(case: ET.Element) -> Outcome:
+    file = case.get("classname", "").rsplit(".", 1)[-1]
+    test_id = f"{file}::{case.get('name')}"
+    seconds = float(case.get("time", "0"))
+    for kind, status in (("failure", Status.FAILED), ("error", Status.FAILED), ("skipped", Status.SKIPPED)):
+        if (found := case.find(kind)) is not None:
+            lines = found.get("message", "").strip().splitlines() or ["no message"]
+            return Outcome(test_id, status, seconds, lines[0][:200])
+    return Outcome(test_id, Status.PASSED, seconds)

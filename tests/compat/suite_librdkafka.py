@@ -1,0 +1,304 @@
+"""librdkafka's own test programme, built from the sources inside an npm package, one process per test.
+
+A failed test leaves threads behind and aborts the programme, so each test number runs alone.  The programme
+writes a JSON report; a test that is not in it has crashed or run out of time.
+
+Two modes.  Quick mode (`-Q`) shortens the tests and leaves whole ones out: 27 of them then pass against
+a port where nobody listens, and are not counted here (`PASS_WITHOUT_BROKER`).  Full mode runs them
+whole; the ones in `FULL` are those that quick mode would leave out of groups, static members,
+subscriptions, pausing and poll intervals.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import fetch
+from brokers import Bootstrap, Profile, peer_kafka
+from outcomes import Outcome, Status
+
+NAME = "librdkafka"
+VERSION = "2.15.1"
+NPM_VERSION = "1.10.1"
+SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
+BROKER_VERSION = "4.2.0"
+QUICK_TIMEOUT_S = 300
+FULL_TIMEOUT_S = 420
+SUITE_TIMEOUT_S = 3600
+
+PROFILE = Profile(
+    settings={
+        "num.partitions": "4",
+        "auto.create.topics.enable": "true",
+        # With 0, members that start together see one rebalance more than 0102 and 0118 allow.
+        "group.initial.rebalance.delay.ms": "3000",
+        "group.min.session.timeout.ms": "100",
+    },
+    kafka_only={
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.min.heartbeat.interval.ms": "100",
+        "group.share.heartbeat.interval.ms": "500",
+        "broker.rack": "RACK1",
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    },
+)
+
+PASS_WITHOUT_BROKER = frozenset(
+    {"0018", "0019", "0026", "0045", "0050", "0061", "0089", "0102", "0122", "0132", "0139", "0150"}
+    | {"0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0185"}
+)
+FULL = (
+    *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050"),
+    *("0055", "0061", "0089", "0102", "0122", "0127", "0132", "0150"),
+)
+THREE_NODES = frozenset({"0098", "0101", "0103", "0107", "0111"})  # create topics with replication factor 3
+JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
+# The longest first, so that the end of the run is not one test alone.
+LONGEST_FIRST = (
+    "0184",
+    "0102",
+    "0089",
+    "0103",
+    "0045",
+    "0018",
+    "0050",
+    "0113",
+    "0056",
+    "0081",
+    "0132",
+    "0119",
+)
+
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the test programme: a test number and the ids it is to report."""
+
+    number: str
+    full: bool
+    names: tuple[str, ...]
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"full:{name}" if self.full else name for name in self.names]
+
+    @property
+    def label(self) -> str:
+        return f"{'full' if self.full else 'quick'}-{self.number}"
+
+
+def prepare(work: Path) -> Path:
+    """Fetch, unpack and build (some minutes, once); returns the folder of the test programme."""
+    source = work / f"librdkafka-{VERSION}"
+    if not (source / ".built").exists():
+        fetch.need_tools(
+            {
+                "gcc": "gcc",
+                "g++": "g++",
+                "make": "make",
+                "/usr/include/openssl/ssl.h": "libssl-dev",
+                "/usr/include/zlib.h": "zlib1g-dev",
+            }
+        )
+        archive = fetch.npm_package(
+            work,
+            f"@confluentinc/kafka-javascript@{NPM_VERSION}",
+            f"confluentinc-kafka-javascript-{NPM_VERSION}.tgz",
+            SHA256,
+        )
+        fetch.unpack(archive, source, "package/deps/librdkafka/")
+        print("building librdkafka and its tests (some minutes, once) ...", flush=True)
+        jobs = f"-j{os.cpu_count() or 2}"
+        for step in ("./configure --disable-gssapi", f"make {jobs} libs", f"make -C tests {jobs} build"):
+            fetch.quietly(step.split(), cwd=source, log=source / "build.log")
+        (source / ".built").touch()
+    return source / "tests"
+
+
+def catalogue(tests: Path, *, everything_full: bool) -> list[Job]:
+    """Every job of a whole run: what quick mode really tests, and the chosen tests (or all) in full."""
+    table = (tests / "test.c").read_text().split("struct test tests[] = {", 1)[1].split("{NULL}};", 1)[0]
+    names = []
+    for entry in re.split(r"\b_TEST\(", table)[1:]:
+        name, flags = (part.strip() for part in re.split(r",|\)", entry, maxsplit=2)[:2])
+        manual_or_local = "TEST_F_LOCAL" in flags or "TEST_F_MANUAL" in flags
+        if not manual_or_local and not re.search(r"TEST_F_KNOWN_ISSUE\b", flags):
+            names.append(name)
+    by_number = {
+        number: tuple(group) for number, group in itertools.groupby(names, key=lambda name: name[:4])
+    }
+    quick = [
+        Job(number, False, group) for number, group in by_number.items() if number not in PASS_WITHOUT_BROKER
+    ]
+    full = [Job(number, True, by_number[number]) for number in (by_number if everything_full else FULL)]
+    return full + quick
+
+
+def run(
+    tests: Path,
+    bootstrap: Bootstrap,
+    logs: Path,
+    jobs: Iterable[Job],
+    parallel: int,
+    report: Callable[[Outcome], None],
+) -> list[Outcome]:
+    """Run `jobs`, `parallel` at a time."""
+    deadline = time.monotonic() + SUITE_TIMEOUT_S
+    kafka_path = _kafka_path(logs)
+
+    def one(job: Job) -> list[Outcome]:
+        address = bootstrap(3 if job.number in THREE_NODES else 1)
+        if address is None:
+            outcomes = _skipped(job, "needs three nodes")
+        elif job.number in JAVA_TOOLS and kafka_path is None:
+            outcomes = _skipped(job, "needs Java and Kafka's tools (MAGNETAR_PEERS)")
+        else:
+            outcomes = _run_job(job, tests, address, logs, kafka_path, deadline)
+        for outcome in outcomes:
+            report(outcome)
+        return outcomes
+
+    rank = {number: index for index, number in enumerate(LONGEST_FIRST)}
+    ordered = sorted(jobs, key=lambda job: (not job.full, rank.get(job.number, len(rank))))
+    with ThreadPoolExecutor(parallel) as pool:
+        return [outcome for outcomes in pool.map(one, ordered) for outcome in outcomes]
+
+
+def _run_job(
+    job: Job, tests: Path, bootstrap: str, logs: Path, kafka_path: Path | None, deadline: float
+) -> list[Outcome]:
+    output, results = logs / f"{job.label}.log", logs / f"{job.label}.json"
+    conf = logs / f"{job.label}.conf"
+    conf.write_text(
+        f"metadata.broker.list={bootstrap}\ntest.topic.random=true\n"
+        f"test.timeout.multiplier={2 if job.full else 3}\n"
+    )
+    results.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": "../src:../src-cpp",
+        "RDKAFKA_TEST_CONF": str(conf),
+        "TEST_REPORT": str(results),
+        "TEST_KAFKA_VERSION": BROKER_VERSION,
+        "TEST_LEVEL": "1",
+        "TESTS": job.number,
+        "BROKERS": bootstrap,
+    }
+    if kafka_path is not None:
+        environment["KAFKA_PATH"] = str(kafka_path)
+    command = ["./test-runner", "-p1", "-L", *([] if job.full else ["-Q"])]
+    limit_s = min(FULL_TIMEOUT_S if job.full else QUICK_TIMEOUT_S, deadline - time.monotonic())
+    began = time.monotonic()
+    if limit_s <= 0:
+        how = "the suite's time was up before it started"
+    else:
+        how = _spawn(command, tests, environment, output, limit_s)
+    seconds = time.monotonic() - began
+    outcomes = _read_results(job, results, output, how, seconds)
+    if all(outcome.status is not Status.FAILED for outcome in outcomes):
+        for file in (output, conf, results):
+            file.unlink(missing_ok=True)
+    return outcomes
+
+
+def _spawn(
+    command: Sequence[str], cwd: Path, environment: dict[str, str], output: Path, limit_s: float
+) -> str:
+    """Run in a process group of its own, so that what a test starts ends with it; returns how it ended."""
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            ["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", *command],  # a failed test aborts: no core files
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return f"did not end within {limit_s:.0f} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+def _read_results(job: Job, results: Path, output: Path, how: str, seconds: float) -> list[Outcome]:
+    states: dict[str, dict[str, object]] = {}
+    if results.exists():
+        try:
+            states = json.loads(results.read_text(errors="replace"))["tests"]
+        except (ValueError, KeyError):
+            how = f"{how}, report unreadable"
+    outcomes = []
+    for test_id, name in zip(job.ids, job.names, strict=True):
+        entry = states.get(name, {})
+        duration = entry.get("duration")
+        took = duration if isinstance(duration, float) else seconds
+        match entry.get("state"):
+            case "PASSED":
+                outcomes.append(Outcome(test_id, Status.PASSED, took))
+            case "SKIPPED":
+                outcomes.append(
+                    Outcome(test_id, Status.SKIPPED, took, _reason(output, "SKIP") or "by itself")
+                )
+            case _:
+                detail = _reason(output, "FAILED") or "no word of why"
+                outcomes.append(Outcome(test_id, Status.FAILED, took, f"{how}: {detail}"))
+    return outcomes
+
+
+def _reason(output: Path, word: str) -> str:
+    """The first line of a test's output that says `word`, without colours."""
+    if not output.exists():
+        return ""
+    with output.open(errors="replace") as lines:
+        for line in lines:
+            if word in line and "Tests to run" not in line:
+                return re.sub(r"\x1b\[[0-9;]*m", "", line).strip()[:240]
+    return ""
+
+
+def _skipped(job: Job, reason: str) -> list[Outcome]:
+    return [Outcome(test_id, Status.SKIPPED, 0.0, reason) for test_id in job.ids]
+
+
+def _kafka_path(logs: Path) -> Path | None:
+    """A stand-in for a Kafka distribution: `bin/kafka-*.sh` that call the peer's Java tools."""
+    peer = peer_kafka()
+    if peer is None:
+        return None
+    folder = logs / "kafka"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "bin").mkdir(parents=True)
+    for name, java_class in TOOLS.items():
+        script = folder / "bin" / name
+        script.write_text(
+            f'#!/bin/sh\nKAFKA_HEAP=128m exec {shlex.quote(str(peer))} tool {java_class} "$@"\n'
+        )
+        script.chmod(0o755)
+    return folder
