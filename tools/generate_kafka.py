@@ -210,19 +210,19 @@ def registry_module() -> str:
         "from typing import Final",
         "",
         "MODULES: Final = {",
-        *(f'    {api.key}: "{snake(api.name)}",' for api in sorted(APIS, key=lambda api: api.key)),
+        *(f'    {api.key}: "{snake(api.name)}",' for api in APIS),
         "}",
         '"""API key -> name of the module in this package."""',
         "",
         "NAMES: Final = {",
-        *(f'    {api.key}: "{api.name}",' for api in sorted(APIS, key=lambda api: api.key)),
+        *(f'    {api.key}: "{api.name}",' for api in APIS),
         "}",
         '"""API key -> name of the API in the protocol guide."""',
         "",
         "FLEXIBLE_SINCE: Final = {",
         *(
             f"    {api.key}: {flexible_since(api.flexible, Versions.parse(api.versions))},"
-            for api in sorted(APIS, key=lambda api: api.key)
+            for api in APIS
             if api.flexible
         ),
         "}",

@@ -2,21 +2,48 @@
 
 from typing import Final
 
-from magnetar.wire.kafka.schema.cluster import API_VERSIONS, FIND_COORDINATOR, METADATA
-from magnetar.wire.kafka.schema.fetch import FETCH
+from magnetar.wire.kafka.schema import (
+    access,
+    cluster,
+    configs,
+    consumer_groups,
+    fetch,
+    group_offsets,
+    groups,
+    log_dirs,
+    offsets,
+    produce,
+    telemetry,
+    topics,
+    transactions,
+)
 from magnetar.wire.kafka.schema.model import Api, Data
-from magnetar.wire.kafka.schema.offsets import LIST_OFFSETS
-from magnetar.wire.kafka.schema.produce import PRODUCE
-from magnetar.wire.kafka.schema.transactions import INIT_PRODUCER_ID
 
-APIS: Final[tuple[Api, ...]] = (
-    PRODUCE,
-    FETCH,
-    LIST_OFFSETS,
-    METADATA,
-    FIND_COORDINATOR,
-    API_VERSIONS,
-    INIT_PRODUCER_ID,
+_FAMILIES: Final = (
+    access,
+    cluster,
+    configs,
+    consumer_groups,
+    fetch,
+    group_offsets,
+    groups,
+    log_dirs,
+    offsets,
+    produce,
+    telemetry,
+    topics,
+    transactions,
 )
 
-DATA: Final[tuple[Data, ...]] = ()
+APIS: Final = tuple(
+    sorted(
+        (table for family in _FAMILIES for table in vars(family).values() if isinstance(table, Api)),
+        key=lambda api: api.key,
+    )
+)
+"""Every request and its response, by API key."""
+
+DATA: Final = tuple(
+    table for family in _FAMILIES for table in vars(family).values() if isinstance(table, Data)
+)
+"""Every message that travels inside another one's bytes."""

@@ -126,3 +126,77 @@ FIND_COORDINATOR: Final = Api(
         )], "4+"),
     ),
 )  # fmt: skip
+
+DESCRIBE_CLUSTER: Final = Api(
+    name="DescribeCluster",
+    key=60,
+    versions="0-2",
+    flexible="0+",
+    request=(
+        F("include_cluster_authorized_operations", BOOLEAN),
+        F("endpoint_type", INT8, "1+", default=1),
+        F("include_fenced_brokers", BOOLEAN, "2+"),
+    ),
+    response=(
+        F("throttle_time_ms", INT32),
+        F("error_code", INT16),
+        F("error_message", STRING, nullable="0+", default=None),
+        F("endpoint_type", INT8, "1+", default=1),
+        F("cluster_id", STRING),
+        F("controller_id", INT32, default=-1),
+        F("brokers", [S(
+            "DescribeClusterBroker",
+            F("broker_id", INT32),
+            F("host", STRING),
+            F("port", INT32),
+            F("rack", STRING, nullable="0+", default=None),
+            F("is_fenced", BOOLEAN, "2+"),
+        )]),
+        F("cluster_authorized_operations", INT32, default=_NO_OPERATIONS),
+    ),
+)  # fmt: skip
+
+_CURSOR: Final = S(
+    "Cursor",
+    F("topic_name", STRING),
+    F("partition_index", INT32),
+)
+
+DESCRIBE_TOPIC_PARTITIONS: Final = Api(
+    name="DescribeTopicPartitions",
+    key=75,
+    versions="0",
+    flexible="0+",
+    request=(
+        F("topics", [S(
+            "TopicRequest",
+            F("name", STRING),
+        )]),
+        F("response_partition_limit", INT32, default=2000),
+        F("cursor", _CURSOR, nullable="0+", default=None),
+    ),
+    response=(
+        F("throttle_time_ms", INT32),
+        F("topics", [S(
+            "DescribeTopicPartitionsResponseTopic",
+            F("error_code", INT16),
+            F("name", STRING, nullable="0+"),
+            F("topic_id", UUID),
+            F("is_internal", BOOLEAN),
+            F("partitions", [S(
+                "DescribeTopicPartitionsResponsePartition",
+                F("error_code", INT16),
+                F("partition_index", INT32),
+                F("leader_id", INT32),
+                F("leader_epoch", INT32, default=-1),
+                F("replica_nodes", [INT32]),
+                F("isr_nodes", [INT32]),
+                F("eligible_leader_replicas", [INT32], nullable="0+", default=None),
+                F("last_known_elr", [INT32], nullable="0+", default=None),
+                F("offline_replicas", [INT32]),
+            )]),
+            F("topic_authorized_operations", INT32, default=_NO_OPERATIONS),
+        )]),
+        F("next_cursor", _CURSOR, nullable="0+", default=None),
+    ),
+)  # fmt: skip
