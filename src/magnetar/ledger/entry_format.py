@@ -10,17 +10,20 @@
                                 4: property entry.format=kafka           11: num_messages_in_batch
     ...                         the Kafka record batch, byte for byte
 
-The layout is the one that Kafka-on-Pulsar gave its `kafka` entry format.  Field order is fixed, so telling a Kafka entry
-from a Pulsar one is a comparison of bytes at a known place.
+The layout is the one that Kafka-on-Pulsar gave its `kafka` entry format.  Field order is fixed, so telling a Kafka
+entry from a Pulsar one is a comparison of bytes at a known place.
 """
 
 from struct import Struct
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.ledger.entry_cache import Entry
+from magnetar.storage.store import StoredEntry
 
 _MAGIC: Final = b"\x0e\x02"
 _U32: Final = Struct(">I")
+_BASE_OFFSET: Final = Struct(">q")
 _PRODUCER: Final = b"\x0a\x00\x10\x00\x18"  # producer_name "", sequence_id 0, tag of publish_time
 _FORMAT: Final = b"\x22\x15\x0a\x0centry.format\x12\x05kafka"
 assert _FORMAT[1] == len(_FORMAT) - 2
@@ -64,7 +67,7 @@ def kafka_batch_of(body: memoryview) -> memoryview | None:
     Raises:
         EntryCorrupt: the sizes in front of the payload do not fit the entry.
     """
-    if body[:2] != _MAGIC:
+    if bytes(body[:2]) != _MAGIC:
         return None
     try:
         message_at = 6 + _U32.unpack_from(body, 2)[0]
@@ -75,6 +78,18 @@ def kafka_batch_of(body: memoryview) -> memoryview | None:
         raise EntryCorrupt("an entry is shorter than its metadata says")
     # publish_time is a varint of 6 bytes until the year 2109
     format_at = message_at + 4 + len(_PRODUCER) + 6
-    if body[format_at : format_at + len(_FORMAT)] != _FORMAT:
+    if bytes(body[format_at : format_at + len(_FORMAT)]) != _FORMAT:
         return None
     return body[payload_at:]
+
+
+def decode_entry(stored: StoredEntry) -> Entry:
+    """A stored entry as readers get it: the payload without its prefix, which is still the memory it was read into.
+
+    Raises:
+        EntryCorrupt: the entry is not one that this version can read.
+    """
+    batch = kafka_batch_of(stored.body)
+    if batch is None:
+        raise EntryCorrupt(f"entry {stored.entry_id} at offset {stored.last_offset} has an unknown format")
+    return Entry(_BASE_OFFSET.unpack_from(batch)[0], stored.last_offset, stored.max_timestamp_ms, batch)

@@ -23,13 +23,14 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from magnetar.protocols.kafka import handlers
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.nodes import Node
+    from magnetar.protocols.kafka.service import KafkaService
     from magnetar.wire.kafka.runtime import Buffer
 
 Message = Any
@@ -65,6 +66,7 @@ class Deferred:
 class RequestContext:
     """Who asks, where and in which version.  Made anew for each request."""
 
+    service: "KafkaService"
     broker: "Broker"
     node: "Node"  # the node id whose listener was connected to
     listener_name: str
@@ -124,5 +126,5 @@ def _api_of(module: ModuleType) -> Api:
     )
 
 
-def is_coroutine(answer: Any) -> "bool":
+def is_coroutine(answer: object) -> TypeGuard[Coroutine[Any, Any, Message]]:
     return isinstance(answer, Coroutine)

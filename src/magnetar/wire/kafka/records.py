@@ -1,4 +1,4 @@
-"""Record batches, format v2 (magic 2): the header as a view, the checks a broker makes, and records for tests and tools.
+"""Record batches, format v2 (magic 2): the header as a view, and the fields that a broker writes.
 
 A batch is stored and sent on as the bytes it came in.  The broker reads its 61-byte header and rewrites only the two
 fields that the checksum does not cover: the base offset and the leader epoch.

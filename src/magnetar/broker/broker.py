@@ -1,0 +1,172 @@
+"""The broker: what all protocols share, its start, its stop and its housekeeping.
+
+Protocol handlers find everything here: the topics, the groups, the nodes, producer ids.  Housekeeping is two loops that
+nobody waits for: producer snapshots (so that a restart replays little of the log) and retention.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.base.names import TopicName
+from magnetar.broker.nodes import Nodes
+from magnetar.broker.partition import Partition
+from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.topic_config import TopicDefaults
+from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
+from magnetar.ledger.entry_cache import EntryCache
+from magnetar.ledger.entry_format import decode_entry
+from magnetar.ledger.managed_ledger import LedgerEnvironment
+from magnetar.metadata.store import MetadataStore, Put
+from magnetar.storage.store import LedgerStore
+
+log = logging.getLogger(__name__)
+
+_SNAPSHOT_INTERVAL_S: Final = 1.0
+_SNAPSHOT_AT_BYTES: Final = 2 << 20  # written since a partition's last snapshot
+_SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What the broker's rules depend on.  Times in milliseconds, sizes in bytes."""
+
+    tenant: str = "public"
+    namespace: str = "default"
+    cluster_id: str = "magnetar"
+    auto_create_topics: bool = True
+    delete_topics: bool = True
+    partition_count_default: int = 1
+    replication_factor_default: int = 1
+    entry_cache_bytes: int = 1 << 28
+    retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
+
+
+class Broker:
+    """See the module's text.  Made by `start`."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: LedgerStore,
+        metadata: MetadataStore,
+        clock: Clock,
+        nodes: Nodes,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.metadata = metadata
+        self.clock = clock
+        self.nodes = nodes
+        self.cache = EntryCache(settings.entry_cache_bytes)
+        self.producer_ids = ProducerIds(metadata)
+        self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
+        self.topics = TopicRegistry(
+            self._environment,
+            nodes,
+            TopicDefaults(settings.topic_defaults),
+            settings.partition_count_default,
+            settings.replication_factor_default,
+        )
+        self._housekeeping: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
+        self._environment.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
+        await self.topics.load()
+        snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
+        for topic in self.topics:
+            for partition in topic.open_partitions:
+                await partition.recover_producers(snapshots.get(SNAPSHOTS_ROOT + partition.log.name))
+        loop = asyncio.get_running_loop()
+        self._housekeeping = [
+            loop.create_task(self._snapshot_loop(), name="producer snapshots"),
+            loop.create_task(self._retention_loop(), name="retention"),
+        ]
+
+    async def stop(self) -> None:
+        """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
+        for task in self._housekeeping:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for topic in self.topics:
+            for partition in topic.open_partitions:
+                partition.close()
+        while self._environment.tasks:
+            await asyncio.wait(set(self._environment.tasks))
+        with suppress(MetadataError):
+            await self._snapshot(self._changed_partitions(1))
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    def topic_name(self, kafka_name: str) -> TopicName:
+        """The topic that a Kafka client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
+        return TopicName.parse(kafka_name, self.settings.tenant, self.settings.namespace)
+
+    def kafka_name(self, name: TopicName) -> str:
+        """What a Kafka client is shown."""
+        return name.kafka_name(self.settings.tenant, self.settings.namespace)
+
+    async def delete_topic(self, topic: Topic) -> None:
+        await self.topics.delete(topic)
+
+    # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    def _changed_partitions(self, bytes_min: int) -> list[Partition]:
+        return [
+            partition
+            for topic in self.topics
+            for partition in topic.open_partitions
+            if partition.bytes_since_snapshot >= bytes_min
+        ]
+
+    async def _snapshot(self, partitions: Iterable[Partition]) -> None:
+        """Store snapshots in one step.  Each covers what was appended, and is stored once that is durable."""
+        taken = [(partition, partition.log.next_offset, partition.snapshot()) for partition in partitions]
+        puts = []
+        for partition, next_offset, snapshot in taken:
+            if await partition.wait_durable(next_offset):
+                puts.append(Put(SNAPSHOTS_ROOT + partition.log.name, snapshot))
+        if puts:
+            await self.metadata.commit(puts)
+
+    async def _snapshot_loop(self) -> None:
+        rounds = 0
+        while True:
+            await asyncio.sleep(_SNAPSHOT_INTERVAL_S)
+            rounds += 1
+            due = self._changed_partitions(1 if rounds % _SNAPSHOT_EVERY == 0 else _SNAPSHOT_AT_BYTES)
+            if due:
+                try:
+                    await self._snapshot(due)
+                except BrokerError as error:
+                    log.warning("producer snapshots wait: %s", error)
+
+    async def _retention_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.retention_check_interval_ms / 1000)
+            await self.apply_retention()
+
+    async def apply_retention(self) -> None:
+        """One pass over all partitions: roll what is old, drop what nobody keeps, forget idle producers."""
+        idle_before_ms = self.clock.now_ms() - self.settings.producer_id_expiration_ms
+        for topic in self.topics:
+            config = topic.config
+            for partition in topic.open_partitions:
+                try:
+                    partition.log.roll_if_old()
+                    partition.producers.expire(idle_before_ms)
+                    if config.delete:
+                        await partition.log.trim(
+                            retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
+                        )
+                except BrokerError as error:
+                    log.warning("retention of %s waits: %s", partition.log.name, error)

@@ -1,0 +1,67 @@
+"""What a well-formed request may be refused for.  Each class is mapped to a code in `protocols/*/errors.py`."""
+
+from magnetar.base.errors import BrokerError
+
+
+class UnknownTopic(BrokerError):
+    """No such topic or partition."""
+
+
+class UnknownTopicId(BrokerError):
+    """No topic has this id."""
+
+
+class TopicExists(BrokerError):
+    """A topic of this name is there already."""
+
+
+class InvalidPartitions(BrokerError):
+    """A number of partitions that makes no sense here."""
+
+
+class InvalidReplicationFactor(BrokerError):
+    """More replicas than nodes, or none."""
+
+
+class InvalidReplicaAssignment(BrokerError):
+    """A manual assignment names unknown nodes, skips partitions or repeats a node."""
+
+
+class NotLeader(BrokerError):
+    """This node does not lead the partition."""
+
+
+class OffsetOutOfRange(BrokerError):
+    """The offset lies before the log's start or behind its end."""
+
+
+class InvalidRecord(BrokerError):
+    """The batch's header contradicts itself or the topic's rules."""
+
+
+class CorruptMessage(BrokerError):
+    """The batch fails its checksum or is not a batch."""
+
+
+class UnsupportedMessageFormat(BrokerError):
+    """A message format older than v2."""
+
+
+class RecordTooLarge(BrokerError):
+    """The batch is larger than the topic's `max.message.bytes`."""
+
+
+class InvalidTimestamp(BrokerError):
+    """A record timestamp lies outside what the topic allows."""
+
+
+class OutOfOrderSequence(BrokerError):
+    """An idempotent producer skipped a sequence number."""
+
+
+class InvalidProducerEpoch(BrokerError):
+    """A newer instance of this producer has taken over."""
+
+
+class PolicyViolation(BrokerError):
+    """The server's settings do not allow this."""

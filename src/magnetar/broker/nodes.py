@@ -1,0 +1,57 @@
+"""The node ids that one process presents to Kafka clients, and where each is reached.
+
+A Kafka client talks to brokers by id.  One process can carry several (`--nodes 3`): each has its own listeners,
+partitions and coordinators are spread over them, and a request at the wrong one is refused as Kafka would.
+"""
+
+from dataclasses import dataclass, field
+from zlib import crc32
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a listener tells its clients to connect."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Node:
+    node_id: int
+    rack: str | None = None
+    advertised: dict[str, Endpoint] = field(default_factory=dict)  # by listener name
+
+
+class Nodes:
+    """The nodes of this process, in order of id; the first one is also the controller."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        assert nodes, "there is at least one node"
+        self.all = sorted(nodes, key=lambda node: node.node_id)
+        self.by_id = {node.node_id: node for node in self.all}
+        self._next_start = 0
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def controller_id(self) -> int:
+        return self.all[0].node_id
+
+    def assign(self, first_partition: int, partition_count: int, replication_factor: int) -> list[list[int]]:
+        """Replica lists for new partitions: leaders take turns, each followed by its neighbours."""
+        start = self._next_start
+        self._next_start += partition_count
+        ids = [node.node_id for node in self.all]
+        return [
+            [
+                ids[(start + first_partition + partition + step) % len(ids)]
+                for step in range(replication_factor)
+            ]
+            for partition in range(partition_count)
+        ]
+
+    def coordinator_of(self, key: str) -> Node:
+        """The node that coordinates a group or a transactional id: stable across restarts."""
+        return self.all[crc32(key.encode()) % len(self.all)]

@@ -1,0 +1,292 @@
+"""One partition as the broker serves it: the rules of an append, idempotence, and who waits for what.
+
+The log itself is a `ManagedLedger`.  Here a Kafka batch is checked against its topic's settings and its producer's
+sequence, given its offsets in place (no byte of it is copied), and queued.  Readers that wait for more data register a
+callback in `waiters`; it is called once per durable entry and must only note that it was.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt, StorageError, WireError
+from magnetar.broker.errors import (
+    CorruptMessage,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordTooLarge,
+    UnsupportedMessageFormat,
+)
+from magnetar.broker.producer_state import ProducerStates
+from magnetar.ledger.entry_cache import Entry
+from magnetar.ledger.entry_format import KafkaEntryPrefix
+from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.storage.store import Done
+from magnetar.wire.kafka.record_reader import read_records
+from magnetar.wire.kafka.records import (
+    COMPRESSION_MASK,
+    CONTROL,
+    LENGTH_PREFIX,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    assign_offset,
+    is_intact,
+    read_header,
+    stamp_log_append_time,
+)
+
+if TYPE_CHECKING:
+    from magnetar.broker.topics import Topic
+
+_ZSTD: Final = 4
+_REPLAY_BYTES: Final = 4 << 20
+_prefixes: Final = KafkaEntryPrefix()
+
+
+class TimestampLookup(IntEnum):
+    """Special timestamps of ListOffsets."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+
+
+class Appended(NamedTuple):
+    """What a producer is told.  `append_time_ms` is -1 unless the topic stamps records itself."""
+
+    base_offset: int
+    append_time_ms: int
+
+
+class Partition:
+    """See the module's text."""
+
+    __slots__ = (
+        "_duplicates",
+        "bytes_since_snapshot",
+        "index",
+        "log",
+        "producers",
+        "replicas",
+        "topic",
+        "waiters",
+    )
+
+    def __init__(self, topic: "Topic", index: int, replicas: list[int], log: ManagedLedger) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = replicas  # node ids, the leader first
+        self.log = log
+        self.producers = ProducerStates()
+        self.waiters: set[Callable[[], None]] = set()
+        self.bytes_since_snapshot = 0
+        self._duplicates: list[tuple[int, Done]] = []
+        log.on_advance = self._on_advance
+        log.on_reset = self._on_reset
+
+    @property
+    def leader_id(self) -> int:
+        return self.replicas[0]
+
+    def append(self, batch: memoryview, now_ms: int, done: Done) -> Appended:
+        """Append one Kafka record batch; `done` is called when it is durable or has failed.
+
+        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.
+
+        Raises:
+            CorruptMessage, InvalidRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidTimestamp: the batch is bad.
+            OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
+            StorageError: nothing can be written now.
+        """
+        header = self._checked_header(batch, now_ms)
+        log = self.log
+        count = header.record_count
+        idempotent = header.producer_id >= 0
+        if idempotent:
+            earlier = self.producers.check(
+                header.producer_id, header.producer_epoch, header.base_sequence, count
+            )
+            if earlier is not None:
+                self._when_durable(earlier.last_offset, done)
+                return Appended(earlier.base_offset, -1)
+        base = log.next_offset
+        append_time_ms = -1
+        max_timestamp_ms = header.max_timestamp_ms
+        if self.topic.config.log_append_time:
+            append_time_ms = max_timestamp_ms = now_ms
+            stamp_log_append_time(batch, header, now_ms)
+        assign_offset(batch, base, log.leader_epoch)
+        last = base + count - 1
+        prefix = _prefixes.build(now_ms, last, count)
+        size = len(prefix) + len(batch)
+        log.append(Entry(base, last, max_timestamp_ms, batch), (prefix, batch), size, done)
+        self.bytes_since_snapshot += size
+        if idempotent:
+            self.producers.add(
+                header.producer_id, header.producer_epoch, header.base_sequence, base, count, now_ms
+            )
+        return Appended(base, append_time_ms)
+
+    def _checked_header(self, batch: memoryview, now_ms: int) -> BatchHeader:
+        config = self.topic.config
+        try:
+            header = read_header(batch)
+        except WireError as error:
+            raise CorruptMessage(str(error)) from error
+        if header.magic != MAGIC:
+            if 0 <= header.magic < MAGIC:
+                raise UnsupportedMessageFormat(
+                    f"message format v{header.magic} is not supported; use v{MAGIC}"
+                )
+            raise CorruptMessage(f"no message format has magic {header.magic}")
+        extra = len(batch) - LENGTH_PREFIX - header.batch_length
+        if extra != 0:
+            if extra > 0 and header.batch_length > 0:
+                raise InvalidRecord("a produce request carries exactly one record batch per partition")
+            raise CorruptMessage(
+                f"the batch says {header.batch_length} bytes and has {len(batch) - LENGTH_PREFIX}"
+            )
+        if len(batch) > config.max_message_bytes:
+            raise RecordTooLarge(
+                f"the batch has {len(batch)} bytes, the topic allows {config.max_message_bytes}"
+            )
+        if not is_intact(batch, header):
+            raise CorruptMessage("the batch fails its checksum")
+        attributes = header.attributes
+        if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+            raise InvalidRecord(
+                f"{header.record_count} records cannot have the last offset delta {header.last_offset_delta}"
+            )
+        if attributes & CONTROL:
+            raise InvalidRecord("clients may not write control records")
+        if attributes & COMPRESSION_MASK > _ZSTD:
+            raise InvalidRecord(f"unknown compression {attributes & COMPRESSION_MASK}")
+        if header.producer_id >= 0:
+            if header.producer_epoch < 0 or header.base_sequence < 0:
+                raise InvalidRecord("an idempotent batch has a producer epoch and a sequence number")
+            if attributes & TRANSACTIONAL:
+                raise InvalidProducerEpoch("transactions are not available on this server")
+        elif attributes & TRANSACTIONAL:
+            raise InvalidRecord("a transactional batch has a producer id")
+        if not config.log_append_time:
+            self._check_timestamps(header, now_ms)
+        if config.compact and any(record.key is None for record in read_records(batch, header)):
+            raise InvalidRecord("records of a compacted topic have a key")
+        return header
+
+    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
+        config = self.topic.config
+        oldest = now_ms - config.timestamp_before_max_ms
+        newest = now_ms + config.timestamp_after_max_ms
+        if header.max_timestamp_ms > newest or 0 <= header.base_timestamp_ms < oldest:
+            raise InvalidTimestamp(
+                f"timestamps {header.base_timestamp_ms} to {header.max_timestamp_ms} are not within {oldest} to {newest}"
+            )
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def _when_durable(self, last_offset: int, done: Done) -> None:
+        if last_offset < self.log.high_watermark:
+            done(None)
+        else:
+            self._duplicates.append((last_offset, done))
+
+    def _on_advance(self) -> None:
+        if self._duplicates:
+            self._resolve_duplicates(None)
+        if self.waiters:
+            for wake in self.waiters:
+                wake()
+
+    def _resolve_duplicates(self, error: Exception | None) -> None:
+        waiting, self._duplicates = self._duplicates, []
+        for last_offset, done in waiting:
+            if error is not None or last_offset < self.log.high_watermark:
+                done(error)
+            else:
+                self._duplicates.append((last_offset, done))
+
+    # --- producer state over restarts --------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The producers' state, in-flight batches included: to be stored once `next_offset` of now is durable."""
+        self.bytes_since_snapshot = 0
+        return self.producers.encode(self.log.next_offset)
+
+    async def wait_durable(self, end_offset: int) -> bool:
+        """Wait until the log is durable up to `end_offset`; False when an append before it failed."""
+        if end_offset <= self.log.high_watermark:
+            return True
+        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def done(error: Exception | None) -> None:
+            if not durable.done():
+                durable.set_result(error is None)
+
+        self._when_durable(end_offset - 1, done)
+        return await durable
+
+    async def recover_producers(self, snapshot: bytes | None) -> None:
+        """Rebuild the producers' state: the snapshot, then the headers of the log after it."""
+        states = ProducerStates()
+        if snapshot is not None:
+            states = ProducerStates.decode(snapshot)
+        offset = max(states.next_offset, self.log.log_start)
+        if offset > self.log.high_watermark:
+            # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
+            states, offset = ProducerStates(), self.log.log_start
+        while offset < self.log.high_watermark:
+            for entry in await self.log.read(offset, _REPLAY_BYTES):
+                self._replay(states, entry)
+                offset = entry.last_offset + 1
+        states.next_offset = offset
+        self.producers = states
+        self.bytes_since_snapshot = 0
+
+    @staticmethod
+    def _replay(states: ProducerStates, entry: Entry) -> None:
+        header = read_header(entry.payload)
+        if header.producer_id >= 0 and not header.is_control:
+            states.add(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                entry.base_offset,
+                header.record_count,
+                header.max_timestamp_ms,
+            )
+
+    def _on_reset(self) -> None:
+        """Appends failed.  What was recorded of them must go: read the producers' state back from what was stored."""
+        self._resolve_duplicates(StorageError("the batch that this one repeats was not stored"))
+        self.producers = self.producers.below(self.log.high_watermark)
+
+    def close(self) -> None:
+        """Take no more appends; whoever waits is woken and finds the partition as it is."""
+        self.log.close()
+        self._on_advance()
+
+    # --- lookups -----------------------------------------------------------------------------------------------------
+
+    async def find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first readable record at or after `timestamp_ms`; None when there is none."""
+        entry = await self.log.entry_for_timestamp(timestamp_ms)
+        if entry is None:
+            return None
+        header = read_header(entry.payload)
+        for record in read_records(entry.payload, header):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= self.log.log_start:
+                return record.offset, record.timestamp_ms
+        raise EntryCorrupt(
+            f"{self.log.name}: the batch at offset {entry.base_offset} has no record as new as it says"
+        )
+
+    async def find_max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record that has the log's greatest timestamp; None when the log is empty."""
+        greatest = self.log.max_timestamp_ms
+        return None if greatest < 0 else await self.find_timestamp(greatest)

@@ -1,0 +1,177 @@
+"""Idempotent producers of one partition: duplicates found, gaps refused (KIP-98, KIP-360).
+
+For each producer id the last five batches are remembered, as many as a client may have in flight.  A batch that is one
+of them is a duplicate: it is acknowledged with the offset it got the first time.  Otherwise its first sequence number
+must follow the last one; a new epoch starts at 0; a producer this partition does not know (its records expired) may
+start anywhere.  Sequence numbers wrap at 2^31.
+
+`check` decides and changes nothing; `add` records what was appended.  The state is a snapshot (`encode`, `decode`) plus
+the batch headers of the log after it, so it survives any restart.
+
+Snapshot, version 1, big-endian::
+
+    0  u8   version        1
+    1  i64  next_offset    the snapshot covers the log below this offset
+    9  u32  producer_count
+       per producer: i64 producer_id, i16 epoch, u8 batch_count,
+       per batch:    i32 base_sequence, i32 last_sequence, i64 base_offset, i64 last_offset, i64 timestamp_ms
+"""
+
+from collections import deque
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.errors import InvalidProducerEpoch, OutOfOrderSequence
+
+BATCHES_REMEMBERED: Final = 5  # max.in.flight.requests.per.connection of an idempotent producer
+_SEQUENCES: Final = 1 << 31
+_SNAPSHOT: Final = Struct(">BqI")
+_PRODUCER: Final = Struct(">qhB")
+_BATCH: Final = Struct(">iiqqq")
+_VERSION: Final = 1
+
+
+class ProducedBatch(NamedTuple):
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerEntry:
+    """What is remembered of one producer id: its epoch and its last batches, the newest last."""
+
+    __slots__ = ("batches", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[ProducedBatch] = deque(maxlen=BATCHES_REMEMBERED)
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """The sequence number `count` places after `sequence`, wrapping as clients do."""
+    return (sequence + count) % _SEQUENCES
+
+
+class ProducerStates:
+    """See the module's text."""
+
+    __slots__ = ("_producers", "next_offset")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, ProducerEntry] = {}
+        self.next_offset = 0  # everything below is accounted for
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def items(self) -> list[tuple[int, ProducerEntry]]:
+        return list(self._producers.items())
+
+    def check(
+        self, producer_id: int, epoch: int, base_sequence: int, record_count: int
+    ) -> ProducedBatch | None:
+        """The earlier batch that this one repeats, or None when it may be appended.
+
+        Raises:
+            InvalidProducerEpoch: the epoch is older than the producer's.
+            OutOfOrderSequence: the batch does not follow the producer's last one.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return None
+        if epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} has epoch {known.epoch}, the batch has {epoch}"
+            )
+        if epoch > known.epoch:
+            if base_sequence != 0:
+                raise OutOfOrderSequence(
+                    f"producer {producer_id} starts epoch {epoch} at sequence {base_sequence}, not 0"
+                )
+            return None
+        last_sequence = sequence_after(base_sequence, record_count - 1)
+        for batch in known.batches:
+            if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
+                return batch
+        if known.batches and base_sequence != sequence_after(known.batches[-1].last_sequence, 1):
+            raise OutOfOrderSequence(
+                f"producer {producer_id} sent sequence {base_sequence} after {known.batches[-1].last_sequence}"
+            )
+        return None
+
+    def add(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        base_offset: int,
+        record_count: int,
+        timestamp_ms: int,
+    ) -> None:
+        """Record an appended batch."""
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch != epoch:
+            known = self._producers[producer_id] = ProducerEntry(epoch)
+        last_offset = base_offset + record_count - 1
+        known.batches.append(
+            ProducedBatch(
+                base_sequence,
+                sequence_after(base_sequence, record_count - 1),
+                base_offset,
+                last_offset,
+                timestamp_ms,
+            )
+        )
+
+    def below(self, end_offset: int) -> "ProducerStates":
+        """The state without the batches at or above `end_offset`, whose append failed.
+
+        A producer all of whose remembered batches failed is forgotten: it may go on with any sequence number, as after
+        its records expired.
+        """
+        states = ProducerStates()
+        states.next_offset = end_offset
+        for producer_id, known in self._producers.items():
+            stored = [batch for batch in known.batches if batch.last_offset < end_offset]
+            if stored:
+                kept = states._producers[producer_id] = ProducerEntry(known.epoch)
+                kept.batches.extend(stored)
+        return states
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers that have not written since `before_ms` (producer.id.expiration.ms)."""
+        for producer_id, known in list(self._producers.items()):
+            if known.batches and known.batches[-1].timestamp_ms < before_ms:
+                del self._producers[producer_id]
+
+    def encode(self, next_offset: int) -> bytes:
+        """The snapshot that covers the log below `next_offset`."""
+        parts = [_SNAPSHOT.pack(_VERSION, next_offset, len(self._producers))]
+        for producer_id, known in self._producers.items():
+            parts.append(_PRODUCER.pack(producer_id, known.epoch, len(known.batches)))
+            parts.extend(_BATCH.pack(*batch) for batch in known.batches)
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, snapshot: bytes) -> "ProducerStates":
+        """The inverse of `encode`; EntryCorrupt when the bytes are not a snapshot."""
+        states = cls()
+        try:
+            version, states.next_offset, count = _SNAPSHOT.unpack_from(snapshot)
+            if version != _VERSION:
+                raise EntryCorrupt(f"producer snapshot of unknown version {version}")
+            position = _SNAPSHOT.size
+            for _ in range(count):
+                producer_id, epoch, batch_count = _PRODUCER.unpack_from(snapshot, position)
+                position += _PRODUCER.size
+                known = states._producers[producer_id] = ProducerEntry(epoch)
+                for _ in range(batch_count):
+                    known.batches.append(ProducedBatch(*_BATCH.unpack_from(snapshot, position)))
+                    position += _BATCH.size
+        except StructError as error:
+            raise EntryCorrupt("a producer snapshot is cut short") from error
+        return states

@@ -1,0 +1,117 @@
+"""The entry cache: what was appended lately, by bytes, over all partitions.
+
+Tail readers are served from here and never from a file (seed 003, slide 24).  An entry's payload is the memory that its
+request was received in, so caching copies nothing: it only keeps the block from being recycled.  Entries leave in the
+order they came, whatever their partition; each partition's part is therefore always a run without holes at the end of
+its log.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from typing import Final
+
+ENTRY_OVERHEAD_BYTES: Final = (
+    400  # what CPython spends on an Entry, its memoryview and its places in our lists
+)
+_COMPACT_AT: Final = 1024  # evicted places at the head of a run before the list is cut
+
+
+class Entry:
+    """One log entry in memory.  `payload` is the protocol's own bytes (here: one Kafka record batch)."""
+
+    __slots__ = ("base_offset", "last_offset", "max_timestamp_ms", "payload")
+
+    def __init__(
+        self, base_offset: int, last_offset: int, max_timestamp_ms: int, payload: memoryview
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.max_timestamp_ms = max_timestamp_ms
+        self.payload = payload
+
+
+class CachedRun:
+    """The cached end of one partition's log: consecutive entries, the newest last."""
+
+    __slots__ = ("_entries", "_head", "_last_offsets")
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._last_offsets: list[int] = []
+        self._head = 0  # entries before it were evicted
+
+    def __len__(self) -> int:
+        return len(self._entries) - self._head
+
+    def push(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._last_offsets.append(entry.last_offset)
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
+        """Entries from the one that holds `offset` on, below `end_offset`: one, then as many as fit `bytes_max`.
+
+        None when the entry that holds `offset` is not cached.
+        """
+        entries = self._entries
+        index = bisect_left(self._last_offsets, offset, self._head)
+        if index == len(entries) or entries[index].base_offset > offset:
+            return None
+        found: list[Entry] = []
+        for position in range(index, len(entries)):
+            entry = entries[position]
+            bytes_max -= len(entry.payload)
+            if entry.last_offset >= end_offset or (bytes_max < 0 and found):
+                break
+            found.append(entry)
+        return found
+
+    def pop_oldest(self) -> None:
+        """Forget the oldest entry, if there is one."""
+        if self._head == len(self._entries):
+            return
+        self._entries[self._head] = _EVICTED
+        self._head += 1
+        if self._head >= _COMPACT_AT and self._head * 2 >= len(self._entries):
+            del self._entries[: self._head]
+            del self._last_offsets[: self._head]
+            self._head = 0
+
+    def drop_from(self, offset: int) -> None:
+        """Forget every entry at or above `offset`: their append failed."""
+        index = bisect_left(self._last_offsets, offset, self._head)
+        del self._entries[index:]
+        del self._last_offsets[index:]
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._last_offsets.clear()
+        self._head = 0
+
+
+_EVICTED: Final = Entry(-1, -1, -1, memoryview(b""))
+
+
+class EntryCache:
+    """Keeps the sum of all runs within `bytes_max` by evicting the oldest entries first."""
+
+    __slots__ = ("_order", "bytes_max", "bytes_used", "eviction_count")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        self.eviction_count = 0
+        # One place per insertion: (the run, what it was charged).  A place may outlive its entry (a dropped run): the
+        # charge is given back when the place comes up, so the sum never drifts.
+        self._order: deque[tuple[CachedRun, int]] = deque()
+
+    def insert(self, run: CachedRun, entry: Entry) -> None:
+        charge = len(entry.payload) + ENTRY_OVERHEAD_BYTES
+        run.push(entry)
+        self._order.append((run, charge))
+        used = self.bytes_used + charge
+        while used > self.bytes_max and self._order:
+            oldest, freed = self._order.popleft()
+            oldest.pop_oldest()
+            used -= freed
+            self.eviction_count += 1
+        self.bytes_used = used

@@ -1,0 +1,522 @@
+"""One topic partition's log: a chain of ledgers.
+
+A `ManagedLedger` owns the order of the log.  Offsets are dense from 0; the entry appended next starts at `next_offset`;
+readers see what lies below `high_watermark`, which moves when the store says that an entry is on disk.  Ledgers of the
+chain follow one another without a gap, so only the first one's first offset is stored and the rest follows from what
+the `LedgerStore` knows of each ledger.
+
+**Writing.**  There is no writer until the first append; that append waits while a ledger is created and recorded in the
+metadata store.  When the open ledger is full or old, its successor is created while appends go on.
+If an append fails, everything queued behind it fails too; then `next_offset` goes back to the high watermark, `on_reset`
+tells the owner that its view of the tail is void, and the next append starts in a new ledger.
+
+**Epochs.**  Each time a partition is opened it takes the next leader epoch, which becomes visible in the metadata with
+the first ledger written under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
+
+Metadata, at `/managed-ledgers/<name>`, JSON::
+
+    {"v": 1, "first": 0, "log_start": 0, "ledgers": [[ledger_id, leader_epoch, created_ms], ...]}
+
+`first` is the offset at which the first ledger of the list starts (or would start, when the list is empty);
+`log_start` is the first readable offset: DeleteRecords can put it inside a ledger.
+"""
+
+import asyncio
+import json
+import logging
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import partial
+from typing import Final, NamedTuple
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import EntryCorrupt, StorageError
+from magnetar.ledger.entry_cache import CachedRun, Entry, EntryCache
+from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
+from magnetar.storage.store import (
+    Buffer,
+    Done,
+    EntryId,
+    LedgerId,
+    LedgerReader,
+    LedgerStat,
+    LedgerStore,
+    LedgerWriter,
+    StoredEntry,
+)
+
+log = logging.getLogger(__name__)
+
+METADATA_ROOT: Final = "/managed-ledgers/"
+_READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
+
+
+class State(Enum):
+    IDLE = auto()  # no writer: the next append opens one
+    OPENING = auto()  # a first writer is on its way; appends queue
+    WRITING = auto()
+    FAILED = auto()  # an append failed; refuses appends until all that was in flight has failed
+    CLOSED = auto()
+
+
+@dataclass(slots=True)
+class LedgerInfo:
+    """A ledger of the chain.  `last_offset` is -1 while it is empty."""
+
+    ledger_id: LedgerId
+    leader_epoch: int
+    created_ms: int
+    first_offset: int = 0
+    last_offset: int = -1
+    size_bytes: int = 0
+    max_timestamp_ms: int = -1
+    reader: LedgerReader | None = None
+    writer: LedgerWriter | None = None  # until it is sealed
+
+    @property
+    def is_empty(self) -> bool:
+        return self.last_offset < 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.first_offset if self.last_offset < 0 else self.last_offset + 1
+
+
+@dataclass(slots=True)
+class LedgerLimits:
+    """When the open ledger is rolled over.  Sizes in bytes, ages in milliseconds."""
+
+    size_bytes_max: int = 1 << 30
+    age_ms_max: int = 7 * 24 * 3600 * 1000
+    entry_count_max: int = 10_000_000
+
+
+class EpochEnd(NamedTuple):
+    """The answer to OffsetForLeaderEpoch: the largest known epoch <= the one asked for, and where it ends."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class FoundTimestamp(NamedTuple):
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class LedgerEnvironment:
+    """What every managed ledger of a broker shares."""
+
+    store: LedgerStore
+    metadata: MetadataStore
+    cache: EntryCache
+    clock: Clock
+    decode_entry: Callable[[StoredEntry], Entry]
+    stats: dict[LedgerId, LedgerStat] = field(default_factory=dict)  # as the store knew them at start
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
+        """Run `work` in the background; its failure is logged, never lost."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background work %s failed", task.get_name(), exc_info=error)
+
+
+class ManagedLedger:
+    """See the module's text.  All methods run on the event loop."""
+
+    def __init__(self, name: str, environment: LedgerEnvironment, limits: LedgerLimits) -> None:
+        self.name = name
+        self.limits = limits
+        self.state = State.IDLE
+        self.leader_epoch = 0
+        self.log_start = 0
+        self.next_offset = 0
+        self.high_watermark = 0
+        self.on_advance: Callable[[], None] | None = None  # the high watermark moved
+        self.on_reset: Callable[[], None] | None = None  # appends failed: the tail is shorter than it seemed
+        self._environment = environment
+        self._run = CachedRun()
+        self._ledgers: list[LedgerInfo] = []
+        self._metadata_version = MUST_NOT_EXIST
+        self._writer: LedgerWriter | None = None
+        self._writer_info: LedgerInfo | None = None
+        self._writer_entry_count = 0
+        self._rolling = False
+        self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
+        self._in_flight = 0
+        self._metadata_lock = asyncio.Lock()
+        self._hints: OrderedDict[int, tuple[int, EntryId]] = OrderedDict()
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def restore(self, value: bytes, version: int, stats: Mapping[LedgerId, LedgerStat]) -> None:
+        """Take the chain from its metadata and what the store knows of its ledgers."""
+        document = json.loads(value)
+        self._metadata_version = version
+        self.log_start = document["log_start"]
+        position = document["first"]
+        for ledger_id, epoch, created_ms in document["ledgers"]:
+            info = LedgerInfo(LedgerId(ledger_id), epoch, created_ms, first_offset=position)
+            stat = stats.get(info.ledger_id)
+            if stat is not None and stat.entry_count:
+                info.last_offset = stat.last_offset
+                info.size_bytes = stat.size_bytes
+                info.max_timestamp_ms = stat.max_timestamp_ms
+            position = info.end_offset
+            self._ledgers.append(info)
+        if self._ledgers:
+            self.leader_epoch = self._ledgers[-1].leader_epoch + 1
+        self.next_offset = self.high_watermark = max(position, self.log_start)
+
+    def _document(self, ledgers: Sequence[LedgerInfo], log_start: int) -> bytes:
+        first = ledgers[0].first_offset if ledgers else self.high_watermark
+        rows = [[info.ledger_id, info.leader_epoch, info.created_ms] for info in ledgers]
+        return json.dumps({"v": 1, "first": first, "log_start": log_start, "ledgers": rows}).encode()
+
+    async def _save(self, ledgers: Sequence[LedgerInfo], log_start: int) -> None:
+        assert self._metadata_lock.locked()
+        self._metadata_version = await self._environment.metadata.put(
+            METADATA_ROOT + self.name, self._document(ledgers, log_start), self._metadata_version
+        )
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done) -> None:
+        """Queue one entry of `size` stored bytes; `done` is called when it is on disk or has failed.
+
+        `entry.base_offset` must be `next_offset`, and its payload one of `parts`.
+
+        Raises:
+            StorageError: the log takes nothing now (disk full, or a failed write is being cleaned up).
+        """
+        assert entry.base_offset == self.next_offset, (self.name, entry.base_offset, self.next_offset)
+        writer = self._writer
+        if writer is not None:
+            writer.append(
+                parts, size, entry.last_offset, entry.max_timestamp_ms, partial(self._on_done, entry, done)
+            )
+            info = self._writer_info
+            assert info is not None
+            info.size_bytes += size
+            self._writer_entry_count += 1
+            if (
+                info.size_bytes >= self.limits.size_bytes_max
+                or self._writer_entry_count >= self.limits.entry_count_max
+            ):
+                self._roll()
+        else:
+            self._append_without_writer(entry, parts, size, done)
+        self._in_flight += 1
+        self.next_offset = entry.last_offset + 1
+        self._environment.cache.insert(self._run, entry)
+
+    def _append_without_writer(self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done) -> None:
+        match self.state:
+            case State.FAILED:
+                raise StorageError("an earlier write to this partition failed; its clean-up is under way")
+            case State.CLOSED:
+                raise StorageError("this partition is being closed")
+            case State.IDLE:
+                self.state = State.OPENING
+                self._roll()
+            case _:
+                assert self.state is State.OPENING, self.state
+        self._queued.append((entry, parts, size, done))
+
+    def _on_done(self, entry: Entry, done: Done, error: Exception | None) -> None:
+        self._in_flight -= 1
+        if error is None:
+            assert entry.base_offset == self.high_watermark, (
+                self.name,
+                entry.base_offset,
+                self.high_watermark,
+            )
+            self.high_watermark = entry.last_offset + 1
+            info = self._writer_info
+            if info is None or entry.base_offset < info.first_offset:
+                info = self._info_at(entry.base_offset)
+            info.last_offset = entry.last_offset
+            if entry.max_timestamp_ms > info.max_timestamp_ms:
+                info.max_timestamp_ms = entry.max_timestamp_ms
+            done(None)
+            if self.on_advance is not None:
+                self.on_advance()
+            return
+        self._fail()
+        done(error)
+        if self._in_flight == 0:
+            self._reset()
+
+    def _fail(self) -> None:
+        if self.state is not State.CLOSED:
+            self.state = State.FAILED
+        self._writer = None
+        self._writer_info = None
+
+    def _reset(self) -> None:
+        """Everything in flight has failed: forget it, so that the next append goes on at the high watermark."""
+        log.warning("%s: appends failed; the log ends at offset %d", self.name, self.high_watermark)
+        self._run.drop_from(self.high_watermark)
+        self.next_offset = self.high_watermark
+        if self.state is State.FAILED:
+            self.state = State.IDLE
+        if self.on_reset is not None:
+            self.on_reset()
+
+    def _roll(self) -> None:
+        if not self._rolling:
+            self._rolling = True
+            self._environment.spawn(f"roll {self.name}", self._open_writer())
+
+    async def _open_writer(self) -> None:
+        """Create the next ledger, record it, and make it the writer; the previous one is sealed."""
+        try:
+            # A ledger whose append failed ends at its last durable entry: say so before its offsets are used again.
+            await self._seal_all_but(self._writer_info)
+            writer = await self._environment.store.create()
+            now_ms = self._environment.clock.now_ms()
+            info = LedgerInfo(writer.stat.ledger_id, self.leader_epoch, now_ms, reader=writer, writer=writer)
+            async with self._metadata_lock:
+                info.first_offset = (
+                    self.high_watermark
+                )  # exact once it takes over; only `first` of an empty chain uses it
+                await self._save([*self._ledgers, info], self.log_start)
+                self._ledgers.append(info)
+        except Exception as error:  # noqa: BLE001  whatever it is, the queued appends must hear of it
+            self._rolling = False
+            if self.state is State.OPENING:
+                self._fail_queued(StorageError(f"no new ledger can be opened: {error}"))
+            else:
+                log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
+            return
+        self._rolling = False
+        if self.state not in (State.OPENING, State.WRITING):
+            return  # failed or closed meanwhile: the new ledger stays empty and is dropped by the next trim
+        previous, self._writer = self._writer, writer
+        if previous is None:
+            info.first_offset = self._queued[0][0].base_offset if self._queued else self.next_offset
+        else:
+            info.first_offset = self.next_offset
+        self._writer_info = info
+        self._writer_entry_count = 0
+        self.state = State.WRITING
+        queued, self._queued = self._queued, []
+        for position, (entry, parts, size, done) in enumerate(queued):
+            try:
+                writer.append(
+                    parts,
+                    size,
+                    entry.last_offset,
+                    entry.max_timestamp_ms,
+                    partial(self._on_done, entry, done),
+                )
+                info.size_bytes += size
+                self._writer_entry_count += 1
+            except StorageError as error:
+                self._queued = queued[position:]
+                self._fail_queued(error)
+                break
+        await self._seal_all_but(info)
+
+    async def _seal_all_but(self, current: LedgerInfo | None) -> None:
+        for info in self._ledgers:
+            if info is not current and info.writer is not None:
+                await info.writer.seal()
+                info.writer = None
+
+    def _fail_queued(self, error: StorageError) -> None:
+        self._fail()
+        queued, self._queued = self._queued, []
+        for _, _, _, done in queued:
+            self._in_flight -= 1
+            done(error)
+        if self._in_flight == 0:
+            self._reset()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read_cached(self, offset: int, bytes_max: int) -> list[Entry] | None:
+        """What the cache holds from `offset` on, as `CachedRun.read`; None when it has to come from the store."""
+        return self._run.read(offset, bytes_max, self.high_watermark)
+
+    async def read(self, offset: int, bytes_max: int) -> list[Entry]:
+        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`.
+
+        Raises:
+            EntryCorrupt: the entry that holds `offset` fails its checksum.
+            StorageError: the store cannot be read.
+        """
+        if offset >= self.high_watermark:
+            return []
+        info = self._ledgers[self._index_at(offset)]
+        reader = await self._reader(info)
+        ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
+        if ledger_id != info.ledger_id:
+            found = await reader.entry_for_offset(offset)
+            if found is None:
+                raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} has lost offset {offset}")
+            first = found
+        stored = await reader.read(first, bytes_max)
+        if not stored:
+            raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} ends before offset {offset}")
+        last = stored[-1]
+        self._hints[last.last_offset + 1] = (info.ledger_id, EntryId(last.entry_id + 1))
+        if len(self._hints) > _READ_HINTS_MAX:
+            self._hints.popitem(last=False)
+        return list(map(self._environment.decode_entry, stored))
+
+    def _index_at(self, offset: int) -> int:
+        """The place in the chain of the non-empty ledger that holds `offset`."""
+        index = bisect_right(self._ledgers, offset, key=_first_offset) - 1
+        while index > 0 and self._ledgers[index].is_empty:
+            index -= 1
+        if index < 0:
+            raise EntryCorrupt(f"{self.name}: no ledger holds offset {offset}")
+        return index
+
+    def _info_at(self, offset: int) -> LedgerInfo:
+        """The ledger an append in flight belongs to: the last one that starts at or before `offset`."""
+        return self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
+
+    async def _reader(self, info: LedgerInfo) -> LedgerReader:
+        if info.reader is None:
+            info.reader = await self._environment.store.open(info.ledger_id)
+        return info.reader
+
+    async def entry_for_timestamp(self, timestamp_ms: int) -> Entry | None:
+        """The first readable entry with a record at or after `timestamp_ms`; None when there is none."""
+        for info in list(self._ledgers):
+            if info.is_empty or info.end_offset <= self.log_start or info.max_timestamp_ms < timestamp_ms:
+                continue
+            reader = await self._reader(info)
+            entry_id = await reader.entry_for_timestamp(timestamp_ms)
+            while entry_id is not None:
+                stored = await reader.read(entry_id, 1)
+                if not stored:
+                    break
+                if stored[0].last_offset >= self.log_start and stored[0].max_timestamp_ms >= timestamp_ms:
+                    return self._environment.decode_entry(stored[0])
+                entry_id = EntryId(entry_id + 1)
+        return None
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The greatest record timestamp in the readable log's ledgers, -1 when it is empty."""
+        return max(
+            (info.max_timestamp_ms for info in self._ledgers if info.end_offset > self.log_start), default=-1
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes of all ledgers of the chain."""
+        return sum(info.size_bytes for info in self._ledgers)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that the record at `offset` was, or will be, written under."""
+        if offset >= self.high_watermark or not self._ledgers:
+            return self.leader_epoch
+        return self._info_at(offset).leader_epoch
+
+    def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
+        """Where `leader_epoch` ended; None for an epoch this log has not reached (KIP-101, KIP-320)."""
+        if leader_epoch > self.leader_epoch:
+            return None
+        if leader_epoch == self.leader_epoch:
+            return EpochEnd(leader_epoch, self.high_watermark)
+        known = -1
+        for info in self._ledgers:
+            if info.leader_epoch > leader_epoch:
+                return EpochEnd(known if known >= 0 else leader_epoch, info.first_offset)
+            known = info.leader_epoch
+        return EpochEnd(known if known >= 0 else leader_epoch, self.high_watermark)
+
+    # --- retention ---------------------------------------------------------------------------------------------------
+
+    async def trim(
+        self, log_start: int | None = None, retention_ms: int = -1, retention_bytes: int = -1
+    ) -> int:
+        """Move the log's start and delete ledgers that lie below it; the new log start.
+
+        `log_start` is an exact offset (DeleteRecords); the two retention limits (-1: none) drop whole ledgers, the
+        oldest first, and seal the open one when all of it is too old.
+        """
+        async with self._metadata_lock:
+            start = self.log_start if log_start is None else max(self.log_start, log_start)
+            keep = list(self._ledgers)
+            expired_before_ms = self._environment.clock.now_ms() - retention_ms
+            total = sum(info.size_bytes for info in keep)
+            dropped: list[LedgerInfo] = []
+            while keep and not keep[0].is_empty:
+                oldest = keep[0]
+                too_old = retention_ms >= 0 and oldest.max_timestamp_ms < expired_before_ms
+                too_much = retention_bytes >= 0 and total - oldest.size_bytes >= retention_bytes
+                if not (too_old or too_much or oldest.end_offset <= start):
+                    break
+                if oldest is self._writer_info or self._rolling:
+                    if not too_old or self._in_flight or self._rolling:
+                        break
+                    self._retire_writer()
+                dropped.append(keep.pop(0))
+                total -= oldest.size_bytes
+                start = max(start, oldest.end_offset)
+            # Ledgers that never got an entry and have a successor are of no use to anybody.
+            dropped += [info for info in keep[:-1] if info.is_empty]
+            keep = [info for info in keep if not info.is_empty or info is self._ledgers[-1]]
+            if start == self.log_start and not dropped:
+                return start
+            await self._save(keep, start)
+            gone = set(map(id, dropped))
+            self._ledgers = [info for info in self._ledgers if id(info) not in gone]
+            self.log_start = start
+        for info in dropped:
+            if info.writer is not None:
+                await info.writer.seal()
+            await self._environment.store.delete(info.ledger_id)
+        return start
+
+    def _retire_writer(self) -> None:
+        """Let go of the open ledger; the next append opens another one."""
+        self._writer = None
+        self._writer_info = None
+        if self.state is State.WRITING:
+            self.state = State.IDLE
+
+    def roll_if_old(self) -> None:
+        """Start a new ledger when the open one has reached its age limit."""
+        info = self._writer_info
+        if info is None or info.is_empty:
+            return
+        if self._environment.clock.now_ms() - info.created_ms >= self.limits.age_ms_max:
+            self._roll()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Take no more appends.  No ledger is sealed: the store finishes what is queued and keeps them as they are."""
+        self._retire_writer()
+        self.state = State.CLOSED
+
+    async def delete(self) -> None:
+        """Remove the whole log and its metadata."""
+        self.close()
+        await self._seal_all_but(None)
+        async with self._metadata_lock:
+            if self._metadata_version != MUST_NOT_EXIST:
+                await self._environment.metadata.delete(METADATA_ROOT + self.name)
+            ledgers, self._ledgers = self._ledgers, []
+        self._run.clear()
+        for info in ledgers:
+            await self._environment.store.delete(info.ledger_id)
+
+
+def _first_offset(info: LedgerInfo) -> int:
+    return info.first_offset

@@ -1,0 +1,43 @@
+"""From what the broker refuses to Kafka's error codes, in one table."""
+
+from typing import Final
+
+from magnetar.base import errors as base
+from magnetar.base.names import InvalidTopicName
+from magnetar.broker import errors as broker
+from magnetar.broker.topic_config import InvalidConfig, InvalidConfigRequest
+from magnetar.wire.kafka.error_codes import ErrorCode
+
+_CODES: Final[dict[type[Exception], ErrorCode]] = {
+    base.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
+    base.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
+    base.EntryCorrupt: ErrorCode.CORRUPT_MESSAGE,
+    base.MetadataError: ErrorCode.KAFKA_STORAGE_ERROR,
+    InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    InvalidConfig: ErrorCode.INVALID_CONFIG,
+    InvalidConfigRequest: ErrorCode.INVALID_REQUEST,
+    broker.CorruptMessage: ErrorCode.CORRUPT_MESSAGE,
+    broker.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    broker.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    broker.InvalidRecord: ErrorCode.INVALID_RECORD,
+    broker.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    broker.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    broker.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    broker.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    broker.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    broker.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    broker.PolicyViolation: ErrorCode.POLICY_VIOLATION,
+    broker.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    broker.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    broker.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    broker.UnsupportedMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+
+
+def error_code(error: Exception) -> ErrorCode:
+    """Kafka's code for `error`; the nearest base class decides, UNKNOWN_SERVER_ERROR when none is in the table."""
+    for kind in type(error).__mro__:
+        if (code := _CODES.get(kind)) is not None:
+            return code
+    return ErrorCode.UNKNOWN_SERVER_ERROR

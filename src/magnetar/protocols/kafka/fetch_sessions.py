@@ -1,0 +1,138 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers which partitions a client reads and from where.
+
+A client sends a full request with epoch 0 and gets a session id; after that it sends only what changed, and is answered
+only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There is
+a fixed number of places; when they are taken, the session that was idle longest gives up its place if it has been
+idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is always right.
+"""
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from magnetar.base.clock import Clock
+
+EVICT_IDLE_S: Final = 120.0
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+NO_SESSION: Final = 0
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+TopicKey = str | bytes  # the name a client used, or from v13 on the topic id
+
+
+class FetchTarget:
+    """One partition that a fetch asks for, and what a session last told of it."""
+
+    __slots__ = ("log_start", "partition", "request", "told_high_watermark", "topic")
+
+    def __init__(self, topic: TopicKey, request: FetchPartition) -> None:
+        self.topic = topic
+        self.partition = request.partition
+        self.request = request
+        self.told_high_watermark = -1
+        self.log_start = -1
+
+
+class FetchSession:
+    __slots__ = ("epoch", "last_used_s", "session_id", "targets")
+
+    def __init__(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.epoch = INITIAL_EPOCH + 1  # what the next request must carry
+        self.last_used_s = 0.0
+        self.targets: OrderedDict[tuple[TopicKey, int], FetchTarget] = OrderedDict()
+
+    def update(self, request: FetchRequest, by_id: bool) -> None:
+        """Take over what an incremental request adds, changes and forgets."""
+        for gone in request.forgotten_topics_data:
+            key: TopicKey = gone.topic_id if by_id else gone.topic
+            for partition in gone.partitions:
+                self.targets.pop((key, partition), None)
+        for topic, wanted in _wanted(request, by_id):
+            known = self.targets.get((topic, wanted.partition))
+            if known is None:
+                self.targets[topic, wanted.partition] = FetchTarget(topic, wanted)
+            else:
+                known.request = wanted
+
+    def advance(self) -> None:
+        self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else INITIAL_EPOCH + 1
+
+
+class FetchPlan(NamedTuple):
+    """What a request comes down to: an error, or the partitions to read, in a session or without one."""
+
+    error: ErrorCode
+    targets: list[FetchTarget]
+    session_id: int = NO_SESSION
+    is_incremental: bool = False
+
+
+class FetchSessions:
+    """All sessions of one node."""
+
+    def __init__(self, clock: "Clock", sessions_max: int) -> None:
+        self._clock = clock
+        self._sessions_max = sessions_max
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the one idle longest first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(self, request: FetchRequest, by_id: bool) -> FetchPlan:
+        """Find, make, change or end the session that `request` speaks of."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            targets = [FetchTarget(topic, wanted) for topic, wanted in _wanted(request, by_id)]
+            session = None
+            if request.session_epoch == INITIAL_EPOCH and targets:
+                session = self._make(targets)
+            return FetchPlan(ErrorCode.NONE, targets, session.session_id if session else NO_SESSION)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+        if session.epoch != request.session_epoch:
+            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [], session.session_id)
+        session.update(request, by_id)
+        session.advance()
+        session.last_used_s = self._clock.monotonic()
+        self._sessions.move_to_end(session.session_id)
+        return FetchPlan(ErrorCode.NONE, list(session.targets.values()), session.session_id, True)
+
+    def rotate(self, session_id: int, served: list[FetchTarget]) -> None:
+        """Put partitions that got data behind the others, so that each gets its turn when limits bite."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            for target in served:
+                if (target.topic, target.partition) in session.targets:
+                    session.targets.move_to_end((target.topic, target.partition))
+
+    def _make(self, targets: list[FetchTarget]) -> FetchSession | None:
+        now_s = self._clock.monotonic()
+        if len(self._sessions) >= self._sessions_max:
+            if not self._sessions:
+                return None
+            oldest = next(iter(self._sessions.values()))
+            if now_s - oldest.last_used_s < EVICT_IDLE_S:
+                return None
+            del self._sessions[oldest.session_id]
+        session_id = random.randint(1, _EPOCH_MAX)  # noqa: S311  hard to guess is not the point; not to repeat is
+        while session_id in self._sessions:
+            session_id = random.randint(1, _EPOCH_MAX)  # noqa: S311
+        session = self._sessions[session_id] = FetchSession(session_id)
+        session.last_used_s = now_s
+        session.targets.update(((target.topic, target.partition), target) for target in targets)
+        return session
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> Iterator[tuple[TopicKey, FetchPartition]]:
+    for topic in request.topics:
+        key: TopicKey = topic.topic_id if by_id else topic.topic
+        for wanted in topic.partitions:
+            yield key, wanted

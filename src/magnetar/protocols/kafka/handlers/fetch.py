@@ -1,0 +1,271 @@
+"""Fetch: record batches out of partitions.
+
+Served: v4-18 (v7 sessions, v12 divergence of epochs, v13 topic ids, v16 leader hints).  What the entry cache holds is
+answered in stage one and leaves as the memory it was received in; what it does not hold is read from the store.  With
+too little to send, the request waits for `min_bytes` or `max_wait_ms`; an append wakes it.
+
+Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
+each; the first partition with data sends at least one batch, however large (KIP-74).  There are no aborted transactions to
+report, and the last stable offset is the high watermark.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.partition import Partition
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget
+from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
+from magnetar.protocols.kafka.registry import Deferred
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from magnetar.ledger.entry_cache import Entry
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "fetch"
+VERSIONS = (4, 18)
+
+_TOPIC_IDS_SINCE: Final = 13
+_LEADER_HINTS_SINCE: Final = 16
+_READ_COMMITTED: Final = 1
+_FOLLOWERS_BEGIN: Final = 0  # replica ids from here on are brokers
+
+
+def handle(context: "RequestContext", request: FetchRequest) -> Any:
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    if replica_id >= _FOLLOWERS_BEGIN:
+        return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
+    plan = context.service.fetch_sessions.plan(request, by_id)
+    if plan.error != ErrorCode.NONE:
+        return FetchResponse(error_code=plan.error, session_id=plan.session_id)
+    fetch = _Fetch(context, request, plan)
+    fetch.collect()
+    if fetch.cold:
+        return fetch.read_cold()
+    if fetch.is_satisfied or request.max_wait_ms <= 0:
+        return fetch.response()
+    return fetch.wait()
+
+
+class _Fetch:
+    """One fetch from its first look at the partitions to its response."""
+
+    __slots__ = (
+        "_bytes_left", "_bytes_total", "_context", "_deferred", "_found", "_has_error", "_leader_elsewhere", "_plan",
+        "_request", "_timer", "_wake_scheduled", "_watched", "cold",
+    )  # fmt: skip
+
+    def __init__(self, context: "RequestContext", request: FetchRequest, plan: FetchPlan) -> None:
+        self._context = context
+        self._request = request
+        self._plan = plan
+        self.cold: list[tuple[FetchTarget, Partition, PartitionData]] = []
+        self._reset()
+        self._deferred: Deferred | None = None
+        self._watched: list[Partition] = []
+        self._wake_scheduled = False
+        self._timer: Any = None
+
+    def _reset(self) -> None:
+        self._found: list[tuple[FetchTarget, PartitionData]] = []
+        self._bytes_left = min(self._request.max_bytes, self._context.service.settings.fetch_bytes_max)
+        self._bytes_total = 0
+        self._has_error = False
+        self._leader_elsewhere = False
+        self.cold.clear()
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Look at every partition once: take what is cached, note what has to be read."""
+        self._reset()
+        for target in self._plan.targets:
+            row = PartitionData(target.partition, aborted_transactions=self._aborted())
+            self._found.append((target, row))
+            try:
+                partition = self._resolve(target)
+            except BrokerError as error:
+                self._fail(row, error_code(error))
+                continue
+            if self._checked(target, partition, row):
+                self._take(target, partition, row)
+
+    def _aborted(self) -> list[Any] | None:
+        return [] if self._request.isolation_level == _READ_COMMITTED else None
+
+    def _fail(self, row: PartitionData, code: ErrorCode) -> None:
+        row.error_code = code
+        row.high_watermark = -1
+        self._has_error = True
+
+    def _resolve(self, target: FetchTarget) -> Partition:
+        broker = self._context.broker
+        if isinstance(target.topic, bytes):
+            topic = broker.topics.get_by_id(target.topic)
+        else:
+            topic = broker.topics.get(broker.topic_name(target.topic))
+        return topic.partition(target.partition)
+
+    def _checked(self, target: FetchTarget, partition: Partition, row: PartitionData) -> bool:
+        """Fill in where the log begins and ends; False when the row is complete without data."""
+        log = partition.log
+        wanted = target.request
+        code = leader_error(self._context, partition, wanted.current_leader_epoch)
+        if code != ErrorCode.NONE:
+            self._fail(row, code)
+            if code != ErrorCode.UNKNOWN_LEADER_EPOCH:
+                row.current_leader = LeaderIdAndEpoch(partition.leader_id, log.leader_epoch)
+                self._leader_elsewhere = True
+            return False
+        row.high_watermark = row.last_stable_offset = log.high_watermark
+        row.log_start_offset = log.log_start
+        if wanted.last_fetched_epoch >= 0:
+            end = log.epoch_end(wanted.last_fetched_epoch)
+            if end is None:
+                self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE)
+                return False
+            if end.leader_epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+                row.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
+                self._has_error = True
+                return False
+        if not log.log_start <= wanted.fetch_offset <= log.next_offset:
+            self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return False
+        return True
+
+    def _take(self, target: FetchTarget, partition: Partition, row: PartitionData) -> None:
+        offset = target.request.fetch_offset
+        if offset >= partition.log.high_watermark or self._bytes_left <= 0:
+            return
+        entries = partition.log.read_cached(offset, min(target.request.partition_max_bytes, self._bytes_left))
+        if entries is None:
+            self.cold.append((target, partition, row))
+        else:
+            self._add(row, entries, target.request.partition_max_bytes)
+
+    def _add(self, row: PartitionData, entries: "list[Entry]", partition_bytes_max: int) -> None:
+        payloads: list[Any] = [entry.payload for entry in entries]
+        size = sum(map(len, payloads))
+        if self._bytes_total and size > min(self._bytes_left, partition_bytes_max):
+            return  # one batch larger than what is left: its partition's turn comes
+        row.records = payloads
+        self._bytes_total += size
+        self._bytes_left -= size
+
+    async def read_cold(self) -> FetchResponse:
+        """Read what is not cached, all partitions at once, and answer."""
+        cold = list(self.cold)
+        share = max(self._bytes_left // len(cold), 1)
+        results = await asyncio.gather(
+            *(
+                partition.log.read(
+                    target.request.fetch_offset, min(target.request.partition_max_bytes, share)
+                )
+                for target, partition, _ in cold
+            ),
+            return_exceptions=True,
+        )
+        for (target, _, row), result in zip(cold, results, strict=True):
+            if isinstance(result, BrokerError):
+                self._fail(row, error_code(result))
+            elif isinstance(result, BaseException):
+                raise result
+            elif result:
+                self._add(row, result, target.request.partition_max_bytes)
+        return self.response()
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_satisfied(self) -> bool:
+        return self._has_error or self._bytes_total >= self._request.min_bytes
+
+    def wait(self) -> Deferred:
+        """Answer when `min_bytes` are there or `max_wait_ms` are over."""
+        self._deferred = Deferred()
+        for target, row in self._found:
+            if row.error_code == ErrorCode.NONE:
+                partition = self._resolve(target)
+                partition.waiters.add(self._wake)
+                self._watched.append(partition)
+        self._timer = self._context.broker.clock.call_later(
+            self._request.max_wait_ms / 1000, self._time_is_up
+        )
+        return self._deferred
+
+    def _wake(self) -> None:
+        """Some partition got an entry.  Many may in one round: look once, after all of them."""
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._wake_scheduled = False
+        if self._deferred is not None:
+            self.collect()
+            # What was just appended is cached; if the cache is too small even for that, the next fetch reads it.
+            if self.is_satisfied or self.cold:
+                self._finish()
+
+    def _time_is_up(self) -> None:
+        if self._deferred is not None:
+            self.collect()
+            self._finish()
+
+    def _finish(self) -> None:
+        deferred, self._deferred = self._deferred, None
+        assert deferred is not None
+        self._timer.cancel()
+        for partition in self._watched:
+            partition.waiters.discard(self._wake)
+        self._watched.clear()
+        deferred.resolve(self.response())
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def response(self) -> FetchResponse:
+        """The response to what was found; in a session only what is new."""
+        by_id = self._context.api_version >= _TOPIC_IDS_SINCE
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        served = []
+        for target, row in self._found:
+            if row.records is not None:
+                served.append(target)
+            elif self._plan.is_incremental and not _is_news(target, row):
+                continue
+            target.told_high_watermark, target.log_start = row.high_watermark, row.log_start_offset
+            topic = topics.get(target.topic)
+            if topic is None:
+                topic = topics[target.topic] = (
+                    FetchableTopicResponse(topic_id=target.topic)
+                    if isinstance(target.topic, bytes)
+                    else FetchableTopicResponse(target.topic)
+                )
+            topic.partitions.append(row)
+        response = FetchResponse(session_id=self._plan.session_id, responses=list(topics.values()))
+        if self._plan.session_id:
+            self._context.service.fetch_sessions.rotate(self._plan.session_id, served)
+        if self._leader_elsewhere and by_id and self._context.api_version >= _LEADER_HINTS_SINCE:
+            response.node_endpoints = node_endpoints(self._context, NodeEndpoint)
+        return response
+
+
+def _is_news(target: FetchTarget, row: PartitionData) -> bool:
+    return (
+        row.error_code != ErrorCode.NONE
+        or row.diverging_epoch is not None
+        or row.high_watermark != target.told_high_watermark
+        or row.log_start_offset != target.log_start
+    )

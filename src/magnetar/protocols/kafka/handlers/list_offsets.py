@@ -1,0 +1,112 @@
+"""ListOffsets: the log's start and end, and offsets by record time.
+
+Served: v1-11.  Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the first record with the greatest
+timestamp (KIP-734), -4 earliest local (KIP-405; equal to earliest: all data is local), -5 latest tiered (none: -1).
+Other timestamps find the first record at or after them, by record, not by batch.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import BrokerError, WireError
+from magnetar.broker.partition import Partition, TimestampLookup
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "list_offsets"
+VERSIONS = (1, 11)
+
+_TIERED_SINCE: Final = {
+    TimestampLookup.MAX_TIMESTAMP: 7,
+    TimestampLookup.EARLIEST_LOCAL: 8,
+    TimestampLookup.LATEST_TIERED: 9,
+}
+
+
+def handle(
+    context: "RequestContext", request: ListOffsetsRequest
+) -> "ListOffsetsResponse | Awaitable[ListOffsetsResponse]":
+    response = ListOffsetsResponse()
+    searches = []
+    for wanted_topic in request.topics:
+        rows: list[ListOffsetsPartitionResponse] = []
+        response.topics.append(ListOffsetsTopicResponse(wanted_topic.name, rows))
+        seen: set[int] = set()
+        for wanted in wanted_topic.partitions:
+            rows.append(row := ListOffsetsPartitionResponse(wanted.partition_index))
+            if wanted.partition_index in seen:
+                row.error_code = ErrorCode.INVALID_REQUEST
+                continue
+            seen.add(wanted.partition_index)
+            try:
+                topic = context.broker.topics.get(context.broker.topic_name(wanted_topic.name))
+                partition = topic.partition(wanted.partition_index)
+            except BrokerError as error:
+                row.error_code = error_code(error)
+                continue
+            row.error_code = leader_error(context, partition, wanted.current_leader_epoch)
+            if row.error_code == ErrorCode.NONE and not _answer_at_once(context, partition, wanted, row):
+                searches.append(_search(partition, wanted.timestamp, row))
+    return _search_all(response, searches) if searches else response
+
+
+def _answer_at_once(
+    context: "RequestContext",
+    partition: Partition,
+    wanted: ListOffsetsPartition,
+    row: ListOffsetsPartitionResponse,
+) -> bool:
+    log = partition.log
+    if context.api_version < _TIERED_SINCE.get(wanted.timestamp, 0):  # type: ignore[call-overload]
+        row.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return True
+    match wanted.timestamp:
+        case TimestampLookup.LATEST:
+            row.offset, row.leader_epoch = log.high_watermark, log.leader_epoch
+        case TimestampLookup.EARLIEST | TimestampLookup.EARLIEST_LOCAL:
+            row.offset, row.leader_epoch = log.log_start, log.epoch_at(log.log_start)
+        case TimestampLookup.LATEST_TIERED:
+            pass
+        case TimestampLookup.MAX_TIMESTAMP:
+            return False
+        case timestamp_ms if timestamp_ms >= 0:
+            return False
+        case _:
+            row.error_code = ErrorCode.UNSUPPORTED_VERSION
+    return True
+
+
+async def _search_all(
+    response: ListOffsetsResponse, searches: "Sequence[Awaitable[None]]"
+) -> ListOffsetsResponse:
+    await asyncio.gather(*searches)
+    return response
+
+
+async def _search(partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse) -> None:
+    try:
+        if timestamp_ms == TimestampLookup.MAX_TIMESTAMP:
+            found = await partition.find_max_timestamp()
+        else:
+            found = await partition.find_timestamp(timestamp_ms)
+    except WireError:
+        row.error_code = ErrorCode.CORRUPT_MESSAGE
+    except BrokerError as error:
+        row.error_code = error_code(error)
+    else:
+        if found is not None:
+            row.offset, row.timestamp = found
+            row.leader_epoch = partition.log.epoch_at(row.offset)

@@ -1,0 +1,41 @@
+"""Who leads what, as a client on a given listener has to hear it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from magnetar.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from magnetar.broker.nodes import Endpoint, Node
+    from magnetar.broker.partition import Partition
+    from magnetar.protocols.kafka.registry import RequestContext
+
+Row = TypeVar("Row")
+
+
+def endpoint_of(context: "RequestContext", node: "Node") -> "Endpoint":
+    """The address of `node` on the listener that the client came through."""
+    return node.advertised[context.listener_name]
+
+
+def node_endpoints(context: "RequestContext", row: Callable[[int, str, int, str | None], Row]) -> list[Row]:
+    """All nodes as rows of a response: `row(node_id, host, port, rack)`."""
+    rows = []
+    for node in context.broker.nodes.all:
+        endpoint = endpoint_of(context, node)
+        rows.append(row(node.node_id, endpoint.host, endpoint.port, node.rack))
+    return rows
+
+
+def leader_error(
+    context: "RequestContext", partition: "Partition", current_leader_epoch: int = -1
+) -> ErrorCode:
+    """NONE when this node leads the partition in the epoch that the client believes in (-1: in any), KIP-320."""
+    if partition.leader_id != context.node.node_id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if current_leader_epoch >= 0:
+        if current_leader_epoch < partition.log.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current_leader_epoch > partition.log.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE

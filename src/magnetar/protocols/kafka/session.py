@@ -1,0 +1,242 @@
+"""One client's Kafka connection, without its socket: bytes in, requests dispatched, responses out in order.
+
+Requests are handled as soon as they are complete, each one's stage one in the order of arrival (registry.py says what
+that is); their responses leave in the same order, whenever they are ready.  Responses that become ready together leave
+in one write.  Reading pauses while too many requests or request bytes are unanswered, or while the peer does not take
+what it is sent.
+
+Trouble with the peer's bytes ends the connection with one log line; a request for an unknown API or version too,
+except ApiVersions, whose unknown versions are answered in version 0 so that newer clients can step down (KIP-35).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar.base.errors import WireError
+from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
+from magnetar.wire.kafka.framing import Frame, FrameReader
+from magnetar.wire.kafka.header import decode_request_header
+from magnetar.wire.kafka.runtime import Buffer
+
+if TYPE_CHECKING:
+    from magnetar.broker.nodes import Node
+    from magnetar.protocols.kafka.service import KafkaService
+
+log = logging.getLogger(__name__)
+
+UNANSWERED_REQUESTS_MAX: Final = 2_000
+UNANSWERED_BYTES_MAX: Final = 64 << 20
+JOIN_BYTES_MAX: Final = (
+    16 * 1024
+)  # smaller responses are joined into one piece: cheaper than a vector of crumbs
+
+_API_VERSIONS_KEY: Final = 18
+_HEADER_V0: Final = Struct(">ii").pack  # size, correlation id
+_HEADER_V1: Final = Struct(">iix").pack  # ... and no tagged fields
+
+
+class Peer(Protocol):
+    """What a session may do to its connection; the server implements it."""
+
+    def send(self, parts: list[Buffer]) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Slot:
+    """The place of one request in the order of responses."""
+
+    __slots__ = ("parts", "request_bytes")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.request_bytes = request_bytes
+        self.parts: list[Buffer] | None = None  # the encoded response; empty when none is due
+
+
+class KafkaSession:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        service: "KafkaService",
+        peer: Peer,
+        node: "Node",
+        listener_name: str,
+        connection_id: int,
+        client_host: str,
+    ) -> None:
+        self._service = service
+        self._peer = peer
+        self._node = node
+        self._listener_name = listener_name
+        self._connection_id = connection_id
+        self._client_host = client_host
+        self._frames = FrameReader(service.scratch, service.arena.take, service.settings.request_bytes_max)
+        self._slots: deque[_Slot] = deque()
+        self._unanswered_bytes = 0
+        self._flush_scheduled = False
+        self._paused = False
+        self._peer_is_slow = False
+        self._closed = False
+        self._finishing = False  # graceful stop
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.get_buffer = self._frames.get_buffer
+
+    # --- bytes in ----------------------------------------------------------------------------------------------------
+
+    def received(self, count: int) -> None:
+        """`count` bytes were put into the buffer that `get_buffer` gave."""
+        try:
+            for frame in self._frames.received(count):
+                if self._closed:
+                    return
+                self._dispatch(frame)
+        except WireError as error:
+            self._abort("%s", error)
+        except Exception:
+            log.exception("a request of %s failed inside the broker; its connection is closed", self)
+            self._abort("internal error")
+
+    def _dispatch(self, frame: Frame) -> None:
+        service = self._service
+        header = decode_request_header(frame.data, service.flexible_since)
+        api = service.apis.get(header.api_key)
+        version = header.api_version
+        if api is None:
+            raise WireError(f"no API with key {header.api_key} is served here")
+        if not api.min_version <= version <= api.max_version:
+            if api.key != _API_VERSIONS_KEY:
+                raise WireError(
+                    f"{api.name} v{version} is not served; v{api.min_version} to v{api.max_version} are"
+                )
+            answer = service.unsupported_api_versions()
+            version = 0
+        else:
+            request = api.decode_request(version, frame.data, header.position)
+            context = RequestContext(
+                service,
+                service.broker,
+                self._node,
+                self._listener_name,
+                self._connection_id,
+                self._client_host,
+                version,
+                header.client_id,
+                frame.owned,
+            )
+            service.request_counts[api.key] += 1
+            answer = api.handle(context, request)
+        if answer is None:
+            return
+        slot = _Slot(len(frame.data))
+        self._slots.append(slot)
+        self._unanswered_bytes += slot.request_bytes
+        complete = partial(self._complete, slot, api, version, header.correlation_id)
+        if isinstance(answer, Deferred):
+            answer.attach(complete)
+        elif is_coroutine(answer):
+            task = asyncio.get_running_loop().create_task(self._finish(answer, complete))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            complete(answer)
+        if not self._paused and (
+            len(self._slots) > UNANSWERED_REQUESTS_MAX or self._unanswered_bytes > UNANSWERED_BYTES_MAX
+        ):
+            self._paused = True
+            self._peer.pause_reading()
+
+    async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
+        try:
+            complete(await answer)
+        except Exception:
+            log.exception("a request of %s failed inside the broker; its connection is closed", self)
+            self._abort("internal error")
+
+    # --- responses out -----------------------------------------------------------------------------------------------
+
+    def _complete(self, slot: _Slot, api: Api, version: int, correlation_id: int, response: object) -> None:
+        if self._closed:
+            return
+        if response is None:
+            slot.parts = []
+        else:
+            parts: list[Buffer] = [b""]
+            api.encode_response(version, response, parts)
+            size = sum(map(len, parts))
+            flexible = api.flexible_since is not None and version >= api.flexible_since
+            if flexible and api.key != _API_VERSIONS_KEY:
+                parts[0] = _HEADER_V1(size + 5, correlation_id)
+            else:
+                parts[0] = _HEADER_V0(size + 4, correlation_id)
+            slot.parts = [b"".join(parts)] if size <= JOIN_BYTES_MAX else parts
+        if not self._flush_scheduled and self._slots and self._slots[0].parts is not None:
+            self._flush_scheduled = True
+            self._service.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send every response whose turn it is, in one write."""
+        self._flush_scheduled = False
+        if self._closed:
+            return
+        slots = self._slots
+        out: list[Buffer] = []
+        while slots and (parts := slots[0].parts) is not None:
+            out.extend(parts)
+            self._unanswered_bytes -= slots.popleft().request_bytes
+        if out:
+            self._peer.send(out)
+        if self._finishing:
+            if not slots:
+                self._peer.close()
+        else:
+            self._resume_if_possible()
+
+    def _resume_if_possible(self) -> None:
+        if (
+            self._paused
+            and not self._peer_is_slow
+            and len(self._slots) <= UNANSWERED_REQUESTS_MAX // 2
+            and self._unanswered_bytes <= UNANSWERED_BYTES_MAX // 2
+        ):
+            self._paused = False
+            self._peer.resume_reading()
+
+    # --- the connection's life ---------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Take no more requests; close the connection once every response due has been sent."""
+        self._finishing = True
+        self._paused = True
+        if not self._slots:
+            self._peer.close()
+
+    def peer_is_slow(self, slow: bool) -> None:
+        """The peer does not take what it is sent (True), or does again."""
+        self._peer_is_slow = slow
+        if slow and not self._paused:
+            self._paused = True
+            self._peer.pause_reading()
+        elif not slow and not self._finishing:
+            self._resume_if_possible()
+
+    def _abort(self, reason: str, *args: object) -> None:
+        log.warning("closing connection %s: " + reason, self, *args)
+        self.closed()
+        self._peer.close()
+
+    def closed(self) -> None:
+        """The connection is gone: nothing that is still being worked on will be sent."""
+        self._closed = True
+        self._slots.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    def __str__(self) -> str:
+        return f"{self._connection_id} from {self._client_host} on {self._listener_name}"

@@ -1,0 +1,142 @@
+"""The socket side of a connection: moves bytes, tells the session when the peer is slow or gone.
+
+Receives straight into memory that the session names (`asyncio.BufferedProtocol`), sends vectors of buffers without
+joining them.  What the bytes mean is the session's business (`protocols/`).
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from magnetar.base.clock import Clock, TimerHandle
+
+log = logging.getLogger(__name__)
+
+WRITE_BUFFER_HIGH_BYTES: Final = 4 << 20  # unsent bytes after which a peer counts as slow
+WRITE_BUFFER_LOW_BYTES: Final = 1 << 20
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Session(Protocol):
+    """A protocol's side of one connection."""
+
+    def get_buffer(self) -> memoryview: ...
+    def received(self, count: int) -> None: ...
+    def peer_is_slow(self, slow: bool) -> None: ...
+    def closed(self) -> None: ...
+
+    def finish(self) -> None:
+        """Take no more requests; close the connection once every response due has been sent."""
+        ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted socket; the peer that its session talks to."""
+
+    def __init__(
+        self,
+        make_session: Callable[["Connection", str], Session | None],
+        forget: Callable[["Connection"], None],
+        clock: Clock,
+        idle_s_max: float,
+    ) -> None:
+        self._make_session = make_session
+        self._forget = forget
+        self._clock = clock
+        self._idle_s_max = idle_s_max
+        self._transport: asyncio.Transport
+        self._session: Session | None = None
+        self._last_heard_s = clock.monotonic()
+        self._idle_timer: TimerHandle | None = None
+        self.client_host = ""
+
+    # --- asyncio's side ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else "unknown"
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport.set_write_buffer_limits(WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES)
+        self._session = self._make_session(self, self.client_host)
+        if self._session is None:
+            self._transport.abort()
+            return
+        # The session's own method: one call less for every read.
+        self.get_buffer = self._session_buffer  # type: ignore[method-assign]
+        if self._idle_s_max > 0:
+            self._idle_timer = self._clock.call_later(self._idle_s_max, self._check_idle)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(bytearray(1))  # only a connection that was refused gets here
+
+    def _session_buffer(self, sizehint: int) -> memoryview:
+        assert self._session is not None
+        return self._session.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._session is not None:
+            self._last_heard_s = self._clock.monotonic()
+            self._session.received(nbytes)
+
+    def pause_writing(self) -> None:
+        if self._session is not None:
+            self._session.peer_is_slow(True)
+
+    def resume_writing(self) -> None:
+        if self._session is not None:
+            self._session.peer_is_slow(False)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        session, self._session = self._session, None
+        if session is not None:
+            session.closed()
+        self._forget(self)
+
+    # --- the session's side ------------------------------------------------------------------------------------------
+
+    def send(self, parts: list[Buffer]) -> None:
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is queued, then close; a peer that takes nothing is cut off by the idle check."""
+        self._transport.close()
+
+    # --- the server's side -------------------------------------------------------------------------------------------
+
+    def close_when_idle(self) -> None:
+        """Graceful stop: requests in flight are answered, then the connection closes."""
+        if self._session is not None:
+            self._transport.pause_reading()
+            self._session.finish()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _check_idle(self) -> None:
+        idle_s = self._clock.monotonic() - self._last_heard_s
+        if idle_s < self._idle_s_max:
+            self._idle_timer = self._clock.call_later(self._idle_s_max - idle_s, self._check_idle)
+            return
+        log.info("closing connection from %s: nothing heard for %d s", self.client_host, idle_s)
+        self._transport.abort()

@@ -1,0 +1,117 @@
+"""The sockets that are listened on, and the limits on connections."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import ConfigError
+from magnetar.server.connection import Connection, Session
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Kafka's `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`."""
+
+    connections_max: int = 2**31 - 1
+    connections_per_host_max: int = 2**31 - 1
+    idle_s_max: float = 600.0
+
+
+class Connections:
+    """Every open connection of the process, and whether another one is allowed."""
+
+    def __init__(self, limits: ConnectionLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._open: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._sequence = 0
+        self._empty = asyncio.Event()  # set while no connection is open
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def factory(self, make_session: Callable[[Connection, int, str], Session]) -> Callable[[], Connection]:
+        """What a listener calls for each accepted socket; `make_session(connection, connection_id, client_host)`."""
+
+        def admit(connection: Connection, client_host: str) -> Session | None:
+            if len(self._open) >= self._limits.connections_max:
+                log.warning("refusing a connection from %s: %d are open", client_host, len(self._open))
+                return None
+            if self._by_host[client_host] >= self._limits.connections_per_host_max:
+                log.warning(
+                    "refusing a connection from %s: it has %d", client_host, self._by_host[client_host]
+                )
+                return None
+            self._open.add(connection)
+            self._empty.clear()
+            self._by_host[client_host] += 1
+            self._sequence += 1
+            return make_session(connection, self._sequence, client_host)
+
+        return lambda: Connection(admit, self._forget, self._clock, self._limits.idle_s_max)
+
+    def _forget(self, connection: Connection) -> None:
+        if connection in self._open:
+            self._open.discard(connection)
+            self._by_host[connection.client_host] -= 1
+            if not self._by_host[connection.client_host]:
+                del self._by_host[connection.client_host]
+            if not self._open:
+                self._empty.set()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let requests in flight finish and close every connection; after `timeout_s`, cut off what is left."""
+        for connection in list(self._open):
+            connection.close_when_idle()
+        if self._open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), timeout_s)
+        for connection in list(self._open):
+            connection.abort()
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets for `host` (empty: every address, IPv4 and IPv6) and `port` (0: one free port for all).
+
+    Raises:
+        ConfigError: the address is not of this machine, or somebody else listens there.
+    """
+    wanted = host.strip("[]") or None
+    try:
+        found = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise ConfigError(f"cannot listen on {host}: no address for this name ({error.strerror})") from error
+    sockets: list[socket.socket] = []
+    for family, kind, protocol, _, address in dict.fromkeys(found):
+        try:
+            listening = socket.socket(family, kind, protocol)
+        except OSError:
+            continue  # a machine without IPv6
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # With port 0 the first socket chooses, and the others follow it.
+            chosen = sockets[0].getsockname()[1] if sockets else port
+            listening.bind((address[0], chosen, *address[2:]))
+            listening.listen(1024)
+        except OSError as error:
+            listening.close()
+            if sockets and family == socket.AF_INET6 and wanted is None:
+                log.info("not listening on IPv6: %s", error.strerror)
+                continue
+            for other in sockets:
+                other.close()
+            raise ConfigError(f"cannot listen on {host or '*'}:{port}: {error.strerror}") from error
+        sockets.append(listening)
+    if not sockets:
+        raise ConfigError(f"cannot listen on {host or '*'}:{port}: no usable address")
+    return sockets

@@ -1,0 +1,137 @@
+"""The records inside a batch, one by one: for lookups, checks and tools.
+
+Not for the hot path: a broker that only stores and forwards never opens a batch.  Compressed batches are expanded with
+cramjam, up to `RECORDS_BYTES_MAX`, so that a small hostile batch cannot claim all memory.
+
+Spec: Kafka documentation, "Message format", section "Record"; snappy in Kafka comes raw (librdkafka) or in the block
+framing of the xerial library (Java), KIP-110 for zstd.
+"""
+
+import mmap
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+import cramjam
+
+from magnetar.base.errors import WireError
+from magnetar.wire.kafka.records import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
+
+RECORDS_BYTES_MAX: Final = 256 << 20
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE: Final = 16
+_BLOCK_SIZE: Final = Struct(">I")
+
+
+class Record(NamedTuple):
+    """One record; `headers` keeps order and duplicates, values may be None."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def read_records(batch: memoryview, header: BatchHeader) -> Iterator[Record]:
+    """The records of one batch, in order.
+
+    Raises:
+        WireError: the records cannot be decompressed or do not add up.
+    """
+    data = _expand(batch[HEADER_SIZE:], header.attributes & COMPRESSION_MASK)
+    stamped = header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None
+    position = 0
+    for _ in range(header.record_count):
+        length, position = _varint(data, position)
+        end = position + length
+        if length <= 0 or end > len(data):
+            raise WireError("a record is longer than its batch")
+        position += 1  # attributes: none is defined
+        timestamp_delta, position = _varint(data, position)
+        offset_delta, position = _varint(data, position)
+        key, position = _nullable(data, position, end)
+        value, position = _nullable(data, position, end)
+        header_count, position = _varint(data, position)
+        if not 0 <= header_count <= end - position:
+            raise WireError("a record claims more headers than it has bytes")
+        headers = []
+        for _ in range(header_count):
+            name, position = _nullable(data, position, end)
+            if name is None:
+                raise WireError("a record header has no name")
+            content, position = _nullable(data, position, end)
+            headers.append((name.decode("utf-8", "replace"), content))
+        if position != end:
+            raise WireError("a record does not end where it says")
+        timestamp_ms = stamped if stamped is not None else header.base_timestamp_ms + timestamp_delta
+        yield Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers)
+    if position != len(data):
+        raise WireError("a batch has bytes behind its last record")
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    """A zigzag varint of at most 10 bytes and the position behind it."""
+    shift = raw = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise WireError("a varint in a record is cut short or too long")
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+
+
+def _nullable(data: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _varint(data, position)
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise WireError("a field is longer than its record")
+    return bytes(data[position : position + length]), position + length
+
+
+def _expand(data: memoryview, codec: int) -> memoryview:
+    try:
+        match codec:
+            case 0:
+                return data
+            case 1:
+                return _expand_into_bound(cramjam.gzip.decompress_into, data)
+            case 2:
+                return _expand_snappy(data)
+            case 3:
+                return _expand_into_bound(cramjam.lz4.decompress_into, data)
+            case 4:
+                return _expand_into_bound(cramjam.zstd.decompress_into, data)
+    except cramjam.DecompressionError as error:
+        raise WireError(f"a batch cannot be decompressed: {error}") from error
+    raise WireError(f"unknown compression {codec}")
+
+
+def _expand_into_bound(
+    decompress_into: Callable[[memoryview, memoryview], int], data: memoryview
+) -> memoryview:
+    """Decompress into fresh anonymous memory: only the pages that are written cost anything."""
+    out = memoryview(mmap.mmap(-1, RECORDS_BYTES_MAX))
+    return out[: decompress_into(data, out)]
+
+
+def _expand_snappy(data: memoryview) -> memoryview:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _expand_into_bound(cramjam.snappy.decompress_raw_into, data)
+    out = memoryview(mmap.mmap(-1, RECORDS_BYTES_MAX))
+    size = 0
+    position = _XERIAL_HEADER_SIZE
+    while position < len(data):
+        if position + 4 > len(data):
+            raise WireError("a snappy block is cut short")
+        (length,) = _BLOCK_SIZE.unpack_from(data, position)
+        position += 4
+        if length > len(data) - position:
+            raise WireError("a snappy block is longer than its batch")
+        size += cramjam.snappy.decompress_raw_into(data[position : position + length], out[size:])
+        position += length
+    return out[:size]
