@@ -110,7 +110,7 @@ def public_lines(message: Struct, suffix: str, *, data: bool = False) -> list[st
     what = "what follows it is ignored" if data else "it ends where the buffer does"
     return [
         f"def decode{suffix}(version: int, buffer: memoryview, position: int = 0) -> {name}:",
-        f'    """Read a {name} from `position` on; {what}.  Raises WireError."""',
+        f'    """Read one {name} from `position` on; {what}.  Raises WireError."""',
         f"    decode = _DECODE{suffix.upper()}.get(version)",
         "    if decode is None:",
         f'        raise unsupported("{name}", version)',

@@ -1,6 +1,6 @@
 """Kafka's error codes, by the names of the protocol guide.
 
-A client may try again, unchanged, after a retriable one; `retriable` is what the official client does by default.
+After a retriable one a client may send the same request again, as the official client does by itself.
 """
 
 from enum import IntEnum

@@ -183,7 +183,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddOffsetsToTxnRequest:
-    """Read a AddOffsetsToTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AddOffsetsToTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AddOffsetsToTxnRequest", version)
@@ -205,7 +205,7 @@ def encode_request(version: int, message: AddOffsetsToTxnRequest, out: list[Buff
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AddOffsetsToTxnResponse:
-    """Read a AddOffsetsToTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AddOffsetsToTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AddOffsetsToTxnResponse", version)

@@ -599,7 +599,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddPartitionsToTxnRequest:
-    """Read a AddPartitionsToTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AddPartitionsToTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AddPartitionsToTxnRequest", version)
@@ -621,7 +621,7 @@ def encode_request(version: int, message: AddPartitionsToTxnRequest, out: list[B
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AddPartitionsToTxnResponse:
-    """Read a AddPartitionsToTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AddPartitionsToTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AddPartitionsToTxnResponse", version)

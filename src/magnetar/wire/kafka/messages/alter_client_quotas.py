@@ -484,7 +484,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterClientQuotasRequest:
-    """Read a AlterClientQuotasRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterClientQuotasRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterClientQuotasRequest", version)
@@ -506,7 +506,7 @@ def encode_request(version: int, message: AlterClientQuotasRequest, out: list[Bu
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterClientQuotasResponse:
-    """Read a AlterClientQuotasResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterClientQuotasResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AlterClientQuotasResponse", version)

@@ -394,7 +394,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterConfigsRequest:
-    """Read a AlterConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterConfigsRequest", version)
@@ -416,7 +416,7 @@ def encode_request(version: int, message: AlterConfigsRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterConfigsResponse:
-    """Read a AlterConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AlterConfigsResponse", version)

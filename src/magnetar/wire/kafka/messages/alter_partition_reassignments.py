@@ -489,7 +489,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterPartitionReassignmentsRequest:
-    """Read a AlterPartitionReassignmentsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterPartitionReassignmentsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterPartitionReassignmentsRequest", version)
@@ -511,7 +511,7 @@ def encode_request(version: int, message: AlterPartitionReassignmentsRequest, ou
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterPartitionReassignmentsResponse:
-    """Read a AlterPartitionReassignmentsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterPartitionReassignmentsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AlterPartitionReassignmentsResponse", version)

@@ -385,7 +385,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterReplicaLogDirsRequest:
-    """Read a AlterReplicaLogDirsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterReplicaLogDirsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterReplicaLogDirsRequest", version)
@@ -407,7 +407,7 @@ def encode_request(version: int, message: AlterReplicaLogDirsRequest, out: list[
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterReplicaLogDirsResponse:
-    """Read a AlterReplicaLogDirsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterReplicaLogDirsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AlterReplicaLogDirsResponse", version)

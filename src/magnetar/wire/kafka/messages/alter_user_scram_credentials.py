@@ -273,7 +273,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterUserScramCredentialsRequest:
-    """Read a AlterUserScramCredentialsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterUserScramCredentialsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterUserScramCredentialsRequest", version)
@@ -295,7 +295,7 @@ def encode_request(version: int, message: AlterUserScramCredentialsRequest, out:
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterUserScramCredentialsResponse:
-    """Read a AlterUserScramCredentialsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterUserScramCredentialsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("AlterUserScramCredentialsResponse", version)

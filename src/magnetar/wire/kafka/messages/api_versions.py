@@ -378,7 +378,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ApiVersionsRequest:
-    """Read a ApiVersionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ApiVersionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ApiVersionsRequest", version)
@@ -400,7 +400,7 @@ def encode_request(version: int, message: ApiVersionsRequest, out: list[Buffer])
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ApiVersionsResponse:
-    """Read a ApiVersionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ApiVersionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ApiVersionsResponse", version)

@@ -856,7 +856,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupDescribeRequest:
-    """Read a ConsumerGroupDescribeRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ConsumerGroupDescribeRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ConsumerGroupDescribeRequest", version)
@@ -878,7 +878,7 @@ def encode_request(version: int, message: ConsumerGroupDescribeRequest, out: lis
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupDescribeResponse:
-    """Read a ConsumerGroupDescribeResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ConsumerGroupDescribeResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ConsumerGroupDescribeResponse", version)

@@ -516,7 +516,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupHeartbeatRequest:
-    """Read a ConsumerGroupHeartbeatRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ConsumerGroupHeartbeatRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ConsumerGroupHeartbeatRequest", version)
@@ -538,7 +538,7 @@ def encode_request(version: int, message: ConsumerGroupHeartbeatRequest, out: li
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupHeartbeatResponse:
-    """Read a ConsumerGroupHeartbeatResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ConsumerGroupHeartbeatResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ConsumerGroupHeartbeatResponse", version)

@@ -111,7 +111,7 @@ _ENCODE = {
 
 
 def decode(version: int, buffer: memoryview, position: int = 0) -> ConsumerProtocolAssignment:
-    """Read a ConsumerProtocolAssignment from `position` on; what follows it is ignored.  Raises WireError."""
+    """Read one ConsumerProtocolAssignment from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE.get(version)
     if decode is None:
         raise unsupported("ConsumerProtocolAssignment", version)

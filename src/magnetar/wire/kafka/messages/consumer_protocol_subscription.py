@@ -350,7 +350,7 @@ _ENCODE = {
 
 
 def decode(version: int, buffer: memoryview, position: int = 0) -> ConsumerProtocolSubscription:
-    """Read a ConsumerProtocolSubscription from `position` on; what follows it is ignored.  Raises WireError."""
+    """Read one ConsumerProtocolSubscription from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE.get(version)
     if decode is None:
         raise unsupported("ConsumerProtocolSubscription", version)

@@ -330,7 +330,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> CreateAclsRequest:
-    """Read a CreateAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreateAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("CreateAclsRequest", version)
@@ -352,7 +352,7 @@ def encode_request(version: int, message: CreateAclsRequest, out: list[Buffer]) 
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> CreateAclsResponse:
-    """Read a CreateAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreateAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("CreateAclsResponse", version)

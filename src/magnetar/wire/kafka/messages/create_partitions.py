@@ -370,7 +370,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> CreatePartitionsRequest:
-    """Read a CreatePartitionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreatePartitionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("CreatePartitionsRequest", version)
@@ -392,7 +392,7 @@ def encode_request(version: int, message: CreatePartitionsRequest, out: list[Buf
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> CreatePartitionsResponse:
-    """Read a CreatePartitionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreatePartitionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("CreatePartitionsResponse", version)

@@ -707,7 +707,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> CreateTopicsRequest:
-    """Read a CreateTopicsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreateTopicsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("CreateTopicsRequest", version)
@@ -729,7 +729,7 @@ def encode_request(version: int, message: CreateTopicsRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> CreateTopicsResponse:
-    """Read a CreateTopicsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreateTopicsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("CreateTopicsResponse", version)

@@ -490,7 +490,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteAclsRequest:
-    """Read a DeleteAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteAclsRequest", version)
@@ -512,7 +512,7 @@ def encode_request(version: int, message: DeleteAclsRequest, out: list[Buffer]) 
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteAclsResponse:
-    """Read a DeleteAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DeleteAclsResponse", version)

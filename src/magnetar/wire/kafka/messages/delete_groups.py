@@ -244,7 +244,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteGroupsRequest:
-    """Read a DeleteGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteGroupsRequest", version)
@@ -266,7 +266,7 @@ def encode_request(version: int, message: DeleteGroupsRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteGroupsResponse:
-    """Read a DeleteGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DeleteGroupsResponse", version)

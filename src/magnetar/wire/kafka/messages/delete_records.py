@@ -352,7 +352,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteRecordsRequest:
-    """Read a DeleteRecordsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteRecordsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteRecordsRequest", version)
@@ -374,7 +374,7 @@ def encode_request(version: int, message: DeleteRecordsRequest, out: list[Buffer
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteRecordsResponse:
-    """Read a DeleteRecordsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteRecordsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DeleteRecordsResponse", version)

@@ -462,7 +462,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteTopicsRequest:
-    """Read a DeleteTopicsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteTopicsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteTopicsRequest", version)
@@ -484,7 +484,7 @@ def encode_request(version: int, message: DeleteTopicsRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteTopicsResponse:
-    """Read a DeleteTopicsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteTopicsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DeleteTopicsResponse", version)

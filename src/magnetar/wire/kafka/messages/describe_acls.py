@@ -415,7 +415,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeAclsRequest:
-    """Read a DescribeAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeAclsRequest", version)
@@ -437,7 +437,7 @@ def encode_request(version: int, message: DescribeAclsRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeAclsResponse:
-    """Read a DescribeAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeAclsResponse", version)

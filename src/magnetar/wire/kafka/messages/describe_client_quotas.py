@@ -455,7 +455,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeClientQuotasRequest:
-    """Read a DescribeClientQuotasRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeClientQuotasRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeClientQuotasRequest", version)
@@ -477,7 +477,7 @@ def encode_request(version: int, message: DescribeClientQuotasRequest, out: list
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeClientQuotasResponse:
-    """Read a DescribeClientQuotasResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeClientQuotasResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeClientQuotasResponse", version)

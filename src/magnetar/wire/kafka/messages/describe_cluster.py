@@ -444,7 +444,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeClusterRequest:
-    """Read a DescribeClusterRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeClusterRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeClusterRequest", version)
@@ -466,7 +466,7 @@ def encode_request(version: int, message: DescribeClusterRequest, out: list[Buff
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeClusterResponse:
-    """Read a DescribeClusterResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeClusterResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeClusterResponse", version)

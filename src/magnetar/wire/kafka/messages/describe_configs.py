@@ -766,7 +766,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeConfigsRequest:
-    """Read a DescribeConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeConfigsRequest", version)
@@ -788,7 +788,7 @@ def encode_request(version: int, message: DescribeConfigsRequest, out: list[Buff
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeConfigsResponse:
-    """Read a DescribeConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeConfigsResponse", version)

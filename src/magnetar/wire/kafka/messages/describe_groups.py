@@ -1147,7 +1147,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeGroupsRequest:
-    """Read a DescribeGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeGroupsRequest", version)
@@ -1169,7 +1169,7 @@ def encode_request(version: int, message: DescribeGroupsRequest, out: list[Buffe
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeGroupsResponse:
-    """Read a DescribeGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeGroupsResponse", version)

@@ -747,7 +747,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeLogDirsRequest:
-    """Read a DescribeLogDirsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeLogDirsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeLogDirsRequest", version)
@@ -769,7 +769,7 @@ def encode_request(version: int, message: DescribeLogDirsRequest, out: list[Buff
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeLogDirsResponse:
-    """Read a DescribeLogDirsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeLogDirsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeLogDirsResponse", version)

@@ -272,7 +272,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeProducersRequest:
-    """Read a DescribeProducersRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeProducersRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeProducersRequest", version)
@@ -294,7 +294,7 @@ def encode_request(version: int, message: DescribeProducersRequest, out: list[Bu
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeProducersResponse:
-    """Read a DescribeProducersResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeProducersResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeProducersResponse", version)

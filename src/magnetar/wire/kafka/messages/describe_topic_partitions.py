@@ -372,7 +372,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeTopicPartitionsRequest:
-    """Read a DescribeTopicPartitionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeTopicPartitionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeTopicPartitionsRequest", version)
@@ -394,7 +394,7 @@ def encode_request(version: int, message: DescribeTopicPartitionsRequest, out: l
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeTopicPartitionsResponse:
-    """Read a DescribeTopicPartitionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeTopicPartitionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeTopicPartitionsResponse", version)

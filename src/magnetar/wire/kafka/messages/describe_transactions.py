@@ -250,7 +250,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeTransactionsRequest:
-    """Read a DescribeTransactionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeTransactionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeTransactionsRequest", version)
@@ -272,7 +272,7 @@ def encode_request(version: int, message: DescribeTransactionsRequest, out: list
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeTransactionsResponse:
-    """Read a DescribeTransactionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeTransactionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeTransactionsResponse", version)

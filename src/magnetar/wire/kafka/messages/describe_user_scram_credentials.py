@@ -239,7 +239,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeUserScramCredentialsRequest:
-    """Read a DescribeUserScramCredentialsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeUserScramCredentialsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeUserScramCredentialsRequest", version)
@@ -261,7 +261,7 @@ def encode_request(version: int, message: DescribeUserScramCredentialsRequest, o
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeUserScramCredentialsResponse:
-    """Read a DescribeUserScramCredentialsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeUserScramCredentialsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("DescribeUserScramCredentialsResponse", version)

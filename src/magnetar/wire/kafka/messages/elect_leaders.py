@@ -476,7 +476,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ElectLeadersRequest:
-    """Read a ElectLeadersRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ElectLeadersRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ElectLeadersRequest", version)
@@ -498,7 +498,7 @@ def encode_request(version: int, message: ElectLeadersRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ElectLeadersResponse:
-    """Read a ElectLeadersResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ElectLeadersResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ElectLeadersResponse", version)

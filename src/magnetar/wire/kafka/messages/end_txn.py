@@ -180,7 +180,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> EndTxnRequest:
-    """Read a EndTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one EndTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("EndTxnRequest", version)
@@ -202,7 +202,7 @@ def encode_request(version: int, message: EndTxnRequest, out: list[Buffer]) -> N
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> EndTxnResponse:
-    """Read a EndTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one EndTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("EndTxnResponse", version)

@@ -2389,7 +2389,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> FetchRequest:
-    """Read a FetchRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one FetchRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("FetchRequest", version)
@@ -2411,7 +2411,7 @@ def encode_request(version: int, message: FetchRequest, out: list[Buffer]) -> No
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> FetchResponse:
-    """Read a FetchResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one FetchResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("FetchResponse", version)

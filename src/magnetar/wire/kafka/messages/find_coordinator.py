@@ -414,7 +414,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> FindCoordinatorRequest:
-    """Read a FindCoordinatorRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one FindCoordinatorRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("FindCoordinatorRequest", version)
@@ -436,7 +436,7 @@ def encode_request(version: int, message: FindCoordinatorRequest, out: list[Buff
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> FindCoordinatorResponse:
-    """Read a FindCoordinatorResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one FindCoordinatorResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("FindCoordinatorResponse", version)

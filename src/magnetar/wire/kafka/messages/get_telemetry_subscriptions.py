@@ -154,7 +154,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> GetTelemetrySubscriptionsRequest:
-    """Read a GetTelemetrySubscriptionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one GetTelemetrySubscriptionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("GetTelemetrySubscriptionsRequest", version)
@@ -176,7 +176,7 @@ def encode_request(version: int, message: GetTelemetrySubscriptionsRequest, out:
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> GetTelemetrySubscriptionsResponse:
-    """Read a GetTelemetrySubscriptionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one GetTelemetrySubscriptionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("GetTelemetrySubscriptionsResponse", version)

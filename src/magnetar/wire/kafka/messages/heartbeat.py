@@ -245,7 +245,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> HeartbeatRequest:
-    """Read a HeartbeatRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one HeartbeatRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("HeartbeatRequest", version)
@@ -267,7 +267,7 @@ def encode_request(version: int, message: HeartbeatRequest, out: list[Buffer]) -
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> HeartbeatResponse:
-    """Read a HeartbeatResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one HeartbeatResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("HeartbeatResponse", version)

@@ -394,7 +394,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> IncrementalAlterConfigsRequest:
-    """Read a IncrementalAlterConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one IncrementalAlterConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("IncrementalAlterConfigsRequest", version)
@@ -416,7 +416,7 @@ def encode_request(version: int, message: IncrementalAlterConfigsRequest, out: l
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> IncrementalAlterConfigsResponse:
-    """Read a IncrementalAlterConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one IncrementalAlterConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("IncrementalAlterConfigsResponse", version)

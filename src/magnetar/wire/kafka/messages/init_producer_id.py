@@ -246,7 +246,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> InitProducerIdRequest:
-    """Read a InitProducerIdRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one InitProducerIdRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("InitProducerIdRequest", version)
@@ -268,7 +268,7 @@ def encode_request(version: int, message: InitProducerIdRequest, out: list[Buffe
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> InitProducerIdResponse:
-    """Read a InitProducerIdResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one InitProducerIdResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("InitProducerIdResponse", version)

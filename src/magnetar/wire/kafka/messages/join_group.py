@@ -1227,7 +1227,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> JoinGroupRequest:
-    """Read a JoinGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one JoinGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("JoinGroupRequest", version)
@@ -1249,7 +1249,7 @@ def encode_request(version: int, message: JoinGroupRequest, out: list[Buffer]) -
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> JoinGroupResponse:
-    """Read a JoinGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one JoinGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("JoinGroupResponse", version)

@@ -486,7 +486,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> LeaveGroupRequest:
-    """Read a LeaveGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one LeaveGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("LeaveGroupRequest", version)
@@ -508,7 +508,7 @@ def encode_request(version: int, message: LeaveGroupRequest, out: list[Buffer]) 
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> LeaveGroupResponse:
-    """Read a LeaveGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one LeaveGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("LeaveGroupResponse", version)

@@ -222,7 +222,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListConfigResourcesRequest:
-    """Read a ListConfigResourcesRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListConfigResourcesRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListConfigResourcesRequest", version)
@@ -244,7 +244,7 @@ def encode_request(version: int, message: ListConfigResourcesRequest, out: list[
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListConfigResourcesResponse:
-    """Read a ListConfigResourcesResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListConfigResourcesResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ListConfigResourcesResponse", version)

@@ -548,7 +548,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListGroupsRequest:
-    """Read a ListGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListGroupsRequest", version)
@@ -570,7 +570,7 @@ def encode_request(version: int, message: ListGroupsRequest, out: list[Buffer]) 
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListGroupsResponse:
-    """Read a ListGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ListGroupsResponse", version)

@@ -662,7 +662,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListOffsetsRequest:
-    """Read a ListOffsetsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListOffsetsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListOffsetsRequest", version)
@@ -684,7 +684,7 @@ def encode_request(version: int, message: ListOffsetsRequest, out: list[Buffer])
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListOffsetsResponse:
-    """Read a ListOffsetsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListOffsetsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ListOffsetsResponse", version)

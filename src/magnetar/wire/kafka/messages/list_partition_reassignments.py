@@ -287,7 +287,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListPartitionReassignmentsRequest:
-    """Read a ListPartitionReassignmentsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListPartitionReassignmentsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListPartitionReassignmentsRequest", version)
@@ -309,7 +309,7 @@ def encode_request(version: int, message: ListPartitionReassignmentsRequest, out
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListPartitionReassignmentsResponse:
-    """Read a ListPartitionReassignmentsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListPartitionReassignmentsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ListPartitionReassignmentsResponse", version)

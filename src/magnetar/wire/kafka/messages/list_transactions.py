@@ -369,7 +369,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListTransactionsRequest:
-    """Read a ListTransactionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListTransactionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListTransactionsRequest", version)
@@ -391,7 +391,7 @@ def encode_request(version: int, message: ListTransactionsRequest, out: list[Buf
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListTransactionsResponse:
-    """Read a ListTransactionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListTransactionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ListTransactionsResponse", version)

@@ -2269,7 +2269,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> MetadataRequest:
-    """Read a MetadataRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one MetadataRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("MetadataRequest", version)
@@ -2291,7 +2291,7 @@ def encode_request(version: int, message: MetadataRequest, out: list[Buffer]) ->
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> MetadataResponse:
-    """Read a MetadataResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one MetadataResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("MetadataResponse", version)

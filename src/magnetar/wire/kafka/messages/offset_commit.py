@@ -945,7 +945,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetCommitRequest:
-    """Read a OffsetCommitRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetCommitRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetCommitRequest", version)
@@ -967,7 +967,7 @@ def encode_request(version: int, message: OffsetCommitRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> OffsetCommitResponse:
-    """Read a OffsetCommitResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetCommitResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("OffsetCommitResponse", version)

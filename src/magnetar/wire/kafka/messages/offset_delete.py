@@ -196,7 +196,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetDeleteRequest:
-    """Read a OffsetDeleteRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetDeleteRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetDeleteRequest", version)
@@ -218,7 +218,7 @@ def encode_request(version: int, message: OffsetDeleteRequest, out: list[Buffer]
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> OffsetDeleteResponse:
-    """Read a OffsetDeleteResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetDeleteResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("OffsetDeleteResponse", version)

@@ -1326,7 +1326,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetFetchRequest:
-    """Read a OffsetFetchRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetFetchRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetFetchRequest", version)
@@ -1348,7 +1348,7 @@ def encode_request(version: int, message: OffsetFetchRequest, out: list[Buffer])
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> OffsetFetchResponse:
-    """Read a OffsetFetchResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetFetchResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("OffsetFetchResponse", version)

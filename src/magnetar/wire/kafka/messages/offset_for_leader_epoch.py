@@ -401,7 +401,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetForLeaderEpochRequest:
-    """Read a OffsetForLeaderEpochRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetForLeaderEpochRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetForLeaderEpochRequest", version)
@@ -423,7 +423,7 @@ def encode_request(version: int, message: OffsetForLeaderEpochRequest, out: list
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> OffsetForLeaderEpochResponse:
-    """Read a OffsetForLeaderEpochResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetForLeaderEpochResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("OffsetForLeaderEpochResponse", version)

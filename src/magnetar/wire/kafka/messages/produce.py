@@ -1203,7 +1203,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ProduceRequest:
-    """Read a ProduceRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ProduceRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ProduceRequest", version)
@@ -1225,7 +1225,7 @@ def encode_request(version: int, message: ProduceRequest, out: list[Buffer]) -> 
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> ProduceResponse:
-    """Read a ProduceResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ProduceResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("ProduceResponse", version)

@@ -111,7 +111,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> PushTelemetryRequest:
-    """Read a PushTelemetryRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one PushTelemetryRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("PushTelemetryRequest", version)
@@ -133,7 +133,7 @@ def encode_request(version: int, message: PushTelemetryRequest, out: list[Buffer
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> PushTelemetryResponse:
-    """Read a PushTelemetryResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one PushTelemetryResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("PushTelemetryResponse", version)

@@ -230,7 +230,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslAuthenticateRequest:
-    """Read a SaslAuthenticateRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SaslAuthenticateRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("SaslAuthenticateRequest", version)
@@ -252,7 +252,7 @@ def encode_request(version: int, message: SaslAuthenticateRequest, out: list[Buf
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> SaslAuthenticateResponse:
-    """Read a SaslAuthenticateResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SaslAuthenticateResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("SaslAuthenticateResponse", version)

@@ -114,7 +114,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslHandshakeRequest:
-    """Read a SaslHandshakeRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SaslHandshakeRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("SaslHandshakeRequest", version)
@@ -136,7 +136,7 @@ def encode_request(version: int, message: SaslHandshakeRequest, out: list[Buffer
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> SaslHandshakeResponse:
-    """Read a SaslHandshakeResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SaslHandshakeResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("SaslHandshakeResponse", version)

@@ -598,7 +598,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> SyncGroupRequest:
-    """Read a SyncGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SyncGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("SyncGroupRequest", version)
@@ -620,7 +620,7 @@ def encode_request(version: int, message: SyncGroupRequest, out: list[Buffer]) -
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> SyncGroupResponse:
-    """Read a SyncGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SyncGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("SyncGroupResponse", version)

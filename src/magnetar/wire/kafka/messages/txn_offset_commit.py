@@ -551,7 +551,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> TxnOffsetCommitRequest:
-    """Read a TxnOffsetCommitRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one TxnOffsetCommitRequest from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("TxnOffsetCommitRequest", version)
@@ -573,7 +573,7 @@ def encode_request(version: int, message: TxnOffsetCommitRequest, out: list[Buff
 
 
 def decode_response(version: int, buffer: memoryview, position: int = 0) -> TxnOffsetCommitResponse:
-    """Read a TxnOffsetCommitResponse from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one TxnOffsetCommitResponse from `position` on; it ends where the buffer does.  Raises WireError."""
     decode = _DECODE_RESPONSE.get(version)
     if decode is None:
         raise unsupported("TxnOffsetCommitResponse", version)
