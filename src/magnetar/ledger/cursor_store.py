@@ -13,6 +13,7 @@ for them by topic.
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -25,6 +26,7 @@ ROOT: Final = "/cursors/"
 _EMPTY: Final = (
     "%"  # Kafka's groups may have an empty name, a path's part may not; quote() never makes a lone percent
 )
+_NAMES_CACHED_MAX: Final = 1 << 15  # escaping costs more than all else in a commit of one cursor
 
 
 class CursorKey(NamedTuple):
@@ -36,6 +38,7 @@ class CursorKey(NamedTuple):
 Subscription = dict[str, dict[int, Cursor]]  # topic -> partition -> cursor
 
 
+@lru_cache(maxsize=_NAMES_CACHED_MAX)
 def escape(name: str) -> str:
     """One path part from any name; `unescape` undoes it."""
     if name in (".", ".."):
@@ -43,6 +46,7 @@ def escape(name: str) -> str:
     return quote(name, safe="") or _EMPTY
 
 
+@lru_cache(maxsize=_NAMES_CACHED_MAX)
 def unescape(part: str) -> str:
     return "" if part == _EMPTY else unquote(part)
 
@@ -93,6 +97,10 @@ class CursorStore:
     def __contains__(self, subscription: str) -> bool:
         return subscription in self._subscriptions or subscription in self._unread
 
+    def is_being_written(self, key: CursorKey) -> bool:
+        """Whether a commit of this cursor is under way and not yet durable."""
+        return key in self._writing
+
     def held_from(self, topic: str, partition: int) -> int | None:
         """The lowest offset that a subscription holds in a partition; None when nothing is held there."""
         holders = self._holders.get((topic, partition))
@@ -110,15 +118,20 @@ class CursorStore:
             EntryCorrupt: a subscription's stored values are damaged; none of `cursors` is kept.
             ValueError: one of them is too large to store; none of them is kept.
         """
+        await self.submit(cursors)
+
+    def submit(self, cursors: Mapping[CursorKey, Cursor]) -> asyncio.Future[None]:
+        """As `commit`, but the write is on its way when this returns; the future says when it is durable.
+
+        Cancelling the future does not take the write back.  EntryCorrupt and ValueError are raised at once.
+        """
         for name in {key.subscription for key in cursors}:
             self._read(name)
         writes = [Put(_path(key), cursor.encode()) for key, cursor in cursors.items()]
-        if not writes:
-            return
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors))
         written.add_done_callback(lambda future: self._settled(future, cursors))
-        await asyncio.shield(written)  # a waiter that gives up does not take the write back
+        return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey]) -> None:
         """Delete cursors in one step; those that do not exist are passed over.  Raises MetadataError."""

@@ -63,7 +63,9 @@ class SharedCommits:
 
     async def _commit_round(self, writes: list[_Write]) -> None:
         try:
-            await self._store.commit([operation for operations, _, _ in writes for operation in operations])
+            operations = [operation for operations, _, _ in writes for operation in operations]
+            if operations:
+                await self._store.commit(operations)
         except MetadataError as error:
             for _, _, future in writes:
                 _fail(future, error)

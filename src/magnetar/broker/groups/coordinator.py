@@ -1,0 +1,312 @@
+"""All consumer groups of this process: finds the group that a request is about, and asks or changes it.
+
+A group exists while it has members, pending members, a record or offsets; it is built from the last two
+when it is first asked for after a restart.  Joining, syncing, heartbeats and leaving never wait and never
+raise; what is durable (records, offsets) goes through the metadata store, and the calls that wait for that
+are coroutines.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.expiry import expired_cursors
+from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.model import (
+    NO_MEMBER,
+    DescribedGroup,
+    GroupState,
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    ListedGroup,
+    SyncReply,
+    SyncRequest,
+    SyncResult,
+)
+from magnetar.broker.groups.offsets import GroupOffsets, TopicCatalogue
+from magnetar.broker.groups.rebalance import Rebalancer
+from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, record_path
+from magnetar.broker.groups.settings import GroupSettings
+from magnetar.ledger.cursor_store import CursorStore
+from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+log: Final = logging.getLogger(__name__)
+
+
+class GroupCoordinator:
+    """The public face of `broker.groups`.
+
+    `canonical_topic` gives the full name of a topic that a consumer names in its subscription; it must not
+    raise. `offsets` serves commits and fetches.  `commits` is shared with `cursors`, so that a record and
+    an offset which wait at the same moment cost one synced write.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        store: MetadataStore,
+        cursors: CursorStore,
+        commits: SharedCommits,
+        catalogue: TopicCatalogue,
+        settings: GroupSettings | None = None,
+        *,
+        canonical_topic: Callable[[str], str] = str,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self.settings = settings or GroupSettings()
+        self._clock = clock
+        self._store = store
+        self._cursors = cursors
+        self._commits = commits
+        self._canonical_topic = canonical_topic
+        self._groups: dict[str, Group] = {}
+        self._records: dict[str, GroupRecord] = {}
+        self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
+        self._expiry_timer: TimerHandle | None = None
+        self._expiry: asyncio.Task[None] | None = None
+        self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
+
+    async def start(self) -> None:
+        """Read the groups' records; the cursors have been loaded.  Raises MetadataError."""
+        stored = [(path, versioned.value) for path, versioned in await self._store.scan(ROOT)]
+        records, damaged = read_records(stored)
+        for name in damaged:
+            log.error("the record of group %r is damaged: its offsets expire by their time of commit", name)
+        now_ms = self._clock.now_ms()
+        writes: list[Put | Delete] = []
+        for name, record in records.items():
+            if record.empty_since_ms is None:
+                records[name] = GroupRecord(record.protocol_type, record.generation, now_ms)
+                writes.append(Put(record_path(name), records[name].encode()))
+        if writes:
+            await self._commits.submit(writes, lambda: None)
+        self._records = records
+        self._expiry_timer = self._next_expiry()
+
+    async def close(self) -> None:
+        """Stop all timers and wait until every write is durable; members learn nothing, and parked
+        requests stay so.
+        """
+        for group in self._groups.values():
+            group.stop_timers()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            await asyncio.wait({self._expiry})
+        await self._commits.close()
+
+    # membership
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """JoinGroup.  `reply` is called once, now or later; it must not call back in here."""
+        settings = self.settings
+        timeout_ms = request.session_timeout_ms
+        if not request.group_id:
+            reply(JoinResult(GroupError.INVALID_GROUP_ID, request.member_id))
+        elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
+            reply(JoinResult(GroupError.INVALID_SESSION_TIMEOUT, request.member_id))
+        else:
+            group = self.find(request.group_id)
+            if group is None:
+                if request.member_id != NO_MEMBER:
+                    reply(JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id))
+                    return
+                group = self._add(request.group_id)
+            self._rebalancer.join(group, request, reply)
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """SyncGroup.  `reply` as for `join`."""
+        group = self.find(request.group_id)
+        if not request.group_id:
+            reply(SyncResult(GroupError.INVALID_GROUP_ID))
+        elif group is None:
+            reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
+        else:
+            self._rebalancer.sync(group, request, reply)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, generation: int, group_instance_id: str | None = None
+    ) -> GroupError:
+        if not group_id:
+            return GroupError.INVALID_GROUP_ID
+        group = self.find(group_id)
+        if group is None:
+            return GroupError.UNKNOWN_MEMBER_ID
+        return self._rebalancer.heartbeat(group, member_id, group_instance_id, generation)
+
+    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[GroupError, list[GroupError]]:
+        """LeaveGroup: what is wrong with the request as a whole, and one answer per member."""
+        if not group_id:
+            return GroupError.INVALID_GROUP_ID, []
+        group = self.find(group_id)
+        if group is None:
+            return GroupError.NONE, [GroupError.UNKNOWN_MEMBER_ID] * len(members)
+        return GroupError.NONE, self._rebalancer.leave(group, members)
+
+    # administration
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """State and members; GROUP_ID_NOT_FOUND (and Dead) when there is no such group."""
+        group = self.find(group_id)
+        if group is None:
+            return DescribedGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
+        stable = group.state is GroupState.STABLE
+        return DescribedGroup(
+            GroupError.NONE,
+            group_id,
+            group.state,
+            group.protocol_type or "",
+            (group.protocol_name or "") if stable else "",
+            group.described_members(),
+        )
+
+    def listed(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
+        """All groups, or those whose state and type are among the names given (in any case)."""
+        wanted_states = {name.lower() for name in states}
+        wanted_types = {name.lower() for name in types}
+        listed = []
+        for name in self.names():
+            group = self._groups.get(name)
+            record = self._records.get(name)
+            if group is not None:
+                entry = ListedGroup(name, group.protocol_type or "", group.state)
+            else:
+                entry = ListedGroup(name, record.protocol_type if record else "", GroupState.EMPTY)
+            if wanted_states and entry.state.value.lower() not in wanted_states:
+                continue
+            if wanted_types and entry.group_type not in wanted_types:
+                continue
+            listed.append(entry)
+        return listed
+
+    async def delete(self, group_id: str) -> GroupError:
+        """Delete an empty group and its offsets; NONE once that is durable."""
+        group = self.find(group_id)
+        if group is None:
+            return GroupError.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return GroupError.NON_EMPTY_GROUP
+        # From here on a join or commit under this name makes another group.
+        self._forget(group)
+        record = self._records.pop(group_id, None)
+        try:
+            await self._cursors.drop_subscription(group_id, [Delete(record_path(group_id))])
+        except MetadataError:
+            if record is not None:
+                self._records.setdefault(group_id, record)
+            return GroupError.COORDINATOR_NOT_AVAILABLE
+        return GroupError.NONE
+
+    # expiry
+
+    async def expire(self) -> int:
+        """Drop the offsets whose time is over and the groups that have nothing left; returns how many
+        offsets.
+
+        Raises MetadataError: what was not dropped is tried again next time.
+        """
+        retention_ms = self.settings.offsets_retention_minutes * 60_000
+        dropped = 0
+        for name in self.names():
+            await asyncio.sleep(0)  # ten thousand groups are not looked at in one go
+            group = self._groups.get(name) or self._built(name)
+            try:
+                keys = list(expired_cursors(group, self._cursors, self._clock.now_ms(), retention_ms))
+            except EntryCorrupt as damage:
+                log.error("offsets of group %r cannot expire: %s", name, damage)
+                continue
+            if keys:
+                await self._cursors.drop(keys)
+                dropped += len(keys)
+                log.info("%d offsets of group %r have expired", len(keys), name)
+            if name not in self._cursors:
+                await self._forget_if_unused(name)
+        return dropped
+
+    def _next_expiry(self) -> TimerHandle:
+        interval_s = self.settings.offsets_retention_check_interval_ms / 1000
+        return self._clock.call_later(interval_s, self._start_expiry)
+
+    def _start_expiry(self) -> None:
+        self._expiry = asyncio.get_running_loop().create_task(self._expire_and_rearm(), name="offset-expiry")
+
+    async def _expire_and_rearm(self) -> None:
+        try:
+            await self.expire()
+        except MetadataError as failure:
+            log.warning("expired offsets could not be dropped: %s", failure)
+        self._expiry_timer = self._next_expiry()
+
+    async def _forget_if_unused(self, name: str) -> None:
+        """Forget an empty group that has neither offsets nor anybody about to join."""
+        group = self.find(name)
+        if group is None or group.state is not GroupState.EMPTY or group.pending_members:
+            return
+        self._forget(group)
+        if self._records.pop(name, None) is not None:
+            await asyncio.shield(self._commits.submit([Delete(record_path(name))], lambda: None))
+
+    # what `offsets` needs to know about groups
+
+    def find(self, group_id: str) -> Group | None:
+        group = self._groups.get(group_id)
+        if group is None and (group_id in self._records or group_id in self._cursors):
+            group = self._add(group_id)
+        return group
+
+    def names(self) -> "dict[str, None]":
+        """Names of all groups, each once."""
+        return dict.fromkeys((*self._groups, *self._records, *self._cursors.subscriptions()))
+
+    def _add(self, group_id: str) -> Group:
+        group = self._groups[group_id] = self._built(group_id)
+        return group
+
+    def _built(self, group_id: str) -> Group:
+        """An empty group from what is known about it."""
+        record = self._records.get(group_id)
+        now_ms = self._clock.now_ms()
+        return Group(
+            group_id,
+            now_ms if record is None or record.empty_since_ms is None else record.empty_since_ms,
+            generation=record.generation if record else 0,
+            protocol_type=record.protocol_type if record else None,
+            canonical_topic=self._canonical_topic,
+        )
+
+    def _forget(self, group: Group) -> None:
+        for member_id in list(group.pending_members):
+            group.drop_pending(member_id)
+        group.move_to(GroupState.DEAD, self._clock.now_ms())
+        del self._groups[group.group_id]
+
+    def _settled(self, group: Group) -> None:
+        """Keep a record of what has changed for its offsets: that it has members now, or none any more."""
+        empty = group.state is GroupState.EMPTY
+        record = GroupRecord(
+            group.protocol_type or "", group.generation, group.state_since_ms if empty else None
+        )
+        before = self._records.get(group.group_id)
+        if (
+            before
+            and before.protocol_type == record.protocol_type
+            and before.empty_since_ms == record.empty_since_ms
+        ):
+            return  # the generation alone is not worth a synced write: see `group`
+        self._records[group.group_id] = record
+        written = self._commits.submit([Put(record_path(group.group_id), record.encode())], lambda: None)
+        written.add_done_callback(lambda future: _log_failure(future, group.group_id))
+
+
+def _log_failure(future: "asyncio.Future[None]", group_id: str) -> None:
+    if not future.cancelled() and future.exception() is not None:
+        log.warning("group %r could not be recorded: %s", group_id, future.exception())

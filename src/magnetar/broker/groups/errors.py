@@ -1,0 +1,32 @@
+"""What can be wrong with a request to a group.
+
+These are answers, not exceptions: the state machine never raises for what a client does.  The names are
+those of Kafka's protocol, the only one that asks; its door turns them into codes by name.
+"""
+
+from enum import Enum
+
+
+class GroupError(Enum):
+    """The value is one sentence that may be shown to the client; NONE is success."""
+
+    NONE = ""
+    COORDINATOR_NOT_AVAILABLE = "The coordinator is not available."
+    NOT_COORDINATOR = "Another node is the coordinator of this group."
+    INVALID_GROUP_ID = "The group id is not valid."
+    INVALID_SESSION_TIMEOUT = "The session timeout is outside of what the server allows."
+    INCONSISTENT_GROUP_PROTOCOL = "No protocol of the member is supported by all members of the group."
+    UNKNOWN_MEMBER_ID = "The group does not know this member."
+    MEMBER_ID_REQUIRED = "The member has to join again with the member id that it was given."
+    FENCED_INSTANCE_ID = "Another member has taken over this group instance id."
+    GROUP_MAX_SIZE_REACHED = "The group has as many members as it may."
+    ILLEGAL_GENERATION = "The generation is not the group's current one."
+    REBALANCE_IN_PROGRESS = "The group is rebalancing: join it again."
+    GROUP_ID_NOT_FOUND = "There is no such group."
+    NON_EMPTY_GROUP = "The group still has members."
+    GROUP_SUBSCRIBED_TO_TOPIC = "The group still consumes this topic."
+    OFFSET_METADATA_TOO_LARGE = "The metadata of an offset is larger than the server allows."
+    OFFSET_OUT_OF_RANGE = "A committed offset must not be negative."
+    UNKNOWN_TOPIC_OR_PARTITION = "There is no such topic or partition."
+    UNKNOWN_TOPIC_ID = "There is no topic with this id."
+    KAFKA_STORAGE_ERROR = "The offsets cannot be read or written now."

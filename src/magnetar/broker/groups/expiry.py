@@ -1,0 +1,43 @@
+"""Which committed offsets have had their time (KIP-211).
+
+* A group with members keeps the offsets of what it consumes; a stable group of consumers loses those of
+  topics that it no longer consumes, `offsets.retention.minutes` after their last commit.
+* An empty group loses its offsets that long after its last member has left.
+* A group without members ever (a client that assigns itself) loses each offset that long after its commit.
+* A commit of an old client that asked for a retention of its own is kept as long as it asked.
+* The cursors of a subscription that holds data never expire.
+"""
+
+from collections.abc import Iterator
+
+from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.model import GroupState
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+
+
+def expired_cursors(
+    group: Group, cursors: CursorStore, now_ms: int, retention_ms: int
+) -> Iterator[CursorKey]:
+    """Keys of the group's cursors that are to be dropped.  Raises EntryCorrupt as `CursorStore.get`."""
+    for topic, partitions in cursors.subscription(group.group_id).items():
+        if group.is_subscribed_to(topic):
+            continue
+        for partition, cursor in partitions.items():
+            key = CursorKey(group.group_id, topic, partition)
+            if _is_expired(group, cursor, now_ms, retention_ms) and not cursors.is_being_written(key):
+                yield key
+
+
+def _is_expired(group: Group, cursor: Cursor, now_ms: int, retention_ms: int) -> bool:
+    if cursor.holds_data:
+        return False
+    if group.protocol_type and group.state is GroupState.EMPTY:
+        kept_from_ms = group.state_since_ms
+    elif not group.protocol_type or (group.state is GroupState.STABLE and group.subscribed is not None):
+        kept_from_ms = cursor.commit_timestamp_ms
+    else:
+        return False
+    if cursor.expire_timestamp_ms is not None:
+        return now_ms >= cursor.expire_timestamp_ms
+    return now_ms - kept_from_ms >= retention_ms

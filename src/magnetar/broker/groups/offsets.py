@@ -1,0 +1,207 @@
+"""Committed offsets: Kafka's OffsetCommit, OffsetFetch and OffsetDelete over the cursors of a subscription.
+
+A committed offset is the mark-delete of the cursor of (group, topic, partition), so it is what a Pulsar
+client of a subscription with the same name sees, and the other way round.  All offsets of a request become
+durable in one step.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.model import NO_MEMBER, GroupState
+from magnetar.broker.groups.rebalance import Rebalancer
+from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+
+log: Final = logging.getLogger(__name__)
+
+Partition = tuple[str, int]  # topic's full name, partition
+
+
+class TopicCatalogue(Protocol):
+    """What has to be known about topics; names are full names."""
+
+    def exists(self, topic: str, partition: int) -> bool: ...
+
+
+class GroupFinder(Protocol):
+    def find(self, group_id: str) -> Group | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """`generation` -1 with an empty member id: a client outside of the group protocol.
+
+    `retention_ms`: how long the offsets shall be kept, for the old clients that say so.
+    """
+
+    group_id: str
+    offsets: Sequence[OffsetToCommit]
+    member_id: str = NO_MEMBER
+    generation: int = -1
+    group_instance_id: str | None = None
+    retention_ms: int | None = None
+
+
+class GroupOffsets:
+    def __init__(
+        self,
+        groups: GroupFinder,
+        rebalancer: Rebalancer,
+        clock: Clock,
+        cursors: CursorStore,
+        catalogue: TopicCatalogue,
+        settings: GroupSettings,
+    ) -> None:
+        self._groups = groups
+        self._rebalancer = rebalancer
+        self._clock = clock
+        self._cursors = cursors
+        self.catalogue = catalogue
+        self._settings = settings
+
+    # OffsetCommit
+
+    def commit(self, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
+        """Check the request against the group now; the coroutine gives one answer per offset once they are
+        durable.
+        """
+        error = self._check_commit(request)
+        if error is not GroupError.NONE:
+            return _refused(request, error)
+        errors: list[GroupError] = []
+        cursors: dict[CursorKey, Cursor] = {}
+        now_ms = self._clock.now_ms()
+        expires_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+        try:
+            for wanted in request.offsets:
+                error = self._check_offset(wanted)
+                errors.append(error)
+                if error is GroupError.NONE:
+                    key = CursorKey(request.group_id, wanted.topic, wanted.partition)
+                    cursors[key] = self._moved(key, wanted, now_ms, expires_ms)
+            written = self._cursors.submit(cursors)
+        except EntryCorrupt as damage:
+            log.error("commit of group %r refused: %s", request.group_id, damage)
+            return _refused(request, GroupError.KAFKA_STORAGE_ERROR)
+        return _answered(errors, written)
+
+    def _check_commit(self, request: CommitRequest) -> GroupError:
+        group = self._groups.find(request.group_id)
+        outside = request.generation < 0
+        if group is None:
+            return GroupError.NONE if outside else GroupError.ILLEGAL_GENERATION
+        if outside and group.state is GroupState.EMPTY:
+            return GroupError.NONE
+        if outside and request.member_id == NO_MEMBER and request.group_instance_id is None:
+            return GroupError.UNKNOWN_MEMBER_ID
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error is not GroupError.NONE:
+            return error
+        if request.generation != group.generation:
+            return GroupError.ILLEGAL_GENERATION
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            return GroupError.REBALANCE_IN_PROGRESS
+        self._rebalancer.touch(group, request.member_id)
+        return GroupError.NONE
+
+    def _check_offset(self, wanted: OffsetToCommit) -> GroupError:
+        if not self.catalogue.exists(wanted.topic, wanted.partition):
+            return GroupError.UNKNOWN_TOPIC_OR_PARTITION
+        if wanted.offset < 0:
+            return GroupError.OFFSET_OUT_OF_RANGE
+        limit = self._settings.offset_metadata_max_bytes
+        if len(wanted.metadata) > limit or len(wanted.metadata.encode()) > limit:
+            return GroupError.OFFSET_METADATA_TOO_LARGE
+        return GroupError.NONE
+
+    def _moved(self, key: CursorKey, wanted: OffsetToCommit, now_ms: int, expires_ms: int | None) -> Cursor:
+        before = self._cursors.get(key)
+        cursor = Cursor() if before is None else before.copy()
+        cursor.commit(wanted.offset)
+        cursor.metadata = wanted.metadata
+        cursor.leader_epoch = wanted.leader_epoch
+        cursor.commit_timestamp_ms = now_ms
+        cursor.expire_timestamp_ms = expires_ms
+        return cursor
+
+    # OffsetFetch
+
+    def fetch(self, group_id: str, partitions: Sequence[Partition]) -> tuple[GroupError, list[Cursor | None]]:
+        """The committed cursors of `partitions`, in order; None where nothing was committed."""
+        try:
+            return GroupError.NONE, [self._cursors.get(CursorKey(group_id, *key)) for key in partitions]
+        except EntryCorrupt as damage:
+            log.error("offsets of group %r cannot be served: %s", group_id, damage)
+            return GroupError.KAFKA_STORAGE_ERROR, []
+
+    def fetch_all(self, group_id: str) -> tuple[GroupError, Mapping[str, Mapping[int, Cursor]]]:
+        """All committed cursors of a group: topic -> partition -> cursor."""
+        try:
+            return GroupError.NONE, self._cursors.subscription(group_id)
+        except EntryCorrupt as damage:
+            log.error("offsets of group %r cannot be served: %s", group_id, damage)
+            return GroupError.KAFKA_STORAGE_ERROR, {}
+
+    # OffsetDelete
+
+    async def delete(
+        self, group_id: str, partitions: Sequence[Partition]
+    ) -> tuple[GroupError, list[GroupError]]:
+        """Delete committed offsets: what is wrong with the request as a whole, and one answer per
+        partition.
+        """
+        group = self._groups.find(group_id)
+        if group is None:
+            return GroupError.GROUP_ID_NOT_FOUND, []
+        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return GroupError.NON_EMPTY_GROUP, []
+        errors = [self._check_delete(group, topic) for topic, _ in partitions]
+        keys = [
+            CursorKey(group_id, *key)
+            for key, error in zip(partitions, errors, strict=True)
+            if error is GroupError.NONE
+        ]
+        try:
+            await self._cursors.drop(keys)
+        except MetadataError as failure:
+            log.warning("offsets of group %r could not be deleted: %s", group_id, failure)
+            return GroupError.COORDINATOR_NOT_AVAILABLE, []
+        return GroupError.NONE, errors
+
+    def _check_delete(self, group: Group, topic: str) -> GroupError:
+        if not self.catalogue.exists(topic, 0):
+            return GroupError.UNKNOWN_TOPIC_OR_PARTITION
+        return GroupError.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic) else GroupError.NONE
+
+
+async def _refused(request: CommitRequest, error: GroupError) -> list[GroupError]:
+    return [error] * len(request.offsets)
+
+
+async def _answered(errors: list[GroupError], written: "asyncio.Future[None]") -> list[GroupError]:
+    try:
+        await written
+    except MetadataError as failure:
+        log.warning("offsets could not be committed: %s", failure)
+        failed = GroupError.COORDINATOR_NOT_AVAILABLE
+        return [failed if error is GroupError.NONE else error for error in errors]
+    return errors

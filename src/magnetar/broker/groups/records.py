@@ -1,0 +1,82 @@
+"""The little about a group that outlives the process: that it exists, its protocol type, and since when it
+is empty.
+
+Members are not kept: after a restart each one's next request fails with UNKNOWN_MEMBER_ID, and it joins
+again.  What has to be kept is what decides about its offsets (KIP-211): a group of consumers keeps them for
+`offsets.retention.minutes` after its last member has left, which may be long after its last commit.  So a
+record is written when a group first becomes stable and again when it becomes empty; a group that was
+active when the process ended counts as empty since the next start.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.ledger.cursor_store import escape, unescape
+
+ROOT: Final = "/groups/"
+
+FORMAT: Final = """Group record, big-endian.  v1
+
+     0  u8   magic              0xC6
+     1  u8   version            1
+     2  u16  protocol type size, then that many bytes of UTF-8
+     .  i32  generation         the last one, so that it goes on counting after a restart
+     .  i64  empty_since        ms since the epoch, -1: it had members when this was written
+     .  u32  crc32c             of everything before
+"""
+MAGIC: Final = 0xC6
+VERSION: Final = 1
+PROTOCOL_TYPE_BYTES_MAX: Final = 0xFFFF
+_HEAD: Final = struct.Struct(">BBH")
+_TAIL: Final = struct.Struct(">iq")
+_CRC: Final = struct.Struct(">I")
+assert _HEAD.size + _TAIL.size + _CRC.size == 20
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    protocol_type: str
+    generation: int
+    empty_since_ms: int | None
+
+    def encode(self) -> bytes:
+        name = self.protocol_type.encode()[:PROTOCOL_TYPE_BYTES_MAX]
+        since = -1 if self.empty_since_ms is None else self.empty_since_ms
+        body = _HEAD.pack(MAGIC, VERSION, len(name)) + name + _TAIL.pack(self.generation, since)
+        return body + _CRC.pack(crc32c(body))
+
+    @staticmethod
+    def decode(value: bytes) -> "GroupRecord":
+        """Raises EntryCorrupt when `value` is not what `encode` gives."""
+        if len(value) < 20 or value[0] != MAGIC or value[1] != VERSION:
+            raise EntryCorrupt("a stored group is not one, or of a version that this build does not know")
+        if crc32c(value[:-4]) != _CRC.unpack_from(value, len(value) - 4)[0]:
+            raise EntryCorrupt("a stored group fails its checksum")
+        size = _HEAD.unpack_from(value)[2]
+        if len(value) != 20 + size:
+            raise EntryCorrupt("a stored group is malformed")
+        generation, since = _TAIL.unpack_from(value, _HEAD.size + size)
+        protocol_type = value[_HEAD.size : _HEAD.size + size].decode(errors="replace")
+        return GroupRecord(protocol_type, generation, None if since < 0 else since)
+
+
+def record_path(group_id: str) -> str:
+    return ROOT + escape(group_id)
+
+
+def read_records(stored: Iterable[tuple[str, bytes]]) -> tuple[dict[str, GroupRecord], list[str]]:
+    """Group records by name from (path, value) pairs, and the names of those that are damaged."""
+    records: dict[str, GroupRecord] = {}
+    damaged: list[str] = []
+    for path, value in stored:
+        name = unescape(path[len(ROOT) :])
+        try:
+            records[name] = GroupRecord.decode(value)
+        except EntryCorrupt:
+            damaged.append(name)
+    return records, damaged

@@ -1,0 +1,38 @@
+"""Settings of consumer groups, with the names and defaults of Apache Kafka's broker (dots as underscores)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.errors import ConfigError
+from magnetar.ledger.cursor import METADATA_BYTES_MAX
+
+# A client that joins for the first time has no member id to send heartbeats with, and its request may be
+# one that it has given up: it is dropped after this long, whatever its session time-out, and joins again
+# if it is still there.
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Durations in the unit of their name; raises ConfigError when two of them contradict each other."""
+
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 2_147_483_647
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+
+    def __post_init__(self) -> None:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(
+                "group.min.session.timeout.ms is above group.max.session.timeout.ms:"
+                " lower the first or raise the second"
+            )
+        if not 0 <= self.offset_metadata_max_bytes <= METADATA_BYTES_MAX:
+            raise ConfigError(f"offset.metadata.max.bytes must be between 0 and {METADATA_BYTES_MAX}")
+        if self.group_max_size < 1:
+            raise ConfigError("group.max.size must be at least 1")
+        if self.offsets_retention_minutes < 1:
+            raise ConfigError("offsets.retention.minutes must be at least 1")

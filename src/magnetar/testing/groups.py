@@ -1,0 +1,239 @@
+"""Drives a group coordinator by hand: a fake clock, a metadata store in memory, and members that say what
+they got.
+
+    with GroupDriver() as groups:
+        member = groups.join_whole("g", "client")   # a member with an id and an assignment, alone in its
+        group groups.advance(10.0)
+        assert groups.heartbeat(member) is GroupError.UNKNOWN_MEMBER_ID
+"""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from magnetar.broker.groups.coordinator import GroupCoordinator
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.model import (
+    NO_MEMBER,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
+from magnetar.broker.groups.settings import GroupSettings
+from magnetar.ledger.cursor_store import CursorStore
+from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.metadata import MemoryMetadataStore
+
+T = TypeVar("T")
+
+
+def subscription(*topics: str) -> bytes:
+    """Member metadata of a consumer of `topics` (ConsumerProtocolSubscription version 0)."""
+    names = b"".join(struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+class DictCatalogue:
+    """Topics by full name and partition count."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.partitions: dict[str, int] = partitions
+
+    def exists(self, topic: str, partition: int) -> bool:
+        return 0 <= partition < self.partitions.get(topic, 0)
+
+
+@dataclass
+class Parked:
+    """What a parked request was answered with: nothing yet, or one result."""
+
+    joined: list[JoinResult] = field(default_factory=list)
+    synced: list[SyncResult] = field(default_factory=list)
+
+    @property
+    def join(self) -> JoinResult:
+        (result,) = self.joined
+        return result
+
+    @property
+    def sync(self) -> SyncResult:
+        (result,) = self.synced
+        return result
+
+    @property
+    def pending(self) -> bool:
+        return not self.joined and not self.synced
+
+
+class GroupDriver:
+    """A coordinator with everything around it; `restart` loses what is not durable."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.clock = FakeClock()
+        self.store = MemoryMetadataStore()
+        self.catalogue = DictCatalogue(t=8, u=8)
+        self._loop = asyncio.new_event_loop()
+        self._ids = itertools.count(1)
+        self.coordinator: GroupCoordinator
+        self.cursors: CursorStore
+        self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.wait(self.coordinator.close())
+        self._loop.close()
+
+    def _start(self) -> None:
+        commits = SharedCommits(self.store)
+        self.cursors = CursorStore(self.store, commits)
+        self.coordinator = GroupCoordinator(
+            self.clock,
+            self.store,
+            self.cursors,
+            commits,
+            self.catalogue,
+            self.settings,
+            new_id=lambda: str(next(self._ids)),
+        )
+        self.wait(self.cursors.load())
+        self.wait(self.coordinator.start())
+
+    def restart(self) -> None:
+        self.wait(self.coordinator.close())
+        self._start()
+
+    # the event loop
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    def call(self, step: Callable[..., T], *args: Any) -> T:
+        """Run `step` on the loop, and what it has started until nothing more happens at this instant."""
+
+        async def on_loop() -> T:
+            result = step(*args)
+            for _ in range(8):
+                await asyncio.sleep(0)
+            return result
+
+        return self.wait(on_loop())
+
+    def advance(self, seconds: float) -> None:
+        self.call(self.clock.advance, seconds)
+
+    # requests
+
+    def request(self, group_id: str = "g", member_id: str = NO_MEMBER, **changes: Any) -> JoinRequest:
+        request = JoinRequest(
+            group_id,
+            member_id,
+            "consumer",
+            (("range", subscription("t")),),
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
+            client_id="client",
+            client_host="/127.0.0.1",
+        )
+        return replace(request, **changes)
+
+    def join(self, request: JoinRequest) -> Parked:
+        parked = Parked()
+        self.call(self.coordinator.join, request, parked.joined.append)
+        return parked
+
+    def new_id(self, group_id: str = "g", **changes: Any) -> str:
+        """A member id as MEMBER_ID_REQUIRED gives it."""
+        result = self.join(self.request(group_id, **changes)).join
+        assert result.error is GroupError.MEMBER_ID_REQUIRED
+        return result.member_id
+
+    def join_new(self, group_id: str = "g", **changes: Any) -> Parked:
+        """Both requests of a new dynamic member."""
+        return self.join(self.request(group_id, self.new_id(group_id, **changes), **changes))
+
+    def sync(
+        self,
+        joined: JoinResult,
+        assignments: dict[str, bytes] | None = None,
+        group_id: str = "g",
+        **changes: Any,
+    ) -> Parked:
+        parked = Parked()
+        request = SyncRequest(
+            group_id,
+            joined.member_id,
+            joined.generation,
+            assignments or {},
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+        )
+        self.call(self.coordinator.sync, replace(request, **changes), parked.synced.append)
+        return parked
+
+    def heartbeat(
+        self, joined: JoinResult, group_instance_id: str | None = None, group_id: str = "g"
+    ) -> GroupError:
+        return self.call(
+            self.coordinator.heartbeat, group_id, joined.member_id, joined.generation, group_instance_id
+        )
+
+    def leave(
+        self, *members: str | LeavingMember, group_id: str = "g"
+    ) -> tuple[GroupError, list[GroupError]]:
+        leaving = [LeavingMember(member) if isinstance(member, str) else member for member in members]
+        return self.call(self.coordinator.leave, group_id, leaving)
+
+    def commit(self, *offsets: OffsetToCommit, group_id: str = "g", **changes: Any) -> list[GroupError]:
+        request = CommitRequest(group_id, offsets, **changes)
+
+        async def on_loop() -> list[GroupError]:
+            return await self.coordinator.offsets.commit(request)
+
+        return self.wait(on_loop())
+
+    def committed(self, topic: str, partition: int, group_id: str = "g") -> int | None:
+        error, (cursor,) = self.coordinator.offsets.fetch(group_id, [(topic, partition)])
+        assert error is GroupError.NONE
+        return None if cursor is None else cursor.mark_delete
+
+    # whole groups
+
+    def stable(
+        self, count: int = 1, group_id: str = "g", instance_ids: Sequence[str | None] = (), **changes: Any
+    ) -> list[JoinResult]:
+        """A new group of `count` members, Stable, the leader first; each one's assignment is its own id."""
+        parked = []
+        for index in range(count):
+            instance_id = instance_ids[index] if index < len(instance_ids) else None
+            member_id = NO_MEMBER if instance_id else self.new_id(group_id, **changes)
+            parked.append(
+                self.join(self.request(group_id, member_id, group_instance_id=instance_id, **changes))
+            )
+        self.advance(self.settings.group_initial_rebalance_delay_ms / 1000 * (count + 1))
+        return self.synced([each.join for each in parked], group_id)
+
+    def synced(self, joined: list[JoinResult], group_id: str = "g") -> list[JoinResult]:
+        """Let members that have joined the same generation sync; the leader first."""
+        assert {result.error for result in joined} == {GroupError.NONE}
+        joined = sorted(joined, key=lambda result: result.member_id != result.leader)
+        assignments = {result.member_id: result.member_id.encode() for result in joined}
+        parked = [
+            self.sync(result, assignments if result.member_id == result.leader else {}, group_id)
+            for result in joined
+        ]
+        assert [each.sync.assignment for each in parked] == list(assignments.values())
+        return joined
