@@ -1,0 +1,131 @@
+"""`python -m bench`: the command line of the benchmark.  Exit status 0 whatever the figures say."""
+
+import argparse
+import fnmatch
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from bench import client, machine, measures, process, report, servers
+from bench.measures import MEASURES, Measure, Tools
+from bench.process import RunFailed
+from bench.runner import Result, Runner
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+WORK = REPOSITORY / "bench" / ".work"
+
+
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description="Magnetar measured beside Apache Kafka.")
+    parser.add_argument(
+        "--quick", action="store_true", help="the headline figures only, with less data (4 minutes)"
+    )
+    parser.add_argument(
+        "--only", metavar="NAME,...", help="these measures; patterns such as 'bulk-*' are fine"
+    )
+    parser.add_argument("--list", action="store_true", help="name the measures and stop")
+    parser.add_argument("--pairs", type=int, metavar="N", help="runs of each server (3)")
+    parser.add_argument(
+        "--servers",
+        default="magnetar,kafka",
+        metavar="NAMES",
+        help="measure only one of them: magnetar or kafka",
+    )
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results" / "latest.json")
+    parser.add_argument(
+        "--scratch", type=Path, default=WORK, help="where the servers keep their data meanwhile"
+    )
+    arguments = parser.parse_args(words)
+    arguments.servers = arguments.servers.split(",")
+    if not set(arguments.servers) <= {servers.MAGNETAR, servers.KAFKA}:
+        parser.error("--servers takes magnetar, kafka or both")
+    if arguments.pairs is not None and arguments.pairs < 1:
+        parser.error("--pairs takes a number from 1")
+    return arguments
+
+
+def select(only: str | None, *, quick: bool) -> list[Measure]:
+    """Raises RunFailed when a pattern of `only` matches nothing."""
+    if only is None:
+        return [measure for measure in MEASURES if measure.quick or not quick]
+    patterns = only.split(",")
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(measure.name, pattern) for measure in MEASURES):
+            raise RunFailed(f"no measure is called {pattern}; --list names them")
+    return [measure for measure in MEASURES if any(fnmatch.fnmatch(measure.name, each) for each in patterns)]
+
+
+def run(arguments: argparse.Namespace, console: Console) -> None:
+    chosen = select(arguments.only, quick=arguments.quick)
+    kafka = servers.find_kafka(REPOSITORY)
+    names = list(arguments.servers)
+    if kafka is None and servers.KAFKA in names:
+        names.remove(servers.KAFKA)
+        console.print(
+            "Apache Kafka is not here (MAGNETAR_PEERS names the folder of peers): Magnetar alone, no ratios."
+        )
+    if servers.MAGNETAR in names:
+        servers.magnetar_command()
+    if not names:
+        raise RunFailed("there is no server to measure")
+    process.raise_file_limit()
+    arguments.scratch.mkdir(parents=True, exist_ok=True)
+    program = client.build(WORK, console.print)
+    effort = measures.QUICK if arguments.quick else measures.FULL
+    if arguments.pairs is not None:
+        effort = replace(effort, pairs=arguments.pairs)
+    about: dict[str, object] = {
+        "commit": machine.commit(REPOSITORY),
+        "machine": machine.describe(arguments.scratch),
+        "versions": machine.versions(with_kafka=kafka is not None),
+        "effort": vars(effort),
+    }
+    tools = Tools(
+        client.Librdkafka(program, WORK), None if kafka is None else client.ProducerPerformance(kafka)
+    )
+    results: list[Result] = []
+    try:
+        with (
+            console.status("starting") as status,
+            Runner(names, kafka, tools, effort, arguments.scratch, status.update) as runner,
+        ):
+            for measure in chosen:
+                results.append(runner.run(measure))
+                report.write(arguments.output, report.document(results, about))
+                console.print(f"{measure.title}: measured", style="dim")
+    finally:
+        if results:
+            report.show(results, console)
+            console.print(f"Raw samples: {arguments.output}", style="dim", soft_wrap=True)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    console = Console()
+    arguments = parse_arguments(sys.argv[1:] if words is None else words)
+    if arguments.list:
+        for measure in MEASURES:
+            console.print(f"{measure.name:16} {measure.title}{'  (quick)' if measure.quick else ''}")
+        return 0
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        run(arguments, console)
+    except RunFailed as error:
+        console.print(f"bench: {error}", style="bold red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("bench: interrupted; everything it started has been ended", style="yellow")
+        return 130
+    return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

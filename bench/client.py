@@ -1,0 +1,177 @@
+"""The load generators: librdkafka's `rdkafka_performance` and Kafka's `ProducerPerformance`.
+
+`rdkafka_performance` is an example program that no package ships built, but the npm package node-rdkafka carries
+librdkafka's sources.  They are fetched once at a pinned version, checked against a pinned digest and built without
+optional libraries, so that every machine measures with the same client; the program is kept in `bench/.work`.
+"""
+
+import base64
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import parse, process
+from bench.process import Finished, RunFailed
+
+PACKAGE = "node-rdkafka"
+PACKAGE_VERSION = "3.6.1"
+PACKAGE_SHA512 = "sfpTbrT35429cs0RE8Yb9avGX9BiRRvpV7aweQsghKTjtrVZP3jBrKOPItWXAqHb8doyh3SkuGuUVBLgig1SRg=="
+LIBRDKAFKA_VERSION = "2.12.0"  # what that package carries
+CONFIGURE = (
+    "--disable-ssl",
+    "--disable-gssapi",
+    "--disable-curl",
+    "--disable-zstd",
+    "--disable-lz4-ext",
+    "--disable-zlib",
+)
+
+LINGER_MS = 5
+RUN_SECONDS_MAX = 180.0
+STATISTICS_MS = 500
+JAVA_HEAP = "512m"
+
+
+@dataclass(frozen=True)
+class Load:
+    """One client run against one topic: what it moved, what it cost, how many records each request carried."""
+
+    transfer: parse.Transfer
+    finished: Finished
+    messages_per_request: float | None
+
+
+class Librdkafka:
+    """Runs `rdkafka_performance`; `program` is what `build` returned."""
+
+    def __init__(self, program: Path, scratch: Path) -> None:
+        self.program = program
+        self.scratch = scratch
+
+    def produce(
+        self, bootstrap: str, topic: str, *, size: int, count: int, settings: Sequence[str] = ()
+    ) -> Load:
+        """`count` messages of `size` bytes with acks=all, to random partitions; `settings` are key=value."""
+        arguments = ["-P", "-s", str(size), "-a", "-1"]
+        arguments += _options([f"linger.ms={LINGER_MS}", *settings])
+        return self._run("Produce", parse.produced, bootstrap, topic, count, arguments)
+
+    def consume(self, bootstrap: str, topic: str, *, partitions: int, count: int) -> Load:
+        """`count` messages from the beginning of every partition, without a group."""
+        arguments = ["-C", "-o", "beginning"]
+        for partition in range(partitions):
+            arguments += ["-p", str(partition)]
+        return self._run("Fetch", parse.consumed, bootstrap, topic, count, arguments)
+
+    def _run(
+        self,
+        request: str,
+        read: Callable[[str, int], parse.Transfer],
+        bootstrap: str,
+        topic: str,
+        count: int,
+        arguments: Sequence[str],
+    ) -> Load:
+        statistics = self.scratch / "statistics.jsonl"
+        statistics.unlink(missing_ok=True)
+        command: list[str | Path] = [
+            self.program,
+            *arguments,
+            "-b",
+            bootstrap,
+            "-t",
+            topic,
+            "-c",
+            str(count),
+            "-q",
+        ]
+        # It hands its statistics to a shell command; the path goes by environment so that no quoting is needed.
+        command += ["-T", str(STATISTICS_MS), "-Y", 'cat >"$BENCH_STATISTICS"']
+        finished = process.run(
+            command, seconds_max=RUN_SECONDS_MAX, environment={"BENCH_STATISTICS": str(statistics)}
+        )
+        try:
+            transfer = read(finished.output, count)
+        except parse.ParseError as error:
+            raise RunFailed(str(error)) from error
+        text = statistics.read_text() if statistics.exists() else ""
+        return Load(transfer, finished, parse.messages_per_request(text, request))
+
+
+class ProducerPerformance:
+    """Runs Kafka's Java tool through the peers' script: latency at a fixed rate."""
+
+    def __init__(self, script: Path) -> None:
+        self.script = script
+
+    def run(
+        self, bootstrap: str, topic: str, *, size: int, rate: int, warm_up_seconds: int, seconds: int
+    ) -> parse.Latency:
+        command: list[str | Path] = [self.script, "tool", "org.apache.kafka.tools.ProducerPerformance"]
+        command += ["--bootstrap-server", bootstrap, "--topic", topic, "--record-size", str(size)]
+        command += ["--throughput", str(rate), "--num-records", str(rate * (warm_up_seconds + seconds))]
+        command += ["--warmup-records", str(rate * warm_up_seconds)]
+        command += ["--command-property", "acks=all", f"linger.ms={LINGER_MS}"]
+        finished = process.run(
+            command,
+            seconds_max=RUN_SECONDS_MAX + warm_up_seconds + seconds,
+            environment={"KAFKA_HEAP": JAVA_HEAP},
+        )
+        try:
+            return parse.latency(finished.output)
+        except parse.ParseError as error:
+            raise RunFailed(str(error)) from error
+
+
+def build(work: Path, say: Callable[[str], None]) -> Path:
+    """The built `rdkafka_performance`; fetches and compiles it (about a minute) the first time.
+
+    Raises RunFailed with one sentence when a tool is missing or a step fails.
+    """
+    program = work / f"rdkafka_performance-{PACKAGE_VERSION}"
+    if program.exists():
+        return program
+    missing = [tool for tool in ("npm", "gcc", "make") if shutil.which(tool) is None]
+    if missing:
+        raise RunFailed(f"building rdkafka_performance needs {', '.join(missing)} on PATH")
+    say(f"building rdkafka_performance (librdkafka {LIBRDKAFKA_VERSION}) once, about a minute ...")
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work, prefix="build-") as name:
+        folder = Path(name)
+        archive = _fetch(folder)
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        sources = folder / "package" / "deps" / "librdkafka"
+        jobs = f"-j{os.cpu_count() or 1}"
+        for command in (
+            ["./configure", *CONFIGURE],
+            ["make", jobs, "-C", "src", "librdkafka.a"],
+            ["make", "-C", "examples", "rdkafka_performance"],
+        ):
+            process.run(["env", "-C", sources, *command], seconds_max=900)
+        built = sources / "examples" / "rdkafka_performance"
+        shutil.copy2(built, built.with_suffix(".done"))
+        built.with_suffix(".done").rename(program)  # all or nothing: an interrupted build leaves no program
+    return program
+
+
+def _fetch(folder: Path) -> Path:
+    process.run(
+        ["env", "-C", folder, "npm", "pack", "--silent", f"{PACKAGE}@{PACKAGE_VERSION}"], seconds_max=300
+    )
+    archive = folder / f"{PACKAGE}-{PACKAGE_VERSION}.tgz"
+    if not archive.exists():
+        raise RunFailed(f"npm pack left no {archive.name}")
+    digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    if digest != PACKAGE_SHA512:
+        raise RunFailed(f"{archive.name} is not the file that was pinned: its SHA-512 is {digest}")
+    return archive
+
+
+def _options(settings: Sequence[str]) -> list[str]:
+    return [word for setting in settings for word in ("-X", setting)]

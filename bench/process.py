@@ -1,0 +1,158 @@
+"""Processes as the kernel counts them: CPU time, memory, start, and running one to its end.
+
+CPU times come from `/proc/PID/stat` (proc(5)), in seconds; the kernel counts them in ticks of usually 10 ms, so runs
+must burn at least some tenths of a second for a figure per GB to mean something.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+OUTPUT_BYTES_MAX = 4_000_000  # of a tool's output: more than any run of ours prints
+
+
+class RunFailed(Exception):
+    """A program did not do what the measure needs; the text is one sentence for the report."""
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """Seconds in user code and in the kernel."""
+
+    user: float
+    system: float
+
+    @property
+    def total(self) -> float:
+        return self.user + self.system
+
+    def __sub__(self, earlier: "CpuTime") -> "CpuTime":
+        return CpuTime(self.user - earlier.user, self.system - earlier.system)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A client that ended with exit status 0: what it printed and what it cost."""
+
+    output: str
+    seconds: float
+    cpu: CpuTime
+
+
+def cpu_time(pid: int) -> CpuTime:
+    """CPU time of a process and its threads so far; raises RunFailed when it is gone."""
+    fields = _stat_fields(pid)
+    return CpuTime(int(fields[11]) / TICKS_PER_SECOND, int(fields[12]) / TICKS_PER_SECOND)
+
+
+def started_at(pid: int) -> float:
+    """When the process was started, on the clock of `time.clock_gettime(time.CLOCK_BOOTTIME)`; 10 ms fine."""
+    return int(_stat_fields(pid)[19]) / TICKS_PER_SECOND
+
+
+def machine_busy() -> float:
+    """CPU seconds that all processors together have spent working since boot (steal by other guests included)."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in words)
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory in 10^6 bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise RunFailed(f"process {pid} has no resident memory: it has ended")
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields after the command name, which may hold spaces: field 3 of proc(5) is number 0 here."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError as error:
+        raise RunFailed(f"process {pid} has ended: {error.strerror}") from error
+    return text.rpartition(")")[2].split()
+
+
+def run(
+    command: Sequence[str | Path], *, seconds_max: float, environment: Mapping[str, str] | None = None
+) -> Finished:
+    """Run one client to its end; raises RunFailed when it fails or takes too long (it is killed then)."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin = time.monotonic()
+    with subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **(environment or {})},
+    ) as process:
+        try:
+            raw, _ = process.communicate(timeout=seconds_max)
+        except BaseException as error:
+            process.kill()
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                name = Path(str(command[0])).name
+                raise RunFailed(f"{name} did not finish within {seconds_max:.0f} s") from error
+            raise
+    seconds = time.monotonic() - begin
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    output = raw[-OUTPUT_BYTES_MAX:].decode(errors="replace")
+    if process.returncode != 0:
+        tail = " | ".join(output.strip().splitlines()[-3:])
+        raise RunFailed(f"{Path(str(command[0])).name} ended with {process.returncode}: {tail}")
+    cpu = CpuTime(after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime)
+    return Finished(output, seconds, cpu)
+
+
+def end(process: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
+    """TERM, wait, then KILL: only the process that we started ourselves."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_seconds)
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` consecutive TCP ports that nobody listens on now.
+
+    Consecutive, because a Kafka node of the peers takes the port after its own as well.
+    """
+    for _ in range(100):
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(_listener(0)).getsockname()[1]
+            try:
+                for port in range(first + 1, first + count):
+                    stack.enter_context(_listener(port))
+            except (OSError, OverflowError):
+                continue
+            return list(range(first, first + count))
+    raise RunFailed(f"no {count} free TCP ports in a row")
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", port))
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def raise_file_limit() -> None:
+    """Let the servers that we start open as many files as this machine allows: 10,000 topics need it."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,153 @@
+"""Results as tables for people and as JSON for machines."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import stats
+from bench.runner import Result
+from bench.servers import KAFKA, MAGNETAR
+from bench.stats import Comparison, Figure, Summary, Verdict
+
+SCHEMA = 1
+NOISE_WARNING_SHARE = 0.10
+COLOURS = {Verdict.GOAL: "bold green", Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.NONE: "dim"}
+
+
+def compare_all(results: Sequence[Result]) -> list[Comparison]:
+    return [compare(result, figure) for result in results for figure in result.measure.figures]
+
+
+def compare(result: Result, figure: Figure) -> Comparison:
+    return stats.compare(figure, result.values(MAGNETAR, figure.field), result.values(KAFKA, figure.field))
+
+
+def show(results: Sequence[Result], console: Console) -> None:
+    table = Table(title="Magnetar (journal synced) beside Apache Kafka (its defaults)", title_justify="left")
+    table.add_column("measure", no_wrap=True)
+    for heading in ("Magnetar", "Kafka", "ratio", "bar", "goal", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in results:
+        for figure in result.measure.figures:
+            row = compare(result, figure)
+            if row.ours is None and row.theirs is None:
+                continue
+            table.add_row(
+                f"{figure.label}, {figure.unit}",
+                show_summary(row.ours),
+                show_summary(row.theirs),
+                "-" if row.ratio is None else f"{row.ratio:.2f}x",
+                show_bar(figure),
+                "-" if figure.goal is None else _bound(figure, figure.goal) + "x",
+                f"[{COLOURS[row.verdict]}]{row.verdict.value}",
+            )
+        table.add_section()
+    console.print(table)
+    console.print("Median of the runs, lowest to highest in brackets; ratio = Magnetar / Kafka.", style="dim")
+    for result in results:
+        for server, failure in result.failures.items():
+            console.print(f"[bold red]{result.measure.title}: {failure}" if failure else server, markup=True)
+        for warning in noise(result):
+            console.print(warning, style="yellow")
+
+
+def noise(result: Result) -> list[str]:
+    """One sentence for each server whose runs shared the processors with somebody else."""
+    warnings = []
+    for server, samples in result.samples.items():
+        shares = [
+            value for name, values in samples.items() if name.endswith("others_cpu_share") for value in values
+        ]
+        summary = stats.summarize(shares)
+        if summary is not None and summary.median > NOISE_WARNING_SHARE:
+            warnings.append(
+                f"{result.measure.title}: during {server}'s runs other processes and the kernel took"
+                f" {summary.median:.0%} of the machine"
+            )
+    return warnings
+
+
+def show_summary(summary: Summary | None) -> str:
+    if summary is None:
+        return "-"
+    if summary.count == 1:
+        return show_number(summary.median)
+    extremes = f"({show_number(summary.lowest)}..{show_number(summary.highest)})"
+    return f"{show_number(summary.median)} [dim]{extremes}[/dim]"
+
+
+def show_number(value: float) -> str:
+    """Three significant digits; thousands apart."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 0.001 else "0"
+
+
+def show_bar(figure: Figure) -> str:
+    if figure.bar is not None:
+        return _bound(figure, figure.bar) + "x"
+    return "-" if figure.limit is None else f"{_bound(figure, figure.limit)} {figure.unit}"
+
+
+def _bound(figure: Figure, value: float) -> str:
+    return f"{'>=' if figure.better is stats.Better.HIGHER else '<='} {value:g}"
+
+
+def document(results: Sequence[Result], about: dict[str, object]) -> dict[str, object]:
+    """Everything: rows as shown, and the raw samples of every measure."""
+    return {
+        "schema": SCHEMA,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        **about,
+        "rows": [_row(row) for row in compare_all(results)],
+        "measures": [
+            {
+                "name": result.measure.name,
+                "title": result.measure.title,
+                "samples": result.samples,
+                "failures": result.failures,
+                "noise": noise(result),
+            }
+            for result in results
+        ],
+    }
+
+
+def write(path: Path, content: dict[str, object]) -> None:
+    """Replaces the file whole: a run that is interrupted leaves the last complete one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(path.suffix + ".new")
+    fresh.write_text(json.dumps(content, indent=1) + "\n")
+    fresh.replace(path)
+
+
+def _row(row: Comparison) -> dict[str, object]:
+    figure = row.figure
+    return {
+        "label": figure.label,
+        "field": figure.field,
+        "unit": figure.unit,
+        "better": figure.better.value,
+        "magnetar": _summary(row.ours),
+        "kafka": _summary(row.theirs),
+        "ratio": row.ratio,
+        "bar": figure.bar,
+        "goal": figure.goal,
+        "limit": figure.limit,
+        "verdict": row.verdict.value,
+    }
+
+
+def _summary(summary: Summary | None) -> dict[str, float] | None:
+    if summary is None:
+        return None
+    return {
+        "median": summary.median,
+        "lowest": summary.lowest,
+        "highest": summary.highest,
+        "runs": summary.count,
+    }

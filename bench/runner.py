@@ -1,0 +1,109 @@
+"""Runs measures on both servers in turn, and never leaves a server or its data behind."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from bench import measures, stats
+from bench.measures import Effort, Measure, Tools
+from bench.process import RunFailed
+from bench.servers import KAFKA, MAGNETAR, Kafka, Magnetar, Server
+from bench.stats import Samples
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Result:
+    """Samples of one measure by server name; `failures` says in a sentence what did not work."""
+
+    measure: Measure
+    samples: dict[str, Samples] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def values(self, server: str, name: str) -> list[float]:
+        return self.samples.get(server, {}).get(name, [])
+
+
+class Runner:
+    """Owns the servers of a run and the folder they live in; use it as a context manager.
+
+    Shared servers are started when first needed, warmed up, and kept: only one of them is loaded at any time.
+    """
+
+    def __init__(
+        self, names: Sequence[str], kafka: Path | None, tools: Tools, effort: Effort, work: Path, say: Say
+    ):
+        self.names = names
+        self.kafka = kafka
+        self.tools = tools
+        self.effort = effort
+        self.say = say
+        self.scratch = Path(tempfile.mkdtemp(prefix="run-", dir=work))
+        self.shared: dict[tuple[str, tuple[str, ...]], Server] = {}
+        self.serial = 0
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+            for server in self.shared.values():
+                stack.callback(server.discard)
+            self.shared = {}
+
+    def run(self, measure: Measure) -> Result:
+        """All pairs of one measure.  A server that fails is left out of the rest of the measure."""
+        result = Result(measure)
+        pairs = self.effort.pairs if measure.repeated else 1
+        for pair in range(1, pairs + 1):
+            for name in self.names:
+                if name in result.failures:
+                    continue
+                self.say(f"{measure.title}: {name}, {pair} of {pairs}")
+                try:
+                    with self._server(name, measure) as server:
+                        found = measure.run(server, self.tools, self.effort)
+                except RunFailed as error:
+                    result.failures[name] = str(error)
+                else:
+                    stats.merge(result.samples.setdefault(name, {}), found)
+        return result
+
+    @contextlib.contextmanager
+    def _server(self, name: str, measure: Measure) -> Iterator[Server]:
+        if measure.fresh:
+            server = self._new(name, ())
+            try:
+                yield server
+            finally:
+                server.discard()
+            return
+        server = self._shared(name, measure.settings if name == MAGNETAR else ())
+        if not server.alive():
+            raise RunFailed(f"{name} has ended during the measure before; its log was {server.log}")
+        yield server
+
+    def _shared(self, name: str, settings: tuple[str, ...]) -> Server:
+        key = (name, settings)
+        if key not in self.shared:
+            server = self.shared[key] = self._new(name, settings)
+            server.start()
+            measures.warm_up(server, self.tools)
+        return self.shared[key]
+
+    def _new(self, name: str, settings: tuple[str, ...]) -> Server:
+        self.serial += 1
+        folder = self.scratch / f"{name}-{self.serial}"
+        if name == KAFKA:
+            if self.kafka is None:
+                raise RunFailed("the peers' kafka script is not here")
+            return Kafka(folder, self.kafka, settings)
+        return Magnetar(folder, settings)

@@ -1,0 +1,215 @@
+"""The two servers, started as their users start them, on free ports, with data in a folder that goes away.
+
+Kafka comes from the peers' script (`kafka start DIR PORT key=value...`), which keeps the pid in DIR/pid; Magnetar is
+the `magnetar` command of this environment.  Both log into their folder.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import probe, process
+from bench.process import RunFailed
+
+HOST = "127.0.0.1"
+READY_SECONDS_MAX = 180.0
+STOP_SECONDS_MAX = 120.0
+MAGNETAR = "magnetar"
+KAFKA = "kafka"
+
+# Only so that a run's data is gone before the next one: Kafka otherwise keeps a deleted topic's files for a minute.
+KAFKA_SETTINGS = ("log.segment.delete.delay.ms=100",)
+
+
+class Server(ABC):
+    """One server process with its data folder; start and stop as often as needed."""
+
+    name: str
+
+    def __init__(self, folder: Path, settings: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.port = process.free_ports(2)[0]
+        self.pid = 0
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def start(self) -> float:
+        """Seconds from the process's start until its first Metadata answer."""
+        with self._failing("start"):
+            return self._start() - process.started_at(self.pid)
+
+    def wait_for_topics(self, count: int) -> float:
+        """Seconds from the process's start until Metadata lists `count` topics that all have a leader."""
+        with self._failing("serve its topics"):
+            ready = probe.wait_until(
+                HOST,
+                self.port,
+                lambda answer: answer.topics_serving >= count,
+                seconds_max=READY_SECONDS_MAX,
+                alive=self.alive,
+                all_topics=True,
+            )
+            return ready - process.started_at(self.pid)
+
+    @abstractmethod
+    def _start(self) -> float:
+        """Start, set `pid`, and return when the first Metadata came, on CLOCK_BOOTTIME."""
+
+    @abstractmethod
+    def alive(self) -> bool: ...
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the process and wait until it is gone; nothing to do where it does not run."""
+
+    def discard(self) -> None:
+        """Stop, and delete the data."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except RunFailed as error:
+            tail = (
+                " | ".join(self.log.read_text(errors="replace").splitlines()[-4:])
+                if self.log.exists()
+                else ""
+            )
+            raise RunFailed(
+                f"{self.name} could not {what}: {error}. Its log ends: {tail or '(empty)'}"
+            ) from error
+
+
+class Magnetar(Server):
+    name = MAGNETAR
+
+    def __init__(self, folder: Path, settings: tuple[str, ...] = ()) -> None:
+        super().__init__(folder, settings)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _start(self) -> float:
+        http_port = process.free_ports(1)[0]
+        command = [*magnetar_command(), "standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
+        command += ["--kafka-port", str(self.port), "--http-port", str(http_port)]
+        for setting in self.settings:
+            command += ["--set", setting]
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C reaches the bench, which then ends its servers one by one.
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self.pid = self.process.pid
+        return _wait_for_brokers(self)
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> None:
+        if self.process is not None:
+            process.end(self.process, grace_seconds=STOP_SECONDS_MAX)
+            self.process = None
+
+
+class Kafka(Server):
+    name = KAFKA
+
+    def __init__(self, folder: Path, script: Path, settings: tuple[str, ...] = ()) -> None:
+        super().__init__(folder, settings)
+        self.script = script
+
+    def _start(self) -> float:
+        output = self.folder / "start.log"
+        with output.open("ab") as log:
+            starter = subprocess.Popen(
+                [
+                    str(self.script),
+                    "start",
+                    str(self.folder),
+                    str(self.port),
+                    *KAFKA_SETTINGS,
+                    *self.settings,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            self.pid = self._wait_for_pid(starter)
+            ready = _wait_for_brokers(self)
+            if starter.wait(READY_SECONDS_MAX) != 0:
+                raise RunFailed(f"the peer's script failed; its output is {output}")
+            return ready
+        finally:
+            if starter.poll() is None:
+                starter.kill()
+            starter.wait()
+
+    def _wait_for_pid(self, starter: subprocess.Popen[bytes]) -> int:
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while time.monotonic() < deadline:
+            if pid := self._written_pid():
+                return pid
+            if starter.poll() is not None:
+                text = (self.folder / "start.log").read_text(errors="replace")
+                raise RunFailed(f"the peer's script ended: {' | '.join(text.splitlines()[-3:])}")
+            time.sleep(probe.POLL_SECONDS)
+        raise RunFailed("the peer's script started no process")
+
+    def _written_pid(self) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.folder / "pid").read_text())
+        return 0
+
+    def alive(self) -> bool:
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, 0)
+            return self.pid != 0
+        return False
+
+    def stop(self) -> None:
+        if self._written_pid():
+            # The script sends TERM, waits half a minute, then KILL.
+            command = [str(self.script), "stop", str(self.folder)]
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        self.pid = 0
+
+
+def magnetar_command() -> list[str]:
+    """The `magnetar` script beside this interpreter; raises RunFailed where it is not installed."""
+    script = Path(sys.executable).parent / "magnetar"
+    if not script.exists():
+        raise RunFailed(f"there is no {script}: run `make install` first")
+    return [str(script)]
+
+
+def find_kafka(repository: Path) -> Path | None:
+    """The peers' `kafka` script: in $MAGNETAR_PEERS, else in ../shared/peers beside the repository."""
+    named = os.environ.get("MAGNETAR_PEERS")
+    script = (Path(named) if named else repository.parent / "shared" / "peers") / "kafka"
+    return script if os.access(script, os.X_OK) else None
+
+
+def _wait_for_brokers(server: Server) -> float:
+    return probe.wait_until(
+        HOST,
+        server.port,
+        lambda answer: answer.brokers > 0,
+        seconds_max=READY_SECONDS_MAX,
+        alive=server.alive,
+    )

@@ -1,0 +1,110 @@
+"""The arithmetic of a comparison: medians, ratios, bars.  No I/O.
+
+Runs of two servers alternate, so that a slow minute of the machine hits both.  A figure is the median of its runs, a
+comparison is the quotient of two medians, and a bar is a bound on that quotient.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+GB = 1_000_000_000
+MB = 1_000_000
+
+Samples = dict[str, list[float]]
+"""Field name (with its unit, such as `produce_mb_s`) -> one value per run."""
+
+
+class Better(Enum):
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class Verdict(Enum):
+    GOAL = "goal"  # the goal is reached, and with it the bar
+    PASS = "pass"
+    FAIL = "fail"
+    NONE = "-"  # there is no bar, or nothing to compare with
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the report: a field of one measure, and what is asked of Magnetar / Kafka."""
+
+    field: str
+    label: str
+    unit: str
+    better: Better
+    bar: float | None = None
+    goal: float | None = None
+    limit: float | None = None  # a bound on Magnetar's own value, whatever the peer does
+
+    def meets(self, value: float, bound: float) -> bool:
+        return value >= bound if self.better is Better.HIGHER else value <= bound
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Median and extremes of the runs of one field."""
+
+    median: float
+    lowest: float
+    highest: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    figure: Figure
+    ours: Summary | None
+    theirs: Summary | None
+    ratio: float | None
+    verdict: Verdict
+
+
+def summarize(values: Sequence[float]) -> Summary | None:
+    """None where no run came back with a finite value."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return None
+    return Summary(statistics.median(finite), min(finite), max(finite), len(finite))
+
+
+def ratio_of(ours: Summary | None, theirs: Summary | None) -> float | None:
+    """ours / theirs, or None where one is missing or the divisor is 0 (a tool that rounds to 0 ms)."""
+    if ours is None or theirs is None or theirs.median == 0:
+        return None
+    return ours.median / theirs.median
+
+
+def compare(figure: Figure, ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
+    left, right = summarize(ours), summarize(theirs)
+    ratio = ratio_of(left, right)
+    return Comparison(figure, left, right, ratio, judge(figure, left, ratio))
+
+
+def judge(figure: Figure, ours: Summary | None, ratio: float | None) -> Verdict:
+    if ours is not None and figure.limit is not None and not figure.meets(ours.median, figure.limit):
+        return Verdict.FAIL
+    if ratio is None or figure.bar is None:
+        return Verdict.PASS if ours is not None and figure.limit is not None else Verdict.NONE
+    if figure.goal is not None and figure.meets(ratio, figure.goal):
+        return Verdict.GOAL
+    return Verdict.PASS if figure.meets(ratio, figure.bar) else Verdict.FAIL
+
+
+def add_sample(samples: Samples, run: dict[str, float]) -> None:
+    for field, value in run.items():
+        samples.setdefault(field, []).append(value)
+
+
+def merge(samples: Samples, more: Samples) -> None:
+    for field, values in more.items():
+        samples.setdefault(field, []).extend(values)
+
+
+def per_gb(amount: float, byte_count: float) -> float:
+    """`amount` (CPU seconds) for each 10^9 bytes; not a number where nothing was moved."""
+    return amount / byte_count * GB if byte_count else math.nan

@@ -1,0 +1,129 @@
+"""Every bar of the issue is in the report, with a ratio and a verdict, and the JSON holds the raw samples."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench import report
+from bench.__main__ import parse_arguments, select
+from bench.measures import MEASURES
+from bench.process import RunFailed
+from bench.runner import Result
+
+BARS = {
+    # label: (bar, goal), as the issue's table has them
+    "produce 100B": (1.3, 2.0),
+    "produce 1KiB": (1.5, 3.0),
+    "produce 16KiB": (2.0, 3.0),
+    "produce 1KiB, server CPU": (0.6, 0.25),
+    "one record per request": (2.0, 4.0),
+    "one record per request, server CPU": (0.6, 0.3),
+    "consume 100B, cached": (0.9, 1.2),
+    "consume 1KiB, cached": (1.1, 1.5),
+    "consume 16KiB, cached": (1.3, 2.0),
+    "consume 1KiB, 4x the entry cache": (0.6, 1.0),
+    "consume 16KiB, 4x the entry cache": (0.6, 1.0),
+    "p99 at 20,000 msg/s": (1.0, 0.5),
+    "10,000 topics: create": (1.0, 0.3),
+    "10,000 topics: memory": (1.0, 0.3),
+    "10,000 topics: restart to serving": (1.0, 0.3),
+}
+
+
+def _result(ours: float, theirs: float) -> Result:
+    (measure,) = [measure for measure in MEASURES if measure.name == "bulk-1KiB"]
+    return Result(
+        measure,
+        {
+            "magnetar": {"produce_mb_s": [ours, ours + 2, ours - 2], "produce_others_cpu_share": [0.01]},
+            "kafka": {"produce_mb_s": [theirs], "produce_others_cpu_share": [0.4, 0.5, 0.0]},
+        },
+        {},
+    )
+
+
+def _shown(results: list[Result]) -> str:
+    out = io.StringIO()
+    report.show(results, Console(file=out, width=160))
+    return out.getvalue()
+
+
+def test_measures_carry_the_bars_of_the_issue() -> None:
+    found = {
+        figure.label: (figure.bar, figure.goal) for each in MEASURES for figure in each.figures if figure.bar
+    }
+    assert found == BARS
+
+
+def test_names_are_unique_so_that_only_one_is_meant() -> None:
+    names = [measure.name for measure in MEASURES]
+    assert len(set(names)) == len(names)
+
+
+def test_table_shows_median_extremes_ratio_bar_and_verdict() -> None:
+    (line,) = [line for line in _shown([_result(320.0, 160.0)]).splitlines() if "produce 1KiB, MB/s" in line]
+    for part in ("320", "(318..322)", "160", "2.00x", ">= 1.5x", ">= 3x", "pass"):
+        assert part in line
+
+
+def test_failed_bar_says_so() -> None:
+    (line,) = [line for line in _shown([_result(160.0, 160.0)]).splitlines() if "produce 1KiB, MB/s" in line]
+    assert "fail" in line
+
+
+def test_measure_that_shared_the_machine_is_marked() -> None:
+    text = _shown([_result(320.0, 160.0)])
+    assert "during kafka's runs other processes and the kernel took 40% of the machine" in text
+    assert "during magnetar's runs" not in text
+
+
+def test_failure_of_a_server_is_shown() -> None:
+    result = _result(1.0, 1.0)
+    result.failures["magnetar"] = "magnetar could not start: [Errno 28] no space"
+    assert "could not start: [Errno 28] no space" in _shown([result])
+
+
+def test_document_keeps_rows_and_raw_samples(tmp_path: Path) -> None:
+    target = tmp_path / "results" / "latest.json"
+    report.write(target, report.document([_result(320.0, 160.0)], {"commit": "abc"}))
+    found = json.loads(target.read_text())
+    assert found["commit"] == "abc"
+    row = next(row for row in found["rows"] if row["field"] == "produce_mb_s")
+    assert (row["ratio"], row["verdict"]) == (2.0, "pass")
+    assert row["magnetar"] == {"median": 320.0, "lowest": 318.0, "highest": 322.0, "runs": 3}
+    assert found["measures"][0]["samples"]["magnetar"]["produce_mb_s"] == [320.0, 322.0, 318.0]
+    assert [path.name for path in target.parent.iterdir()] == ["latest.json"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1_277_792.4, "1,277,792"), (155.6, "156"), (6.824, "6.82"), (0.0519, "0.0519"), (0.0, "0")],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert report.show_number(value) == text
+
+
+def test_only_takes_names_and_patterns() -> None:
+    assert [measure.name for measure in select("single,bulk-1*", quick=True)] == [
+        "bulk-100B",
+        "bulk-1KiB",
+        "bulk-16KiB",
+        "single",
+    ]
+    with pytest.raises(RunFailed, match="no measure is called nothing"):
+        select("single,nothing", quick=False)
+
+
+def test_quick_is_a_part_of_the_whole() -> None:
+    quick, whole = select(None, quick=True), select(None, quick=False)
+    assert set(quick) < set(whole)
+
+
+@pytest.mark.parametrize("words", [["--servers", "redis"], ["--pairs", "0"]])
+def test_wrong_arguments_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(words)
+    assert "takes" in capsys.readouterr().err
