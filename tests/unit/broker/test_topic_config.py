@@ -3,6 +3,8 @@ import dataclasses
 import pytest
 
 from magnetar.base.config import ConfigSource, ConfigType
+from magnetar.base.server_key import Section
+from magnetar.base.settings_table import SERVER_KEYS
 from magnetar.broker.topic_config import (
     AlterOperation,
     ConfigChange,
@@ -11,7 +13,7 @@ from magnetar.broker.topic_config import (
     TopicConfig,
     TopicDefaults,
 )
-from magnetar.broker.topic_keys import TOPIC_KEYS
+from magnetar.broker.topic_keys import TOPIC_KEYS, Effect
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 DAY_MS = 86_400_000
@@ -307,3 +309,27 @@ def test_incremental_changes_that_make_no_sense_are_refused() -> None:
         alter({}, ("retention.ms", SET, "5"), ("retention.ms", DELETE, None))
     with pytest.raises(InvalidConfigRequest, match="no value"):
         TopicDefaults().canonical({"retention.ms": None})
+
+
+def test_the_servers_table_agrees_with_the_topics_table() -> None:
+    behind = set()
+    for key in TOPIC_KEYS.values():
+        for synonym in key.synonyms:
+            server_key = SERVER_KEYS[synonym.name]
+            behind.add(synonym.name)
+            assert server_key.section is Section.TOPIC_DEFAULTS
+            assert bool(server_key.no_effect) == (key.effect is Effect.NO_EFFECT), synonym.name
+            if synonym.unit == 1:
+                assert server_key.type is key.type
+                assert server_key.choices == key.choices
+                assert server_key.minimum == key.minimum
+            if synonym is key.synonyms[-1]:
+                assert server_key.default is not None
+                assert key.default is not None
+                if synonym.unit == 1:
+                    assert server_key.default == key.default
+                else:
+                    assert int(server_key.default) * synonym.unit == int(key.default)
+            else:
+                assert server_key.default is None
+    assert behind == {key.name for key in SERVER_KEYS.values() if key.section is Section.TOPIC_DEFAULTS}

@@ -1,0 +1,147 @@
+"""`listeners`, `advertised.listeners` and `listener.security.protocol.map`, as Kafka and KoP write them.
+
+    listeners                      NAME://host:port, ...   host empty: every address; [::1] for IPv6; port 0:
+    a free one advertised.listeners           NAME://host:port, ...   where clients of that listener are told
+    to connect listener.security.protocol.map NAME:PROTOCOL, ...      only needed for names that are not a
+    protocol's
+
+Names are compared without regard to case, as Kafka does.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.errors import ConfigError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+AVAILABLE_PROTOCOLS: Final = ("PLAINTEXT",)
+PORT_MAX: Final = 65_535
+LISTENERS_MAX: Final = 64
+
+_EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+_ENDPOINT = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]+)://"
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]*)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>[0-9]{1,5})",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address to listen on.  `host` is empty for every address and has no brackets; `port` 0 is a free
+    one.
+    """
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Listener name -> security protocol, Kafka's own names included."""
+    protocols = {name: name for name in PROTOCOLS}
+    given: dict[str, str] = {}
+    for item in _items(text):
+        name, colon, protocol = item.partition(":")
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if not colon or not name or protocol not in PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map: {item!r} must be <listener name>:<{'|'.join(PROTOCOLS)}>"
+            )
+        if given.setdefault(name, protocol) != protocol:
+            raise ConfigError(f"listener.security.protocol.map gives listener {name} two protocols")
+    return protocols | given
+
+
+def parse_listeners(
+    text: str, protocols: Mapping[str, str], not_ours: Sequence[str] = ()
+) -> tuple[Listener, ...]:
+    """The value of `listeners`, without those named in `not_ours` (a KRaft file's controller listeners).
+
+    Raises:
+        ConfigError: malformed, a name or an address twice, a protocol that is unknown or not available yet.
+    """
+    others = {name.strip().upper() for name in not_ours}
+    found: list[Listener] = []
+    for item in _items(text):
+        name, host, port = _endpoint("listeners", item)
+        if name in others:
+            continue
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(
+                f"listener {name} has no security protocol: add {name}:PLAINTEXT to"
+                " listener.security.protocol.map"
+            )
+        if protocol not in AVAILABLE_PROTOCOLS:
+            raise ConfigError(
+                f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT on a"
+                " trusted network"
+            )
+        found.append(Listener(name, "" if host in _EVERY_ADDRESS else host, port, protocol))
+    if not found:
+        raise ConfigError("listeners names no address to listen on, such as PLAINTEXT://:9092")
+    if len(found) > LISTENERS_MAX:
+        raise ConfigError(f"listeners names {len(found)} addresses: {LISTENERS_MAX} are allowed")
+    check_addresses(found)
+    _check_names("listeners", [listener.name for listener in found])
+    return tuple(found)
+
+
+def parse_advertised(text: str, listeners: Sequence[Listener]) -> dict[str, tuple[str, int]]:
+    """Listener name -> (host, port) of `advertised.listeners`; port 0 stands for the port listened on."""
+    names = {listener.name for listener in listeners}
+    found: list[tuple[str, tuple[str, int]]] = []
+    for item in _items(text):
+        name, host, port = _endpoint("advertised.listeners", item)
+        if name not in names:
+            raise ConfigError(f"advertised.listeners: there is no listener {name}: add it to listeners")
+        if host in _EVERY_ADDRESS:
+            raise ConfigError(
+                f"advertised.listeners: {item!r} has no host that a client could connect to: name this"
+                " machine"
+            )
+        found.append((name, (host, port)))
+    _check_names("advertised.listeners", [name for name, _ in found])
+    return dict(found)
+
+
+def check_addresses(listeners: Sequence[Listener]) -> None:
+    """ConfigError when two of `listeners` claim the same address."""
+    taken: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        for other in taken.get(listener.port, ()) if listener.port else ():
+            if listener.host == other.host or not listener.host or not other.host:
+                raise ConfigError(
+                    f"listeners {other.url} and {listener.url} claim the same address: change one port"
+                )
+        taken.setdefault(listener.port, []).append(listener)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _endpoint(key: str, item: str) -> tuple[str, str, int]:
+    match = _ENDPOINT.fullmatch(item)
+    if match is None or int(match["port"]) > PORT_MAX:
+        raise ConfigError(
+            f"{key}: {item[:200]!r} must be NAME://host:port with a port from 0 to {PORT_MAX}, such as"
+            " PLAINTEXT://:9092 or PLAINTEXT://[::1]:9092"
+        )
+    host = match["ipv6"] if match["ipv6"] is not None else match["host"]
+    return match["name"].upper(), host, int(match["port"])
+
+
+def _check_names(key: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} names {name} twice: give each listener a name of its own")

@@ -1,0 +1,44 @@
+"""The form of a server's configuration key."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from magnetar.base.config import ConfigKey
+
+
+class Section(Enum):
+    NETWORK = "Network"
+    NODES = "Nodes"
+    STORAGE = "Storage"
+    TOPICS = "Topics"
+    TOPIC_DEFAULTS = "Defaults of topics"
+    REQUESTS = "Requests and connections"
+    GROUPS = "Consumer groups and producers"
+    LOGGING = "Logging"
+    COMPATIBILITY = "Accepted, without effect"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a key; its number counts units of `unit`."""
+
+    name: str
+    unit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKey(ConfigKey):
+    """A key of the server.  `no_effect` says why nothing follows from it, if so.
+
+    `default` None means that something else decides; `default_words` then says what.
+    """
+
+    section: Section = Section.COMPATIBILITY
+    aliases: tuple[Alias, ...] = ()
+    no_effect: str = ""
+    default_words: str = ""
+
+
+def aliases(*names: str) -> tuple[Alias, ...]:
+    """Other names of the same unit."""
+    return tuple(Alias(name) for name in names)

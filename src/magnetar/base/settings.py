@@ -1,0 +1,424 @@
+"""What the server was told, checked and typed: `ServerSettings`.
+
+Five layers, each over the one before it: defaults, a properties file, the environment
+(`MAGNETAR_NUM_PARTITIONS` for `num.partitions`), `--set key=value`, flags.  Within one layer a setting may
+come under several of its names, but not with different values.  No key is required; whatever is wrong ends as
+one `ConfigError` with one sentence.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.config import ConfigKey, ConfigType, closest, format_value
+from magnetar.base.errors import ConfigError
+from magnetar.base.limits import memory_bytes
+from magnetar.base.listeners import (
+    PORT_MAX,
+    Listener,
+    check_addresses,
+    parse_advertised,
+    parse_listeners,
+    parse_protocol_map,
+)
+from magnetar.base.names import InvalidTopicName, check_named_entity
+from magnetar.base.properties import parse_properties
+from magnetar.base.server_key import Section, ServerKey
+from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
+from magnetar.base.settings_table import ALIASES, ENTRY_CACHE_BYTES_MIN, SERVER_KEYS
+
+ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
+
+# Keys of one meaning in different units or forms: a later layer that says one of them unsays the others.
+# Inside one layer the first of those that are given holds, as in Kafka.
+_FAMILIES: Final = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+
+
+_COUNT: Final = ConfigKey("count", ConfigType.LONG, None, "A number of some unit.")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value that somebody gave: canonical text, and where it stands."""
+
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """Sizes in bytes; -1 as `queued_request_bytes_max` leaves it to the server, as `idle_ms_max` means for
+    ever.
+
+    `advertised` has what clients are told for those listeners that have it, {name: (host, port)}; port 0
+    stands for the port that is listened on.  For the others it is the listener's own host or, if that is
+    every address, the one that the client itself connected to.
+    """
+
+    listeners: tuple[Listener, ...]
+    advertised: Mapping[str, tuple[str, int]]
+    http_host: str
+    http_port: int
+    connections_max: int
+    connections_per_ip_max: int
+    idle_ms_max: int
+    request_bytes_max: int
+    queued_request_bytes_max: int
+    fetch_bytes_max: int
+    fetch_sessions_max: int
+
+    def listeners_of(self, node: int) -> tuple[Listener, ...]:
+        """The listeners of the `node`-th node id (from 0): ports are counted up, free ones stay free."""
+        return tuple(
+            Listener(one.name, one.host, one.port + node if one.port else 0, one.protocol)
+            for one in self.listeners
+        )
+
+    def advertised_of(self, node: int) -> dict[str, tuple[str, int]]:
+        """As `listeners_of`, for what clients are told."""
+        return {name: (host, port + node if port else 0) for name, (host, port) in self.advertised.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """The node ids of this process: `first_id`, `first_id` + 1, ... (`count` of them)."""
+
+    first_id: int
+    count: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    journal_sync_data: bool
+    journal_bytes: int
+    entry_cache_bytes: int
+    retention_check_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """`defaults` has the broker keys behind topic configurations that somebody set, {name: text}."""
+
+    tenant: str
+    namespace: str
+    partition_count_default: int
+    replication_factor_default: int
+    auto_create: bool
+    may_delete: bool
+    defaults: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Named as the keys, so that the group coordinator's own settings are made of these field by field."""
+
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offset_metadata_max_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Everything that the server is told.  Made by `load_settings`.
+
+    `given` is what somebody set, by canonical key; `notices` are sentences for the log at INFO: keys without
+    effect.
+    """
+
+    data_dir: Path
+    network: NetworkSettings
+    nodes: NodeSettings
+    storage: StorageSettings
+    topics: TopicSettings
+    groups: GroupSettings
+    producer_id_expiration_ms: int
+    log: LogSettings
+    given: Mapping[str, Setting]
+    notices: tuple[str, ...]
+
+
+def load_settings(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    assignments: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+) -> ServerSettings:
+    """Put the layers together.  `assignments` are `key=value`; `flags` are {canonical key: value}.
+
+    Raises:
+        ConfigError: one sentence, which names where the trouble stands.
+        OSError: `file` cannot be read.
+    """
+    merged = _Merged()
+    if file is not None:
+        with file.open("rb") as stream:
+            data = stream.read((1 << 20) + 1)
+        properties = parse_properties(data, str(file))
+        merged.layer((one.key, one.value, f"{file} line {one.line}") for one in properties)
+    merged.layer(_from_environment(environment or {}, merged.notices))
+    merged.layer(_assignment(text) for text in assignments)
+    merged.layer((name, value, _flag_of(name)) for name, value in (flags or {}).items())
+    return _Reader(merged.given).settings(tuple(merged.notices))
+
+
+def environment_name(key: str) -> str:
+    """`MAGNETAR_NUM_PARTITIONS` for `num.partitions`, `MAGNETAR_KAFKA_TENANT` for `kafkaTenant`."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", key)
+    return ENVIRONMENT_PREFIX + words.replace(".", "_").upper()
+
+
+class _Merged:
+    """The layers so far: for each canonical key the text that holds and where it stands."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, Setting] = {}
+        self.notices: list[str] = []
+
+    def layer(self, entries: Iterable[tuple[str, str, str]]) -> None:
+        """Add (key, value, origin) entries, over what is there."""
+        mine: dict[str, Setting] = {}
+        names: dict[str, str] = {}
+        for name, text, origin in entries:
+            reason = _ignored(name)
+            if reason is not None:
+                self.notices.append(f"{origin}: {name} has no effect: {reason}")
+                continue
+            key, unit = _find(name, origin)
+            canonical = _canonical(key, unit, name, text, origin)
+            setting = Setting(canonical, origin)
+            before = mine.setdefault(key.name, setting)
+            names.setdefault(key.name, name)
+            if before.text != canonical:
+                other = names[key.name]
+                both = name if name == other else f"{other} and {name}, which mean the same,"
+                raise ConfigError(
+                    f"{both} have different values ({before.origin}, {origin}): keep one of them"
+                )
+            if key.no_effect:
+                self.notices.append(f"{origin}: {name} has no effect: {key.no_effect}")
+        for family in _FAMILIES:
+            if any(name in mine for name in family):
+                for name in family:
+                    self.given.pop(name, None)
+        self.given.update(mine)
+
+
+class _Reader:
+    """Typed values out of the merged texts, and the checks that concern several keys."""
+
+    def __init__(self, given: Mapping[str, Setting]) -> None:
+        self._given = given
+
+    def settings(self, notices: tuple[str, ...]) -> ServerSettings:
+        nodes = self._nodes()
+        return ServerSettings(
+            data_dir=Path(self._text("data.dir")).expanduser().absolute(),
+            network=self._network(nodes),
+            nodes=nodes,
+            storage=StorageSettings(
+                journal_sync_data=self._boolean("journal.sync.data"),
+                journal_bytes=self._integer("journal.bytes"),
+                entry_cache_bytes=self._entry_cache_bytes(),
+                retention_check_interval_ms=self._integer("log.retention.check.interval.ms"),
+            ),
+            topics=self._topics(nodes),
+            groups=self._groups(),
+            producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
+            log=LogSettings(self._text("log.level"), self._text("log.format")),
+            given=dict(self._given),
+            notices=notices,
+        )
+
+    def _network(self, nodes: NodeSettings) -> NetworkSettings:
+        host = self._text("host")
+        listeners = self._listeners(host)
+        if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
+            raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
+        network = NetworkSettings(
+            listeners=listeners,
+            advertised=self._advertised(listeners),
+            http_host=_bare_host(host),
+            http_port=self._integer("http.port"),
+            connections_max=self._integer("max.connections"),
+            connections_per_ip_max=self._integer("max.connections.per.ip"),
+            idle_ms_max=self._integer("connections.max.idle.ms"),
+            request_bytes_max=self._integer("socket.request.max.bytes"),
+            queued_request_bytes_max=self._integer("queued.max.request.bytes"),
+            fetch_bytes_max=self._integer("fetch.max.bytes"),
+            fetch_sessions_max=self._integer("max.incremental.fetch.session.cache.slots"),
+        )
+        http = Listener("HTTP", network.http_host, network.http_port, "HTTP")
+        check_addresses([*(one for node in range(nodes.count) for one in network.listeners_of(node)), http])
+        return network
+
+    def _listeners(self, host: str) -> tuple[Listener, ...]:
+        given = self._given.get("listeners")
+        port = self._given.get("kafka.port")
+        if given is not None and port is not None:
+            raise ConfigError(
+                f"listeners ({given.origin}) and kafka.port ({port.origin}) both say where to listen: keep"
+                " one of them"
+            )
+        protocols = parse_protocol_map(self._text("listener.security.protocol.map"))
+        if given is None:
+            return (Listener("PLAINTEXT", _bare_host(host), self._integer("kafka.port"), "PLAINTEXT"),)
+        return parse_listeners(given.text, protocols, self._list("controller.listener.names"))
+
+    def _advertised(self, listeners: Sequence[Listener]) -> dict[str, tuple[str, int]]:
+        host = self._text_or_none("advertised.host")
+        advertised = {one.name: (host, 0) for one in listeners} if host else {}
+        given = self._text_or_none("advertised.listeners")
+        if given:
+            advertised.update(parse_advertised(given, listeners))
+        return advertised
+
+    def _nodes(self) -> NodeSettings:
+        return NodeSettings(
+            self._integer("node.id"), self._integer("nodes"), self._text_or_none("broker.rack")
+        )
+
+    def _topics(self, nodes: NodeSettings) -> TopicSettings:
+        factor = self._integer("default.replication.factor")
+        if factor > nodes.count:
+            raise ConfigError(
+                f"default.replication.factor is {factor}, but there are {nodes.count} nodes: lower it or"
+                " raise nodes"
+            )
+        tenant, namespace = self._text("kafkaTenant"), self._text("kafkaNamespace")
+        try:
+            check_named_entity("tenant", tenant)
+            check_named_entity("namespace", namespace)
+        except InvalidTopicName as error:
+            raise ConfigError(f"kafkaTenant and kafkaNamespace: {error}") from None
+        lag_min, lag_max = (f"log.cleaner.{end}.compaction.lag.ms" for end in ("min", "max"))
+        if self._integer(lag_min) > self._integer(lag_max):
+            raise ConfigError(f"{lag_min} is greater than {lag_max}: lower the first or raise the second")
+        return TopicSettings(
+            tenant=tenant,
+            namespace=namespace,
+            partition_count_default=self._integer("num.partitions"),
+            replication_factor_default=factor,
+            auto_create=self._boolean("auto.create.topics.enable"),
+            may_delete=self._boolean("delete.topic.enable"),
+            defaults={
+                name: setting.text
+                for name, setting in self._given.items()
+                if SERVER_KEYS[name].section is Section.TOPIC_DEFAULTS
+            },
+        )
+
+    def _groups(self) -> GroupSettings:
+        groups = GroupSettings(
+            **{name: self._integer(name.replace("_", ".")) for name in GroupSettings.__dataclass_fields__}
+        )
+        if groups.group_min_session_timeout_ms > groups.group_max_session_timeout_ms:
+            raise ConfigError(
+                "group.min.session.timeout.ms is greater than group.max.session.timeout.ms:"
+                " lower the first or raise the second"
+            )
+        return groups
+
+    def _entry_cache_bytes(self) -> int:
+        if "entry.cache.bytes" in self._given:
+            return self._integer("entry.cache.bytes")
+        return max(memory_bytes() // 4, ENTRY_CACHE_BYTES_MIN)
+
+    def _text_or_none(self, name: str) -> str | None:
+        setting = self._given.get(name)
+        return SERVER_KEYS[name].default if setting is None else setting.text
+
+    def _text(self, name: str) -> str:
+        return self._text_or_none(name) or ""
+
+    def _integer(self, name: str) -> int:
+        value = SERVER_KEYS[name].parse(self._text(name))
+        assert isinstance(value, int), name
+        return value
+
+    def _boolean(self, name: str) -> bool:
+        return self._text(name) == "true"
+
+    def _list(self, name: str) -> tuple[str, ...]:
+        value = SERVER_KEYS[name].parse(self._text(name))
+        assert isinstance(value, tuple), name
+        return value
+
+
+def _find(name: str, origin: str) -> tuple[ServerKey, int]:
+    key = SERVER_KEYS.get(name)
+    if key is not None:
+        return key, 1
+    if name in ALIASES:
+        return ALIASES[name]
+    meant = closest(name, [*SERVER_KEYS, *ALIASES, *IGNORED_KEYS])
+    hint = f"did you mean {meant}?" if meant is not None else "see `magnetar config list`"
+    raise ConfigError(f"{origin}: unknown key {name[:200]!r}: {hint}")
+
+
+def _ignored(name: str) -> str | None:
+    if name in IGNORED_KEYS:
+        return IGNORED_KEYS[name]
+    return next((reason for prefix, reason in IGNORED_PREFIXES.items() if name.startswith(prefix)), None)
+
+
+def _canonical(key: ServerKey, unit: int, name: str, text: str, origin: str) -> str:
+    try:
+        if unit != 1:
+            count = _COUNT.parse(text)
+            assert isinstance(count, int)
+            text = str(count * unit if count > 0 else count)  # -1 has its meaning in every unit
+        return format_value(key.parse(text)) or ""
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {name} {error}, not {text[:200]!r}") from None
+
+
+def _assignment(text: str) -> tuple[str, str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set {text[:200]!r} must be key=value")
+    return name.strip(), value, f"--set {name.strip()[:200]}"
+
+
+def _flag_of(name: str) -> str:
+    return "--" + name.replace(".", "-")
+
+
+def _from_environment(environment: Mapping[str, str], notices: list[str]) -> list[tuple[str, str, str]]:
+    known = {environment_name(name): name for name in (*IGNORED_KEYS, *ALIASES, *SERVER_KEYS)}
+    found = []
+    for variable, value in sorted(environment.items()):
+        # Kubernetes gives every pod MAGNETAR_KAFKA_PORT=tcp://10.0.0.1:9092 when a service is named
+        # magnetar-kafka.
+        if not variable.startswith(ENVIRONMENT_PREFIX) or value.startswith(("tcp://", "udp://")):
+            continue
+        if variable in known:
+            found.append((known[variable], value, variable))
+            continue
+        # Not an error: other programs of this name, and tests, have variables of their own.
+        meant = closest(variable, known)
+        hint = f": did you mean {meant}?" if meant is not None else ""
+        notices.append(f"{variable} in the environment is no setting{hint}")
+    return found
+
+
+def _bare_host(host: str) -> str:
+    bare = host.removeprefix("[").removesuffix("]")
+    return "" if bare in ("0.0.0.0", "::", "*") else bare  # noqa: S104 - compared with, not bound to

@@ -1,0 +1,208 @@
+"""Keys of Kafka 4.3, of its predecessors and of KoP that change nothing here, by the reason why.
+
+They are taken so that an existing properties file works as it is; the server says once, at INFO, which of
+them had no effect.  Their values are not looked at, and never shown: some are passwords.
+"""
+
+from typing import Final
+
+_BY_REASON: Final[dict[str, str]] = {
+    "TLS and SASL are not available yet, and listeners that ask for them are refused": """
+        connection.failed.authentication.delay.ms connections.max.reauth.ms
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+        delegation.token.max.lifetime.ms delegation.token.secret.key
+        kafkaEnableAuthorizationForceGroupIdCheck kopAuthorizationCacheMaxCountPerConnection
+        kopAuthorizationCacheRefreshMs kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile
+        kopSslCipherSuites kopSslClientAuth kopSslEnabledProtocols kopSslKeyPassword
+        kopSslKeymanagerAlgorithm kopSslKeystoreLocation kopSslKeystorePassword kopSslKeystoreType
+        kopSslProtocol kopSslProvider kopSslSecureRandomImplementation kopSslTrustmanagerAlgorithm
+        kopSslTruststoreLocation kopSslTruststorePassword kopSslTruststoreType kopTlsEnabledWithBroker
+        principal.builder.class sasl.client.callback.handler.class sasl.enabled.mechanisms
+        sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+        sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+        sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
+        sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+        sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+        sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
+        sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+        sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+        sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+        sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
+        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
+        sasl.server.max.receive.size security.providers ssl.allow.dn.changes ssl.allow.san.changes
+        ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
+        ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+        ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+        ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    """,
+    "there is no KRaft controller: metadata lies in an embedded database": """
+        broker.heartbeat.interval.ms broker.session.timeout.ms config.providers
+        controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+        controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
+        controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+        controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+        controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
+        controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+        early.start.listeners initial.broker.registration.timeout.ms metadata.log.dir
+        metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+        metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
+        metadata.max.retention.bytes metadata.max.retention.ms process.roles
+    """,
+    "brokers do not copy logs from one another": """
+        alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+        auto.leader.rebalance.enable controlled.shutdown.enable cordoned.log.dirs
+        inter.broker.listener.name leader.imbalance.check.interval.seconds
+        leader.imbalance.per.broker.percentage num.replica.alter.log.dirs.threads num.replica.fetchers
+        replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+        replica.fetch.response.max.bytes replica.fetch.wait.max.ms
+        replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+        replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
+        replication.quota.window.size.seconds security.inter.broker.protocol
+    """,
+    "tiered storage is not available here": """
+        follower.fetch.last.tiered.offset.enable remote.fetch.max.wait.ms
+        remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+        remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+        remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+        remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+        remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+        remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
+        remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+        remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
+        remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
+        remote.log.reader.max.pending.tasks remote.log.reader.threads
+        remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+        remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+    """,
+    "only the classic group protocol is available yet": """
+        group.consumer.assignment.interval.ms group.consumer.assignors
+        group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
+        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
+        group.consumer.max.size group.consumer.migration.policy
+        group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
+        group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
+        group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms
+        group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+        group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
+        group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
+        group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
+        group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+        group.share.partition.max.record.locks group.share.record.lock.duration.ms
+        group.share.session.timeout.ms group.streams.assignment.interval.ms
+        group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
+        group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
+        group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
+        group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
+        group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+        group.streams.session.timeout.ms share.coordinator.append.linger.ms
+        share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
+        share.coordinator.snapshot.update.records.per.snapshot
+        share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
+        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.replication.factor
+        share.coordinator.state.topic.segment.bytes share.coordinator.threads
+        share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    """,
+    "groups and their offsets are kept in the metadata store, not in a topic": """
+        group.coordinator.append.linger.ms group.coordinator.background.threads
+        group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
+        group.coordinator.threads offsets.commit.timeout.ms offsets.load.buffer.size
+        offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
+        offsets.topic.segment.bytes
+    """,
+    "transactions are not available yet": """
+        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms kafkaBrokerId
+        kafkaTransactionCoordinatorEnabled kafkaTransactionProducerIdsStoredOnPulsar
+        kafkaTransactionRecoveryNumThreads kafkaTransactionalIdExpirationEnable
+        kafkaTransactionalIdExpirationMs kafkaTransactionsRemoveExpiredTransactionalIdCleanupIntervalMs
+        kafkaTxnAbortTimedOutTransactionCleanupIntervalMs kafkaTxnLogTopicNumPartitions
+        kafkaTxnProducerStateTopicNumPartitions kafkaTxnProducerStateTopicSnapshotIntervalSeconds
+        kafkaTxnPurgeAbortedTxnIntervalSeconds
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.partition.verification.enable
+        transaction.remove.expired.transaction.cleanup.interval.ms
+        transaction.state.log.load.buffer.size transaction.state.log.min.isr
+        transaction.state.log.num.partitions transaction.state.log.replication.factor
+        transaction.state.log.segment.bytes transaction.two.phase.commit.enable
+        transactional.id.expiration.ms
+    """,
+    "old values of compacted topics are not cleaned yet": """
+        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
+        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+        log.cleaner.threads
+    """,
+    "quotas and policies are not available yet": """
+        alter.config.policy.class.name client.quota.callback.class create.topic.policy.class.name
+        max.connection.creation.rate max.connections.per.ip.overrides max.request.partition.size.limit
+        quota.window.num quota.window.size.seconds
+    """,
+    "it describes a part of Kafka that this server does not have": """
+        background.threads broker.id.generation.enable control.plane.listener.name
+        delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
+        kafka.metrics.polling.interval.secs kafka.metrics.reporters log.dir.failure.timeout.ms
+        log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
+        metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        num.io.threads num.network.threads num.recovery.threads.per.data.dir
+        password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
+        password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
+        producer.purgatory.purge.interval.requests queued.max.requests request.timeout.ms
+        reserved.broker.max.id socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+        socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
+        telemetry.max.bytes
+    """,
+    "there is no ZooKeeper: metadata lies in an embedded database": """
+        groupIdZooKeeperPath zookeeper.connect zookeeper.connection.timeout.ms
+        zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
+        zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.ssl.client.enable
+    """,
+    "the formats and protocol versions of before Kafka 4 are gone": """
+        inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
+    """,
+    "Kafka 4 replaced it: set log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms": """
+        log.message.timestamp.difference.max.ms
+    """,
+    "it tells Pulsar how to load and run KoP, which is not needed here": """
+        allowAutoTopicCreationType brokerDeduplicationEnabled brokerDeleteInactiveTopicsEnabled
+        brokerEntryMetadataInterceptors brokerLookupTimeoutMs kopMigrationEnable kopMigrationServicePort
+        messagingProtocols narExtractionDirectory protocolHandlerDirectory proxyRoles superUserRoles
+    """,
+    "batches are stored as they came and indexed by offset, whatever their format": """
+        failedAuthenticationDelayMs kafkaCompressionType maxQueuedRequests maxReadEntriesNum
+        numSendKafkaResponseThreads requestTimeoutMs skipMessagesWithoutIndex
+    """,
+    "there are no system topics: groups and offsets are kept in the metadata store": """
+        kafkaEnableMultiTenantMetadata kafkaManageSystemNamespaces kafkaMetaMaxPendingMessages
+        kafkaMetadataNamespace kafkaMetadataTenant kopAllowedNamespaces offsetCommitTimeoutMs
+        offsetsMessageTTL offsetsTopicCompressionCodec offsetsTopicNumPartitions
+        systemTopicRetentionSizeInMB
+    """,
+    "the schema registry is not available yet": """
+        kopSchemaRegistryEnable kopSchemaRegistryNamespace kopSchemaRegistryPort
+        kopSchemaRegistryTopicName
+    """,
+    "metrics are always there, with their own settings": """
+        kopEnableGroupLevelConsumerMetrics kopPrometheusStatsLatencyRolloverSeconds
+    """,
+}
+
+IGNORED_KEYS: Final[dict[str, str]] = {
+    name: reason for reason, names in _BY_REASON.items() for name in names.split()
+}
+
+# Kafka's settings of single listeners (listener.name.<listener>.<key>) concern TLS and SASL alone.
+IGNORED_PREFIXES: Final[dict[str, str]] = {
+    "listener.name.": "TLS and SASL are not available yet, and listeners that ask for them are refused",
+}

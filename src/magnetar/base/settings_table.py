@@ -1,0 +1,388 @@
+"""Every configuration key that the server acts on, and those it only shows: Kafka's names, KoP's as aliases,
+our own.
+
+`docs/reference/configuration.md` is made from this table.  Keys of Kafka and KoP that mean nothing here at
+all are in `settings_ignored.py`.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from magnetar.base.config import ConfigType, Value
+from magnetar.base.server_key import Alias, Section, ServerKey, aliases
+from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
+
+MIB: Final = 1 << 20
+ENTRY_CACHE_BYTES_MIN: Final = MIB
+JOURNAL_BYTES_MIN: Final = 64 * MIB
+NODES_MAX: Final = 100
+
+
+def _only_false(value: Value) -> str | None:
+    return "cannot be true: it is not available yet" if value is True else None
+
+
+def _only_empty(value: Value) -> str | None:
+    return "must be empty: it is not available yet" if value else None
+
+
+def _one_directory(value: Value) -> str | None:
+    assert isinstance(value, str)
+    if "," in value:
+        return "must be one directory: all data lies in one place here"
+    return None if value else "must name a directory"
+
+
+_B, _S, _I, _L, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.LIST,
+)
+
+
+_NETWORK = (
+    ServerKey(
+        "listeners",
+        _S,
+        None,
+        "The addresses to listen on, as NAME://host:port; an empty host means every address, port 0 a free"
+        " one.",
+        default_words="PLAINTEXT on `host` and `kafka.port`",
+        aliases=aliases("kafkaListeners"),
+    ),
+    ServerKey(
+        "advertised.listeners",
+        _S,
+        None,
+        "Where clients are told to connect, by listener.",
+        default_words="the listener's host, or the address that the client itself connected to",
+        aliases=aliases("kafkaAdvertisedListeners"),
+    ),
+    ServerKey(
+        "listener.security.protocol.map",
+        _S,
+        "",
+        "The security protocol of each listener whose name is not a protocol's; PLAINTEXT is what there is"
+        " yet.",
+        aliases=aliases("kafkaProtocolMap"),
+    ),
+    ServerKey(
+        "controller.listener.names",
+        _LIST,
+        "",
+        "Listeners that are left out, so that a KRaft node's file can be used: there is no controller to"
+        " reach.",
+    ),
+    ServerKey(
+        "host",
+        _S,
+        "",
+        "The address of the default listener and of HTTP; empty means every address.",
+        aliases=aliases("bindAddress"),
+    ),
+    ServerKey(
+        "advertised.host",
+        _S,
+        "",
+        "The host that clients are told where advertised.listeners says nothing.",
+        aliases=aliases("advertisedAddress"),
+    ),
+    ServerKey(
+        "kafka.port", _I, "9092", "The default listener's port; 0 is a free one.", minimum=0, maximum=65535
+    ),
+    ServerKey(
+        "http.port",
+        _I,
+        "8080",
+        "The port of REST and metrics; 0 is a free one.",
+        minimum=0,
+        maximum=65535,
+        aliases=aliases("webServicePort"),
+    ),
+)
+
+_NODES = (
+    ServerKey(
+        "node.id",
+        _I,
+        "1",
+        "This server's id, the first one's with several nodes.",
+        minimum=0,
+        aliases=aliases("broker.id"),
+    ),
+    ServerKey(
+        "nodes",
+        _I,
+        "1",
+        "How many node ids this process serves; each listens on ports of its own, counted up from the first"
+        " node's.",
+        minimum=1,
+        maximum=NODES_MAX,
+    ),
+    ServerKey("broker.rack", _S, None, "The rack that clients are told this server is in."),
+)
+
+_STORAGE = (
+    ServerKey(
+        "data.dir",
+        _S,
+        "magnetar-data",
+        "Where everything is kept; made if it is not there.",
+        check=_one_directory,
+        aliases=aliases("log.dirs", "log.dir"),
+    ),
+    ServerKey(
+        "journal.sync.data",
+        _B,
+        "true",
+        "true: acknowledged means on disk. false: the operating system writes when it likes, as with Kafka.",
+        aliases=aliases("journalSyncData"),
+    ),
+    ServerKey(
+        "journal.bytes",
+        _L,
+        str(512 * MIB),
+        "The space of the journal, taken in advance.",
+        minimum=JOURNAL_BYTES_MIN,
+        maximum=1 << 40,
+    ),
+    ServerKey(
+        "entry.cache.bytes",
+        _L,
+        None,
+        "The memory for entries that were written lately and are read from there.",
+        minimum=ENTRY_CACHE_BYTES_MIN,
+        default_words="a quarter of the memory that this process may use",
+        aliases=(Alias("managedLedgerCacheSizeMB", MIB),),
+    ),
+    ServerKey(
+        "log.retention.check.interval.ms",
+        _L,
+        "300000",
+        "How often data that is past its retention is looked for.",
+        minimum=1,
+    ),
+)
+
+_TOPICS = (
+    ServerKey(
+        "num.partitions",
+        _I,
+        "1",
+        "The partitions of a topic that is made without saying how many.",
+        minimum=1,
+        maximum=10_000,
+        aliases=aliases("defaultNumPartitions"),
+    ),
+    ServerKey(
+        "default.replication.factor",
+        _I,
+        "1",
+        "The replication factor of a topic that is made without one; at most the number of nodes.",
+        minimum=1,
+    ),
+    ServerKey(
+        "auto.create.topics.enable",
+        _B,
+        "true",
+        "Whether a topic is made when a client first asks for it.",
+        aliases=aliases("allowAutoTopicCreation"),
+    ),
+    ServerKey("delete.topic.enable", _B, "true", "Whether clients may delete topics."),
+    ServerKey("kafkaTenant", _S, "public", "The tenant of topics that Kafka clients name without one."),
+    ServerKey(
+        "kafkaNamespace", _S, "default", "The namespace of topics that Kafka clients name without one."
+    ),
+)
+
+_REQUESTS = (
+    ServerKey("max.connections", _I, "2147483647", "How many connections may be open.", minimum=0),
+    ServerKey(
+        "max.connections.per.ip",
+        _I,
+        "2147483647",
+        "How many connections one client address may have open.",
+        minimum=0,
+    ),
+    ServerKey(
+        "connections.max.idle.ms",
+        _L,
+        "600000",
+        "How long a connection may be silent before it is closed; -1 means for ever.",
+        minimum=-1,
+        aliases=aliases("connectionMaxIdleMs"),
+    ),
+    ServerKey("socket.request.max.bytes", _I, str(100 * MIB), "The largest request taken.", minimum=1),
+    ServerKey(
+        "queued.max.request.bytes",
+        _L,
+        "-1",
+        "How many bytes of requests may wait for their answers before no more is read; -1 means what memory"
+        " allows.",
+        minimum=-1,
+        aliases=(Alias("maxMessagePublishBufferSizeInMB", MIB),),
+    ),
+    ServerKey(
+        "fetch.max.bytes",
+        _I,
+        str(55 * MIB),
+        "The most that one fetch returns, whatever it asks for.",
+        minimum=1024,
+    ),
+    ServerKey(
+        "max.incremental.fetch.session.cache.slots",
+        _I,
+        "1000",
+        "How many fetch sessions are kept (KIP-227).",
+        minimum=0,
+    ),
+)
+
+_GROUPS = (
+    ServerKey(
+        "group.initial.rebalance.delay.ms",
+        _I,
+        "3000",
+        "How long a new group waits for more members before its first assignment.",
+        minimum=0,
+        aliases=aliases("groupInitialRebalanceDelayMs"),
+    ),
+    ServerKey(
+        "group.min.session.timeout.ms",
+        _I,
+        "6000",
+        "The shortest session time-out that a member may ask for.",
+        minimum=0,
+        aliases=aliases("groupMinSessionTimeoutMs"),
+    ),
+    ServerKey(
+        "group.max.session.timeout.ms",
+        _I,
+        "1800000",
+        "The longest session time-out that a member may ask for.",
+        minimum=0,
+        aliases=aliases("groupMaxSessionTimeoutMs"),
+    ),
+    ServerKey("group.max.size", _I, "2147483647", "How many members a group may have.", minimum=1),
+    ServerKey(
+        "offset.metadata.max.bytes",
+        _I,
+        "4096",
+        "The most text that may come with a committed offset.",
+        minimum=0,
+        maximum=32_767,
+        aliases=aliases("offsetMetadataMaxSize"),
+    ),
+    ServerKey(
+        "offsets.retention.minutes",
+        _I,
+        "10080",
+        "How long the offsets of a group without members are kept.",
+        minimum=1,
+        aliases=aliases("offsetsRetentionMinutes"),
+    ),
+    ServerKey(
+        "offsets.retention.check.interval.ms",
+        _L,
+        "600000",
+        "How often offsets that are past their retention are looked for.",
+        minimum=1,
+        aliases=aliases("offsetsRetentionCheckIntervalMs"),
+    ),
+    ServerKey(
+        "producer.id.expiration.ms",
+        _I,
+        "86400000",
+        "How long an idle idempotent producer is remembered.",
+        minimum=1,
+    ),
+)
+
+_LOGGING = (
+    ServerKey(
+        "log.level",
+        _S,
+        "info",
+        "The least serious lines written.",
+        choices=("debug", "info", "warning", "error"),
+    ),
+    ServerKey(
+        "log.format", _S, "text", "Lines for people (text) or for programs (json).", choices=("text", "json")
+    ),
+)
+
+# Accepting these quietly would leave a server open that somebody believes closed.
+_REFUSED = (
+    ServerKey(
+        "authorizer.class.name",
+        _S,
+        "",
+        "Kafka's authorization.",
+        check=_only_empty,
+        no_effect="it is not available yet",
+    ),
+    ServerKey(
+        "authenticationEnabled",
+        _B,
+        "false",
+        "Pulsar's authentication.",
+        check=_only_false,
+        no_effect="it is not available yet",
+    ),
+    ServerKey(
+        "authorizationEnabled",
+        _B,
+        "false",
+        "Pulsar's authorization.",
+        check=_only_false,
+        no_effect="it is not available yet",
+    ),
+    ServerKey(
+        "saslAllowedMechanisms",
+        _LIST,
+        "",
+        "KoP's SASL mechanisms.",
+        check=_only_empty,
+        no_effect="SASL is not available yet",
+    ),
+)
+
+_COMPATIBILITY = (
+    ServerKey(
+        "entryFormat",
+        _S,
+        "kafka",
+        "KoP's storage format.",
+        choices=("pulsar", "kafka", "mixed_kafka"),
+        no_effect="there is no format to choose: batches are stored as they came and converted for readers"
+        " of the other protocol",
+    ),
+    *_REFUSED,
+)
+
+
+def _in(section: Section, keys: tuple[ServerKey, ...]) -> list[ServerKey]:
+    return [replace(key, section=section) for key in keys]
+
+
+SERVER_KEYS: Final[dict[str, ServerKey]] = {
+    key.name: key
+    for section, keys in (
+        (Section.NETWORK, _NETWORK),
+        (Section.NODES, _NODES),
+        (Section.STORAGE, _STORAGE),
+        (Section.TOPICS, _TOPICS),
+        (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
+        (Section.REQUESTS, _REQUESTS),
+        (Section.GROUPS, _GROUPS),
+        (Section.LOGGING, _LOGGING),
+        (Section.COMPATIBILITY, _COMPATIBILITY),
+    )
+    for key in _in(section, keys)
+}
+
+ALIASES: Final[dict[str, tuple[ServerKey, int]]] = {
+    alias.name: (key, alias.unit) for key in SERVER_KEYS.values() for alias in key.aliases
+}
