@@ -13,15 +13,20 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataError
-from magnetar.base.names import TopicName
+from magnetar.base.names import InvalidTopicName, TopicName
+from magnetar.broker.groups.catalogue import RegistryCatalogue
+from magnetar.broker.groups.coordinator import GroupCoordinator
+from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
 from magnetar.broker.topic_config import TopicDefaults
 from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
+from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.managed_ledger import LedgerEnvironment
+from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import MetadataStore, Put
 from magnetar.storage.store import LedgerStore
 
@@ -47,6 +52,7 @@ class BrokerSettings:
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
+    groups: GroupSettings = field(default_factory=GroupSettings)
 
 
 class Broker:
@@ -75,12 +81,25 @@ class Broker:
             settings.partition_count_default,
             settings.replication_factor_default,
         )
+        commits = SharedCommits(metadata)
+        self.cursors = CursorStore(metadata, commits)
+        self.groups = GroupCoordinator(
+            clock,
+            metadata,
+            self.cursors,
+            commits,
+            RegistryCatalogue(self.topics),
+            settings.groups,
+            canonical_topic=self._full_name_or_itself,
+        )
         self._housekeeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
         self._environment.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
         await self.topics.load()
+        await self.cursors.load()
+        await self.groups.start()
         snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
         for topic in self.topics:
             for partition in topic.open_partitions:
@@ -93,6 +112,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
+        await self.groups.close()
         for task in self._housekeeping:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -115,8 +135,16 @@ class Broker:
         """What a Kafka client is shown."""
         return name.kafka_name(self.settings.tenant, self.settings.namespace)
 
+    def _full_name_or_itself(self, kafka_name: str) -> str:
+        """For names in what a client tells its group, which need not be names of topics."""
+        try:
+            return self.topic_name(kafka_name).full
+        except InvalidTopicName:
+            return kafka_name
+
     async def delete_topic(self, topic: Topic) -> None:
         await self.topics.delete(topic)
+        await self.cursors.drop_topic(topic.name.full)
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
 

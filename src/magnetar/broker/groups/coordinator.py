@@ -66,6 +66,7 @@ class GroupCoordinator:
         self._store = store
         self._cursors = cursors
         self._commits = commits
+        self._catalogue = catalogue
         self._canonical_topic = canonical_topic
         self._groups: dict[str, Group] = {}
         self._records: dict[str, GroupRecord] = {}
@@ -220,7 +221,9 @@ class GroupCoordinator:
             await asyncio.sleep(0)  # ten thousand groups are not looked at in one go
             group = self._groups.get(name) or self._built(name)
             try:
-                keys = list(expired_cursors(group, self._cursors, self._clock.now_ms(), retention_ms))
+                keys = list(
+                    expired_cursors(group, self._cursors, self._catalogue, self._clock.now_ms(), retention_ms)
+                )
             except EntryCorrupt as damage:
                 log.error("offsets of group %r cannot expire: %s", name, damage)
                 continue

@@ -6,26 +6,31 @@
 * A group without members ever (a client that assigns itself) loses each offset that long after its commit.
 * A commit of an old client that asked for a retention of its own is kept as long as it asked.
 * The cursors of a subscription that holds data never expire.
+* A cursor of a topic that is gone goes too: its deletion was cut short by a crash.
 """
 
 from collections.abc import Iterator
 
 from magnetar.broker.groups.group import Group
 from magnetar.broker.groups.model import GroupState
+from magnetar.broker.groups.offsets import TopicCatalogue
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 
 def expired_cursors(
-    group: Group, cursors: CursorStore, now_ms: int, retention_ms: int
+    group: Group, cursors: CursorStore, catalogue: TopicCatalogue, now_ms: int, retention_ms: int
 ) -> Iterator[CursorKey]:
     """Keys of the group's cursors that are to be dropped.  Raises EntryCorrupt as `CursorStore.get`."""
     for topic, partitions in cursors.subscription(group.group_id).items():
-        if group.is_subscribed_to(topic):
+        gone = not catalogue.exists(topic, 0)
+        if group.is_subscribed_to(topic) and not gone:
             continue
         for partition, cursor in partitions.items():
             key = CursorKey(group.group_id, topic, partition)
-            if _is_expired(group, cursor, now_ms, retention_ms) and not cursors.is_being_written(key):
+            if cursors.is_being_written(key):
+                continue
+            if gone or _is_expired(group, cursor, now_ms, retention_ms):
                 yield key
 
 

@@ -1,0 +1,71 @@
+"""JoinGroup: a member joins, or joins again; it is answered when everybody has, or when their time is up.
+
+Served: v0-9 (MEMBER_ID_REQUIRED v4+, KIP-394; static members v5+, KIP-345; reasons v8+; skipping the
+assignment v9+).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.model import JoinRequest, JoinResult
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, is_coordinator
+from magnetar.protocols.kafka.registry import Deferred
+from magnetar.wire.kafka.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "join_group"
+VERSIONS = (0, 9)
+
+_REBALANCE_TIMEOUT_SINCE: Final = 1
+_KNOWN_MEMBER_ID_SINCE: Final = 4
+_NULL_PROTOCOL_SINCE: Final = 7
+_SKIP_ASSIGNMENT_SINCE: Final = 9
+
+
+def handle(context: "RequestContext", request: JoinGroupRequest) -> "JoinGroupResponse | Deferred":
+    version = context.api_version
+    if not is_coordinator(context, request.group_id):
+        return _response(version, JoinResult(GroupError.NOT_COORDINATOR, request.member_id))
+    own_timeout = version >= _REBALANCE_TIMEOUT_SINCE
+    deferred = Deferred()
+    context.broker.groups.join(
+        JoinRequest(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            protocol_type=request.protocol_type,
+            protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms if own_timeout else request.session_timeout_ms,
+            client_id=context.client_id or "",
+            client_host=f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+            group_instance_id=request.group_instance_id,
+            reason=request.reason or "",
+            require_known_member_id=version >= _KNOWN_MEMBER_ID_SINCE,
+            supports_skip_assignment=version >= _SKIP_ASSIGNMENT_SINCE,
+        ),
+        lambda result: deferred.resolve(_response(version, result)),
+    )
+    return deferred
+
+
+def _response(version: int, result: JoinResult) -> JoinGroupResponse:
+    name = result.protocol_name
+    return JoinGroupResponse(
+        error_code=GROUP_ERROR_CODES[result.error],
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=name if name is not None or version >= _NULL_PROTOCOL_SINCE else "",
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata)
+            for member in result.members
+        ],
+    )

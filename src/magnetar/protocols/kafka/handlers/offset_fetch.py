@@ -1,0 +1,134 @@
+"""OffsetFetch: how far groups have got.  What was never committed is offset -1 without an error.
+
+Served: v1-10 (all topics v2+, `require_stable` v7+, many groups v8+, member id and epoch v9+, topic ids
+v10+). `require_stable` changes nothing: no transaction holds offsets back here.  The member fields matter
+to the new consumer protocol only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName
+from magnetar.broker.groups.errors import GroupError
+from magnetar.ledger.cursor import Cursor
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, full_name, is_coordinator, shown_name
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from magnetar.wire.kafka.runtime import ZERO_UUID
+
+if TYPE_CHECKING:
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "offset_fetch"
+VERSIONS = (1, 10)
+
+_GROUP_ERROR_SINCE: Final = 2
+_MANY_GROUPS_SINCE: Final = 8
+_TOPIC_IDS_SINCE: Final = 10
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic of the answer, before it takes the form of a version."""
+
+    name: str
+    topic_id: bytes
+    cursors: Mapping[int, Cursor | None]  # by partition
+    error: ErrorCode = ErrorCode.NONE
+
+
+def handle(context: "RequestContext", request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.api_version >= _MANY_GROUPS_SINCE:
+        response = OffsetFetchResponse()
+        for group in request.groups:
+            error, topics = _fetch(context, group.group_id, group.topics)
+            rows = [
+                OffsetFetchResponseTopics(topic.name, topic.topic_id, _many_partitions(topic))
+                for topic in topics
+            ]
+            response.groups.append(OffsetFetchResponseGroup(group.group_id, rows, error))
+        return response
+    error, topics = _fetch(context, request.group_id, request.topics)
+    if error != ErrorCode.NONE and context.api_version < _GROUP_ERROR_SINCE:
+        topics = [
+            _Topic(topic.name, ZERO_UUID, dict.fromkeys(topic.partition_indexes), error)
+            for topic in request.topics or ()
+        ]
+    return OffsetFetchResponse(
+        topics=[OffsetFetchResponseTopic(topic.name, _partitions(topic)) for topic in topics],
+        error_code=error,
+    )
+
+
+def _fetch(
+    context: "RequestContext",
+    group_id: str,
+    topics: "Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None",
+) -> tuple[ErrorCode, list[_Topic]]:
+    if not is_coordinator(context, group_id):
+        return ErrorCode.NOT_COORDINATOR, []
+    error, found = context.broker.groups.offsets.fetch_all(group_id)
+    if error is not GroupError.NONE:
+        return GROUP_ERROR_CODES[error], []
+    if topics is None:
+        return ErrorCode.NONE, list(_every_topic(context, found))
+    return ErrorCode.NONE, [_one_topic(context, found, topic) for topic in topics]
+
+
+def _every_topic(context: "RequestContext", found: Mapping[str, Mapping[int, Cursor]]) -> Iterable[_Topic]:
+    for full, cursors in found.items():
+        topic = context.broker.topics.find(TopicName.parse(full))
+        if topic is not None:
+            yield _Topic(shown_name(context, full), topic.topic_id, cursors)
+
+
+def _one_topic(
+    context: "RequestContext",
+    found: Mapping[str, Mapping[int, Cursor]],
+    wanted: OffsetFetchRequestTopic | OffsetFetchRequestTopics,
+) -> _Topic:
+    topic_id = ZERO_UUID
+    error = ErrorCode.NONE
+    full: str | None
+    if context.api_version >= _TOPIC_IDS_SINCE and isinstance(wanted, OffsetFetchRequestTopics):
+        topic_id = wanted.topic_id
+        try:
+            full = context.broker.topics.get_by_id(topic_id).name.full
+        except BrokerError:
+            full, error = None, ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        full = full_name(context, wanted.name)
+    cursors = found.get(full, {}) if full is not None else {}
+    return _Topic(
+        wanted.name, topic_id, {index: cursors.get(index) for index in wanted.partition_indexes}, error
+    )
+
+
+def _many_partitions(topic: _Topic) -> list[OffsetFetchResponsePartitions]:
+    return [
+        OffsetFetchResponsePartitions(index, -1, -1, "", topic.error)
+        if cursor is None
+        else OffsetFetchResponsePartitions(index, cursor.mark_delete, cursor.leader_epoch, cursor.metadata)
+        for index, cursor in topic.cursors.items()
+    ]
+
+
+def _partitions(topic: _Topic) -> list[OffsetFetchResponsePartition]:
+    return [
+        OffsetFetchResponsePartition(index, -1, -1, "", topic.error)
+        if cursor is None
+        else OffsetFetchResponsePartition(index, cursor.mark_delete, cursor.leader_epoch, cursor.metadata)
+        for index, cursor in topic.cursors.items()
+    ]
