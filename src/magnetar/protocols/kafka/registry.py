@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from magnetar.wire.kafka.runtime import Buffer
 
 Message = Any
-Answer = Message | "Deferred" | Awaitable[Message] | None
+Answer: TypeAlias = "Message | Deferred | Awaitable[Message] | None"
 
 
 class Deferred:
