@@ -210,7 +210,8 @@ class Reader:
         if element is INT32:
             out.add(f"{target} = read_int32s(buffer, position, n)")
             out.add("position += 4 * n")
-        elif isinstance(element, Primitive) and element.code and element is not UUID:
+        elif isinstance(element, Primitive) and element.code:
+            assert element is not UUID, "no message has an array of these: teach both sides when one does"
             out.add(f'{target} = read_numbers("{element.code}", buffer, position, n)')
             out.add(f"position += {element.size} * n" if element.size > 1 else "position += n")
         else:
@@ -227,9 +228,6 @@ class Reader:
             expression = self._struct(element)
             self._flush()
             out.add(f"{target}.append({expression})")
-        elif element is UUID:
-            out.add(f"{target}.append(bytes(buffer[position : position + 16]))")
-            out.add("position += 16")
         else:
             self._bytes(element, "item", label, None, False)
             out.add(f"{target}.append(item)")

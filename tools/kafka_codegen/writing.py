@@ -18,7 +18,6 @@ from magnetar.wire.kafka.schema.model import (
     RECORD_PARTS,
     RECORDS,
     STRING,
-    UUID,
     Field,
     Primitive,
     Struct,
@@ -236,7 +235,7 @@ class Writer:
 
     def _array(self, element: Primitive | Struct, local: str, nullable: bool) -> None:
         out = self._out
-        numbers = isinstance(element, Primitive) and bool(element.code) and element is not UUID
+        numbers = isinstance(element, Primitive) and bool(element.code)
         if nullable:
             null = 0 if self._flexible else -1
             out.add(f"n = {null} if {local} is None else len({local}){' + 1' if self._flexible else ''}")
@@ -264,8 +263,6 @@ class Writer:
         if isinstance(element, Struct):
             self._struct(element, item)
             self._flush()
-        elif element is UUID:
-            out.add(f"{self._add}({item})")
         else:
             self._bytes(element, item, False)
         out.depth -= 1
