@@ -20,8 +20,9 @@ from magnetar.wire.kafka.schema.model import BYTES, INT32, STRING, UUID, Field, 
 
 
 class Reader:
-    def __init__(self, structs: StructNames, version: int, flexible: bool) -> None:
+    def __init__(self, structs: StructNames, version: int, flexible: bool, budget: str) -> None:
         self._structs = structs
+        self._budget = budget  # the name of the constant that says how many elements the message may have
         self._version = version
         self._flexible = flexible
         self._out = Source()
@@ -36,6 +37,8 @@ class Reader:
         self._flush()
         if any("end - position" in line for line in self._out.lines):
             body.add("end = len(buffer)")
+        if any("left" in line for line in self._out.lines):
+            body.add(f"left = {self._budget}")
         body.lines += self._out.lines
         body.add(f"return {expression}, position")
         return body.lines
@@ -91,11 +94,10 @@ class Reader:
         out.add(f"if {count}:")
         out.depth += 1
         if not known:
-            out.add(f"position = skip_tags(buffer, position, {count})")
+            out.add(f"position, left = skip_tags(buffer, position, {count}, left)")
             out.depth -= 1
             return
-        out.add(f"if {count} > 127:")
-        out.add(f"    {count}, position = varint_tail(buffer, position, {count})")
+        out.add(f"{count}, position, left = tag_count(buffer, position, {count}, left)")
         out.add(f"for _ in range({count}):")
         out.depth += 1
         out.add(f"tag, position, stop{suffix} = tag_header(buffer, position)")
@@ -205,7 +207,9 @@ class Reader:
         if self._flexible:
             out.add("n -= 1")
         smallest = smallest_size(element, self._version, self._flexible, False)
-        out.add(f"if n * {smallest} > end - position:" if smallest > 1 else "if n > end - position:")
+        out.add("left -= n")
+        size = f"n * {smallest}" if smallest > 1 else "n"
+        out.add(f"if {size} > end - position or left < 0:")
         out.add(f'    bad_count("{label}", n)')
         if element is INT32:
             out.add(f"{target} = read_int32s(buffer, position, n)")

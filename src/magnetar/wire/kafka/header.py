@@ -19,6 +19,8 @@ from magnetar.wire.kafka.runtime import DECODE_FAILURES, skip_tags
 
 API_VERSIONS_KEY: Final = 18
 
+HEADER_TAGS_MAX: Final = 1024  # today's clients send none
+
 _NEVER: Final = 1 << 15  # above every INT16
 _unpack_fixed = struct.Struct(">hhih").unpack_from
 _pack_fixed = struct.Struct(">hhih").pack
@@ -60,7 +62,7 @@ def decode_request_header(
             tags = buffer[position]
             position += 1
             if tags:
-                position = skip_tags(buffer, position, tags)
+                position, _ = skip_tags(buffer, position, tags, HEADER_TAGS_MAX)
         elif position > len(buffer):
             raise WireError("request ends inside its header")
     except DECODE_FAILURES as error:
@@ -107,7 +109,7 @@ def decode_response_header(
             tags = buffer[position]
             position += 1
             if tags:
-                position = skip_tags(buffer, position, tags)
+                position, _ = skip_tags(buffer, position, tags, HEADER_TAGS_MAX)
     except DECODE_FAILURES as error:
         raise WireError(f"response header is malformed: {error}") from error
     return correlation_id, position

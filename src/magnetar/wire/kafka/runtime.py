@@ -6,6 +6,8 @@ Reading rules that keep hostile bytes harmless, here and in the generated code:
 * a position only ever grows: a length below zero is refused (-1 means null, and only where the version
   allows null);
 * an array's count is compared with the bytes that are left before anything is allocated;
+* a message has a budget of array elements and tagged fields: an object takes forty times the three bytes that
+  can claim it, and a microsecond in which nobody else is served;
 * a slice may reach past the end without a check of its own: the position is past the end from then on, so
   the next read fails, or the last check of the message does (it must end exactly where the frame does).
 
@@ -23,6 +25,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID: Final = bytes(16)
 STRING_BYTES_MAX: Final = 0x7FFF  # Kafka's own readers refuse longer strings in compact form too
+
+REQUEST_ELEMENTS_MAX: Final = 1 << 19  # far above the partitions of one node; at most a second to read
+RESPONSE_ELEMENTS_MAX: Final = 1 << 24  # tools read metadata of whole clusters
 
 DECODE_FAILURES: Final = (struct.error, IndexError, ValueError, OverflowError)
 """What the generated readers may meet in bad bytes (UnicodeDecodeError is a ValueError)."""
@@ -55,8 +60,8 @@ def bad_length(field: str, length: int) -> NoReturn:
 
 
 def bad_count(field: str, count: int) -> NoReturn:
-    """Refuse an array whose elements cannot fit in the bytes that are left."""
-    raise WireError(f"{field} claims {count} elements, more than the frame can hold")
+    """Refuse an array whose elements cannot fit in the bytes that are left, or break the message's budget."""
+    raise WireError(f"{field} claims {count} elements, more than the frame can hold or one message may")
 
 
 def bad_tag(field: str) -> NoReturn:
@@ -129,16 +134,25 @@ def tag_header(buffer: memoryview, position: int) -> tuple[int, int, int]:
     return tag, position, stop
 
 
-def skip_tags(buffer: memoryview, position: int, count: int) -> int:
-    """The position behind a tagged section whose first byte, already read and not 0, is `count`.
+def tag_count(buffer: memoryview, position: int, first: int, left: int) -> tuple[int, int, int]:
+    """(tags, next position, budget left) of a tagged section whose first byte, already read, is `first` > 0."""
+    count = first
+    if first > 127:
+        count, position = varint_tail(buffer, position, first)
+    if count > left:
+        raise WireError(f"{count} tagged fields are more than one message may have")
+    return count, position, left - count
+
+
+def skip_tags(buffer: memoryview, position: int, first: int, left: int) -> tuple[int, int]:
+    """(position behind, budget left) of a tagged section whose first byte, already read, is `first` > 0.
 
     Nothing in it is known: a newer peer may send what it likes there.
     """
-    if count > 127:
-        count, position = varint_tail(buffer, position, count)
+    count, position, left = tag_count(buffer, position, first, left)
     for _ in range(count):
         position = tag_header(buffer, position)[2]
-    return position
+    return position, left
 
 
 def tagged(tag: int, parts: Sequence[Buffer]) -> bytes:

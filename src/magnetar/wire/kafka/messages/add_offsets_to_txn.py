@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_length,
     left_over,
@@ -71,6 +73,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddOffsetsToT
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddOffsetsToTxnRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -92,7 +95,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddOffsetsToT
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AddOffsetsToTxnRequest(transactional_id_0, producer_id_0, producer_epoch_0, group_id_0), position
 
 
@@ -147,10 +150,11 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddOffsetsTo
 
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddOffsetsToTxnResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
     position += 7
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AddOffsetsToTxnResponse(throttle_time_ms_0, error_code_0), position
 
 

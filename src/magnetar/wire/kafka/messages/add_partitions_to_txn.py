@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -104,6 +106,7 @@ class AddPartitionsToTxnResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -115,7 +118,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitions
     position += 14
     if n < 0:
         bad_length("AddPartitionsToTxnRequest.v3_and_below_topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n)
     v3_and_below_topics_0: list[AddPartitionsToTxnTopic] = []
     for _ in range(n):
@@ -130,7 +134,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitions
         position += 4
         if n < 0:
             bad_length("AddPartitionsToTxnTopic.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTopic.partitions", n)
         partitions_1 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -140,6 +145,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitions
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -156,7 +162,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddPartitions
     if n == 0:
         bad_length("AddPartitionsToTxnRequest.v3_and_below_topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n)
     v3_and_below_topics_0: list[AddPartitionsToTxnTopic] = []
     for _ in range(n):
@@ -176,24 +183,26 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddPartitions
         if n == 0:
             bad_length("AddPartitionsToTxnTopic.partitions", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTopic.partitions", n)
         partitions_1 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         v3_and_below_topics_0.append(AddPartitionsToTxnTopic(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AddPartitionsToTxnRequest([], v3_and_below_transactional_id_0, v3_and_below_producer_id_0, v3_and_below_producer_epoch_0, v3_and_below_topics_0), position
 
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -201,7 +210,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitions
     if n == 0:
         bad_length("AddPartitionsToTxnRequest.transactions", -1)
     n -= 1
-    if n * 14 > end - position:
+    left -= n
+    if n * 14 > end - position or left < 0:
         bad_count("AddPartitionsToTxnRequest.transactions", n)
     transactions_0: list[AddPartitionsToTxnTransaction] = []
     for _ in range(n):
@@ -221,7 +231,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitions
         if n == 0:
             bad_length("AddPartitionsToTxnTransaction.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTransaction.topics", n)
         topics_1: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
@@ -241,24 +252,25 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitions
             if n == 0:
                 bad_length("AddPartitionsToTxnTopic.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("AddPartitionsToTxnTopic.partitions", n)
             partitions_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(AddPartitionsToTxnTopic(name_2, partitions_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         transactions_0.append(AddPartitionsToTxnTransaction(transactional_id_1, producer_id_1, producer_epoch_1, verify_only_1, topics_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AddPartitionsToTxnRequest(transactions_0), position
 
 
@@ -354,11 +366,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
     results_by_topic_v3_and_below_0: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(n):
@@ -373,7 +387,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddPartition
         position += 4
         if n < 0:
             bad_length("AddPartitionsToTxnTopicResult.results_by_partition", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
         results_by_partition_1: list[AddPartitionsToTxnPartitionResult] = []
         for _ in range(n):
@@ -386,6 +401,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddPartition
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -393,7 +409,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddPartition
     if n == 0:
         bad_length("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
     results_by_topic_v3_and_below_0: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(n):
@@ -413,29 +430,31 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddPartition
         if n == 0:
             bad_length("AddPartitionsToTxnTopicResult.results_by_partition", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
         results_by_partition_1: list[AddPartitionsToTxnPartitionResult] = []
         for _ in range(n):
             partition_index_2, partition_error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             results_by_partition_1.append(AddPartitionsToTxnPartitionResult(partition_index_2, partition_error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_by_topic_v3_and_below_0.append(AddPartitionsToTxnTopicResult(name_1, results_by_partition_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AddPartitionsToTxnResponse(throttle_time_ms_0, 0, [], results_by_topic_v3_and_below_0), position
 
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -443,7 +462,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartition
     if n == 0:
         bad_length("AddPartitionsToTxnResponse.results_by_transaction", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AddPartitionsToTxnResponse.results_by_transaction", n)
     results_by_transaction_0: list[AddPartitionsToTxnResult] = []
     for _ in range(n):
@@ -463,7 +483,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartition
         if n == 0:
             bad_length("AddPartitionsToTxnResult.topic_results", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("AddPartitionsToTxnResult.topic_results", n)
         topic_results_1: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(n):
@@ -483,29 +504,30 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartition
             if n == 0:
                 bad_length("AddPartitionsToTxnTopicResult.results_by_partition", -1)
             n -= 1
-            if n * 7 > end - position:
+            left -= n
+            if n * 7 > end - position or left < 0:
                 bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
             results_by_partition_2: list[AddPartitionsToTxnPartitionResult] = []
             for _ in range(n):
                 partition_index_3, partition_error_code_3, tags_3 = _unpack_ihB(buffer, position)
                 position += 7
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 results_by_partition_2.append(AddPartitionsToTxnPartitionResult(partition_index_3, partition_error_code_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topic_results_1.append(AddPartitionsToTxnTopicResult(name_2, results_by_partition_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_by_transaction_0.append(AddPartitionsToTxnResult(transactional_id_1, topic_results_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AddPartitionsToTxnResponse(throttle_time_ms_0, error_code_0, results_by_transaction_0), position
 
 

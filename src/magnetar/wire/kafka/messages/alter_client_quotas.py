@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -89,11 +91,13 @@ class AlterClientQuotasResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQuotasRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("AlterClientQuotasRequest.entries", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("AlterClientQuotasRequest.entries", n)
     entries_0: list[EntryData] = []
     for _ in range(n):
@@ -101,7 +105,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQu
         position += 4
         if n < 0:
             bad_length("EntryData.entity", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("EntryData.entity", n)
         entity_1: list[EntityData] = []
         for _ in range(n):
@@ -126,7 +131,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQu
         position += 4
         if n < 0:
             bad_length("EntryData.ops", n)
-        if n * 11 > end - position:
+        left -= n
+        if n * 11 > end - position or left < 0:
             bad_count("EntryData.ops", n)
         ops_1: list[OpData] = []
         for _ in range(n):
@@ -148,6 +154,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQu
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQuotasRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -155,7 +162,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
     if n == 0:
         bad_length("AlterClientQuotasRequest.entries", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterClientQuotasRequest.entries", n)
     entries_0: list[EntryData] = []
     for _ in range(n):
@@ -166,7 +174,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
         if n == 0:
             bad_length("EntryData.entity", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("EntryData.entity", n)
         entity_1: list[EntityData] = []
         for _ in range(n):
@@ -191,7 +200,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             entity_1.append(EntityData(entity_type_2, entity_name_2))
         n = buffer[position]
         position += 1
@@ -200,7 +209,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
         if n == 0:
             bad_length("EntryData.ops", -1)
         n -= 1
-        if n * 11 > end - position:
+        left -= n
+        if n * 11 > end - position or left < 0:
             bad_count("EntryData.ops", n)
         ops_1: list[OpData] = []
         for _ in range(n):
@@ -216,17 +226,17 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
             value_3, remove_3, tags_3 = _unpack_doB(buffer, position)
             position += 10
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             ops_1.append(OpData(key_3, value_3, remove_3))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         entries_0.append(EntryData(entity_1, ops_1))
     validate_only_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterClientQuotasRequest(entries_0, validate_only_0), position
 
 
@@ -303,11 +313,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterClientQuotasResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("AlterClientQuotasResponse.entries", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("AlterClientQuotasResponse.entries", n)
     entries_0: list[EntryResult] = []
     for _ in range(n):
@@ -324,7 +336,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterClientQ
         position += 4
         if n < 0:
             bad_length("EntryResult.entity", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("EntryResult.entity", n)
         entity_1: list[EntityData] = []
         for _ in range(n):
@@ -351,6 +364,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterClientQ
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQuotasResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -358,7 +372,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQ
     if n == 0:
         bad_length("AlterClientQuotasResponse.entries", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("AlterClientQuotasResponse.entries", n)
     entries_0: list[EntryResult] = []
     for _ in range(n):
@@ -378,7 +393,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQ
         if n == 0:
             bad_length("EntryResult.entity", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("EntryResult.entity", n)
         entity_1: list[EntityData] = []
         for _ in range(n):
@@ -403,17 +419,17 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQ
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             entity_1.append(EntityData(entity_type_2, entity_name_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         entries_0.append(EntryResult(error_code_1, error_message_1, entity_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterClientQuotasResponse(throttle_time_ms_0, entries_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -85,11 +87,13 @@ class AlterConfigsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("AlterConfigsRequest.resources", n)
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("AlterConfigsRequest.resources", n)
     resources_0: list[AlterConfigsResource] = []
     for _ in range(n):
@@ -104,7 +108,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterConfigsR
         position += 4
         if n < 0:
             bad_length("AlterConfigsResource.configs", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("AlterConfigsResource.configs", n)
         configs_1: list[AlterableConfig] = []
         for _ in range(n):
@@ -133,6 +138,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterConfigsR
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -140,7 +146,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterConfigsR
     if n == 0:
         bad_length("AlterConfigsRequest.resources", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("AlterConfigsRequest.resources", n)
     resources_0: list[AlterConfigsResource] = []
     for _ in range(n):
@@ -160,7 +167,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterConfigsR
         if n == 0:
             bad_length("AlterConfigsResource.configs", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("AlterConfigsResource.configs", n)
         configs_1: list[AlterableConfig] = []
         for _ in range(n):
@@ -185,17 +193,17 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterConfigsR
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             configs_1.append(AlterableConfig(name_2, value_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         resources_0.append(AlterConfigsResource(resource_type_1, resource_name_1, configs_1))
     validate_only_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterConfigsRequest(resources_0, validate_only_0), position
 
 
@@ -267,11 +275,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("AlterConfigsResponse.responses", n)
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("AlterConfigsResponse.responses", n)
     responses_0: list[AlterConfigsResourceResponse] = []
     for _ in range(n):
@@ -297,6 +307,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterConfigs
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -304,7 +315,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterConfigs
     if n == 0:
         bad_length("AlterConfigsResponse.responses", -1)
     n -= 1
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("AlterConfigsResponse.responses", n)
     responses_0: list[AlterConfigsResourceResponse] = []
     for _ in range(n):
@@ -329,12 +341,12 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterConfigs
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(AlterConfigsResourceResponse(error_code_1, error_message_1, resource_type_1, resource_name_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterConfigsResponse(throttle_time_ms_0, responses_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -86,6 +88,7 @@ class AlterPartitionReassignmentsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     timeout_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -93,7 +96,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitio
     if n == 0:
         bad_length("AlterPartitionReassignmentsRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsRequest.topics", n)
     topics_0: list[ReassignableTopic] = []
     for _ in range(n):
@@ -113,7 +117,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitio
         if n == 0:
             bad_length("ReassignableTopic.partitions", -1)
         n -= 1
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("ReassignableTopic.partitions", n)
         partitions_1: list[ReassignablePartition] = []
         for _ in range(n):
@@ -124,29 +129,31 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitio
             replicas_2: list[int] | None = None
             if n:
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("ReassignablePartition.replicas", n)
                 replicas_2 = read_int32s(buffer, position, n)
                 position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ReassignablePartition(partition_index_2, replicas_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(ReassignableTopic(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterPartitionReassignmentsRequest(timeout_ms_0, True, topics_0), position
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     timeout_ms_0, allow_replication_factor_change_0, n = _unpack_ioB(buffer, position)
     position += 6
     if n > 127:
@@ -154,7 +161,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitio
     if n == 0:
         bad_length("AlterPartitionReassignmentsRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsRequest.topics", n)
     topics_0: list[ReassignableTopic] = []
     for _ in range(n):
@@ -174,7 +182,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitio
         if n == 0:
             bad_length("ReassignableTopic.partitions", -1)
         n -= 1
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("ReassignableTopic.partitions", n)
         partitions_1: list[ReassignablePartition] = []
         for _ in range(n):
@@ -185,24 +194,25 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitio
             replicas_2: list[int] | None = None
             if n:
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("ReassignablePartition.replicas", n)
                 replicas_2 = read_int32s(buffer, position, n)
                 position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ReassignablePartition(partition_index_2, replicas_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(ReassignableTopic(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterPartitionReassignmentsRequest(timeout_ms_0, allow_replication_factor_change_0, topics_0), position
 
 
@@ -276,6 +286,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -292,7 +303,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartiti
     if n == 0:
         bad_length("AlterPartitionReassignmentsResponse.responses", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsResponse.responses", n)
     responses_0: list[ReassignableTopicResponse] = []
     for _ in range(n):
@@ -312,7 +324,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartiti
         if n == 0:
             bad_length("ReassignableTopicResponse.partitions", -1)
         n -= 1
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("ReassignableTopicResponse.partitions", n)
         partitions_1: list[ReassignablePartitionResponse] = []
         for _ in range(n):
@@ -328,22 +341,23 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartiti
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ReassignablePartitionResponse(partition_index_2, error_code_2, error_message_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(ReassignableTopicResponse(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterPartitionReassignmentsResponse(throttle_time_ms_0, True, error_code_0, error_message_0, responses_0), position
 
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, allow_replication_factor_change_0, error_code_0, n = _unpack_iohB(buffer, position)
     position += 8
     if n > 127:
@@ -360,7 +374,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartiti
     if n == 0:
         bad_length("AlterPartitionReassignmentsResponse.responses", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsResponse.responses", n)
     responses_0: list[ReassignableTopicResponse] = []
     for _ in range(n):
@@ -380,7 +395,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartiti
         if n == 0:
             bad_length("ReassignableTopicResponse.partitions", -1)
         n -= 1
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("ReassignableTopicResponse.partitions", n)
         partitions_1: list[ReassignablePartitionResponse] = []
         for _ in range(n):
@@ -396,17 +412,17 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartiti
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ReassignablePartitionResponse(partition_index_2, error_code_2, error_message_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(ReassignableTopicResponse(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterPartitionReassignmentsResponse(throttle_time_ms_0, allow_replication_factor_change_0, error_code_0, error_message_0, responses_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -80,11 +82,13 @@ class AlterReplicaLogDirsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("AlterReplicaLogDirsRequest.dirs", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsRequest.dirs", n)
     dirs_0: list[AlterReplicaLogDir] = []
     for _ in range(n):
@@ -99,7 +103,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaL
         position += 4
         if n < 0:
             bad_length("AlterReplicaLogDir.topics", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("AlterReplicaLogDir.topics", n)
         topics_1: list[AlterReplicaLogDirTopic] = []
         for _ in range(n):
@@ -114,7 +119,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaL
             position += 4
             if n < 0:
                 bad_length("AlterReplicaLogDirTopic.partitions", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("AlterReplicaLogDirTopic.partitions", n)
             partitions_2 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -125,6 +131,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaL
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -132,7 +139,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaL
     if n == 0:
         bad_length("AlterReplicaLogDirsRequest.dirs", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsRequest.dirs", n)
     dirs_0: list[AlterReplicaLogDir] = []
     for _ in range(n):
@@ -152,7 +160,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaL
         if n == 0:
             bad_length("AlterReplicaLogDir.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("AlterReplicaLogDir.topics", n)
         topics_1: list[AlterReplicaLogDirTopic] = []
         for _ in range(n):
@@ -172,24 +181,25 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaL
             if n == 0:
                 bad_length("AlterReplicaLogDirTopic.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("AlterReplicaLogDirTopic.partitions", n)
             partitions_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(AlterReplicaLogDirTopic(name_2, partitions_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         dirs_0.append(AlterReplicaLogDir(path_1, topics_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterReplicaLogDirsRequest(dirs_0), position
 
 
@@ -254,11 +264,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("AlterReplicaLogDirsResponse.results", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsResponse.results", n)
     results_0: list[AlterReplicaLogDirTopicResult] = []
     for _ in range(n):
@@ -273,7 +285,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterReplica
         position += 4
         if n < 0:
             bad_length("AlterReplicaLogDirTopicResult.partitions", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("AlterReplicaLogDirTopicResult.partitions", n)
         partitions_1: list[AlterReplicaLogDirPartitionResult] = []
         for _ in range(n):
@@ -286,6 +299,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterReplica
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -293,7 +307,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterReplica
     if n == 0:
         bad_length("AlterReplicaLogDirsResponse.results", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsResponse.results", n)
     results_0: list[AlterReplicaLogDirTopicResult] = []
     for _ in range(n):
@@ -313,24 +328,25 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterReplica
         if n == 0:
             bad_length("AlterReplicaLogDirTopicResult.partitions", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("AlterReplicaLogDirTopicResult.partitions", n)
         partitions_1: list[AlterReplicaLogDirPartitionResult] = []
         for _ in range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(AlterReplicaLogDirPartitionResult(partition_index_2, error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(AlterReplicaLogDirTopicResult(topic_name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterReplicaLogDirsResponse(throttle_time_ms_0, results_0), position
 
 

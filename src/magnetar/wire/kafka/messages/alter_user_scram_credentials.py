@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -76,6 +78,7 @@ class AlterUserScramCredentialsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScramCredentialsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -83,7 +86,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScra
     if n == 0:
         bad_length("AlterUserScramCredentialsRequest.deletions", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("AlterUserScramCredentialsRequest.deletions", n)
     deletions_0: list[ScramCredentialDeletion] = []
     for _ in range(n):
@@ -99,7 +103,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScra
         mechanism_1, tags_1 = _unpack_bB(buffer, position)
         position += 2
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         deletions_0.append(ScramCredentialDeletion(name_1, mechanism_1))
     n = buffer[position]
     position += 1
@@ -108,7 +112,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScra
     if n == 0:
         bad_length("AlterUserScramCredentialsRequest.upsertions", -1)
     n -= 1
-    if n * 9 > end - position:
+    left -= n
+    if n * 9 > end - position or left < 0:
         bad_count("AlterUserScramCredentialsRequest.upsertions", n)
     upsertions_0: list[ScramCredentialUpsertion] = []
     for _ in range(n):
@@ -142,12 +147,12 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScra
         tags_2 = buffer[position]
         position += 1
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         upsertions_0.append(ScramCredentialUpsertion(name_2, mechanism_2, iterations_2, salt_2, salted_password_2))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterUserScramCredentialsRequest(deletions_0, upsertions_0), position
 
 
@@ -197,6 +202,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterUserScramCredentialsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -204,7 +210,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterUserScr
     if n == 0:
         bad_length("AlterUserScramCredentialsResponse.results", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("AlterUserScramCredentialsResponse.results", n)
     results_0: list[AlterUserScramCredentialsResult] = []
     for _ in range(n):
@@ -229,12 +236,12 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterUserScr
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(AlterUserScramCredentialsResult(user_1, error_code_1, error_message_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return AlterUserScramCredentialsResponse(throttle_time_ms_0, results_0), position
 
 

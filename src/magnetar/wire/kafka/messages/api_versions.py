@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -15,6 +17,7 @@ from magnetar.wire.kafka.runtime import (
     malformed,
     skip_tags,
     string_tail,
+    tag_count,
     tag_header,
     tagged,
     unsupported,
@@ -94,6 +97,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsRe
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -115,7 +119,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsRe
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ApiVersionsRequest(client_software_name_0, client_software_version_0), position
 
 
@@ -156,11 +160,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, n = _unpack_hi(buffer, position)
     position += 6
     if n < 0:
         bad_length("ApiVersionsResponse.api_keys", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ApiVersionsResponse.api_keys", n)
     api_keys_0: list[ApiVersion] = []
     for _ in range(n):
@@ -172,11 +178,13 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsR
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ApiVersionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, n = _unpack_hi(buffer, position)
     position += 6
     if n < 0:
         bad_length("ApiVersionsResponse.api_keys", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ApiVersionsResponse.api_keys", n)
     api_keys_0: list[ApiVersion] = []
     for _ in range(n):
@@ -190,6 +198,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ApiVersionsR
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, n = _unpack_hB(buffer, position)
     position += 3
     if n > 127:
@@ -197,14 +206,15 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
     if n == 0:
         bad_length("ApiVersionsResponse.api_keys", -1)
     n -= 1
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("ApiVersionsResponse.api_keys", n)
     api_keys_0: list[ApiVersion] = []
     for _ in range(n):
         api_key_1, min_version_1, max_version_1, tags_1 = _unpack_hhhB(buffer, position)
         position += 7
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         api_keys_0.append(ApiVersion(api_key_1, min_version_1, max_version_1))
     throttle_time_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
@@ -213,8 +223,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
     finalized_features_0: list[FinalizedFeatureKey] = []
     zk_migration_ready_0: bool = False
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -225,7 +234,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
                 if n == 0:
                     bad_length("ApiVersionsResponse.supported_features", -1)
                 n -= 1
-                if n * 6 > end - position:
+                left -= n
+                if n * 6 > end - position or left < 0:
                     bad_count("ApiVersionsResponse.supported_features", n)
                 supported_features_0 = []
                 for _ in range(n):
@@ -241,7 +251,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
                     min_version_2, max_version_2, tags_2 = _unpack_hhB(buffer, position)
                     position += 5
                     if tags_2:
-                        position = skip_tags(buffer, position, tags_2)
+                        position, left = skip_tags(buffer, position, tags_2, left)
                     supported_features_0.append(SupportedFeatureKey(name_2, min_version_2, max_version_2))
                 if position != stop_0:
                     bad_tag("ApiVersionsResponse.supported_features")
@@ -258,7 +268,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
                 if n == 0:
                     bad_length("ApiVersionsResponse.finalized_features", -1)
                 n -= 1
-                if n * 6 > end - position:
+                left -= n
+                if n * 6 > end - position or left < 0:
                     bad_count("ApiVersionsResponse.finalized_features", n)
                 finalized_features_0 = []
                 for _ in range(n):
@@ -274,7 +285,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
                     max_version_level_3, min_version_level_3, tags_3 = _unpack_hhB(buffer, position)
                     position += 5
                     if tags_3:
-                        position = skip_tags(buffer, position, tags_3)
+                        position, left = skip_tags(buffer, position, tags_3, left)
                     finalized_features_0.append(FinalizedFeatureKey(name_3, max_version_level_3, min_version_level_3))
                 if position != stop_0:
                     bad_tag("ApiVersionsResponse.finalized_features")

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -105,6 +107,7 @@ class ConsumerGroupDescribeResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupDescribeRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -112,7 +115,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     if n == 0:
         bad_length("ConsumerGroupDescribeRequest.group_ids", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ConsumerGroupDescribeRequest.group_ids", n)
     group_ids_0: list[str] = []
     for _ in range(n):
@@ -129,7 +133,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     include_authorized_operations_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ConsumerGroupDescribeRequest(group_ids_0, include_authorized_operations_0), position
 
 
@@ -159,6 +163,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -166,7 +171,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
     if n == 0:
         bad_length("ConsumerGroupDescribeResponse.groups", -1)
     n -= 1
-    if n * 20 > end - position:
+    left -= n
+    if n * 20 > end - position or left < 0:
         bad_count("ConsumerGroupDescribeResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -213,7 +219,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
         if n == 0:
             bad_length("DescribedGroup.members", -1)
         n -= 1
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[Member] = []
         for _ in range(n):
@@ -269,7 +276,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("Member.subscribed_topic_names", -1)
             n -= 1
-            if n > end - position:
+            left -= n
+            if n > end - position or left < 0:
                 bad_count("Member.subscribed_topic_names", n)
             subscribed_topic_names_2: list[str] = []
             for _ in range(n):
@@ -299,7 +307,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("Assignment.topic_partitions", -1)
             n -= 1
-            if n * 19 > end - position:
+            left -= n
+            if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_3: list[TopicPartitions] = []
             for _ in range(n):
@@ -319,19 +328,20 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
                 if n == 0:
                     bad_length("TopicPartitions.partitions", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("TopicPartitions.partitions", n)
                 partitions_4 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_4 = buffer[position]
                 position += 1
                 if tags_4:
-                    position = skip_tags(buffer, position, tags_4)
+                    position, left = skip_tags(buffer, position, tags_4, left)
                 topic_partitions_3.append(TopicPartitions(topic_id_4, topic_name_4, partitions_4))
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             assignment_2 = Assignment(topic_partitions_3)
             n = buffer[position]
             position += 1
@@ -340,7 +350,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("Assignment.topic_partitions", -1)
             n -= 1
-            if n * 19 > end - position:
+            left -= n
+            if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_5: list[TopicPartitions] = []
             for _ in range(n):
@@ -360,39 +371,41 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
                 if n == 0:
                     bad_length("TopicPartitions.partitions", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("TopicPartitions.partitions", n)
                 partitions_6 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_6 = buffer[position]
                 position += 1
                 if tags_6:
-                    position = skip_tags(buffer, position, tags_6)
+                    position, left = skip_tags(buffer, position, tags_6, left)
                 topic_partitions_5.append(TopicPartitions(topic_id_6, topic_name_6, partitions_6))
             tags_5 = buffer[position]
             position += 1
             if tags_5:
-                position = skip_tags(buffer, position, tags_5)
+                position, left = skip_tags(buffer, position, tags_5, left)
             target_assignment_2 = Assignment(topic_partitions_5)
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             members_1.append(Member(member_id_2, instance_id_2, rack_id_2, member_epoch_2, client_id_2, client_host_2, subscribed_topic_names_2, subscribed_topic_regex_2, assignment_2, target_assignment_2))
         authorized_operations_1, tags_1 = _unpack_iB(buffer, position)
         position += 5
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, group_epoch_1, assignment_epoch_1, assignor_name_1, members_1, authorized_operations_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ConsumerGroupDescribeResponse(throttle_time_ms_0, groups_0), position
 
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroupDescribeResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -400,7 +413,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
     if n == 0:
         bad_length("ConsumerGroupDescribeResponse.groups", -1)
     n -= 1
-    if n * 20 > end - position:
+    left -= n
+    if n * 20 > end - position or left < 0:
         bad_count("ConsumerGroupDescribeResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -447,7 +461,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
         if n == 0:
             bad_length("DescribedGroup.members", -1)
         n -= 1
-        if n * 17 > end - position:
+        left -= n
+        if n * 17 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[Member] = []
         for _ in range(n):
@@ -503,7 +518,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("Member.subscribed_topic_names", -1)
             n -= 1
-            if n > end - position:
+            left -= n
+            if n > end - position or left < 0:
                 bad_count("Member.subscribed_topic_names", n)
             subscribed_topic_names_2: list[str] = []
             for _ in range(n):
@@ -533,7 +549,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("Assignment.topic_partitions", -1)
             n -= 1
-            if n * 19 > end - position:
+            left -= n
+            if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_3: list[TopicPartitions] = []
             for _ in range(n):
@@ -553,19 +570,20 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
                 if n == 0:
                     bad_length("TopicPartitions.partitions", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("TopicPartitions.partitions", n)
                 partitions_4 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_4 = buffer[position]
                 position += 1
                 if tags_4:
-                    position = skip_tags(buffer, position, tags_4)
+                    position, left = skip_tags(buffer, position, tags_4, left)
                 topic_partitions_3.append(TopicPartitions(topic_id_4, topic_name_4, partitions_4))
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             assignment_2 = Assignment(topic_partitions_3)
             n = buffer[position]
             position += 1
@@ -574,7 +592,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("Assignment.topic_partitions", -1)
             n -= 1
-            if n * 19 > end - position:
+            left -= n
+            if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_5: list[TopicPartitions] = []
             for _ in range(n):
@@ -594,34 +613,35 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
                 if n == 0:
                     bad_length("TopicPartitions.partitions", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("TopicPartitions.partitions", n)
                 partitions_6 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_6 = buffer[position]
                 position += 1
                 if tags_6:
-                    position = skip_tags(buffer, position, tags_6)
+                    position, left = skip_tags(buffer, position, tags_6, left)
                 topic_partitions_5.append(TopicPartitions(topic_id_6, topic_name_6, partitions_6))
             tags_5 = buffer[position]
             position += 1
             if tags_5:
-                position = skip_tags(buffer, position, tags_5)
+                position, left = skip_tags(buffer, position, tags_5, left)
             target_assignment_2 = Assignment(topic_partitions_5)
             member_type_2, tags_2 = _unpack_bB(buffer, position)
             position += 2
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             members_1.append(Member(member_id_2, instance_id_2, rack_id_2, member_epoch_2, client_id_2, client_host_2, subscribed_topic_names_2, subscribed_topic_regex_2, assignment_2, target_assignment_2, member_type_2))
         authorized_operations_1, tags_1 = _unpack_iB(buffer, position)
         position += 5
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, group_epoch_1, assignment_epoch_1, assignor_name_1, members_1, authorized_operations_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ConsumerGroupDescribeResponse(throttle_time_ms_0, groups_0), position
 
 

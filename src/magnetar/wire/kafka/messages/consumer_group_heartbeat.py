@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -81,6 +83,7 @@ class ConsumerGroupHeartbeatResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -124,7 +127,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     subscribed_topic_names_0: list[str] | None = None
     if n:
         n -= 1
-        if n > end - position:
+        left -= n
+        if n > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names_0 = []
         for _ in range(n):
@@ -154,7 +158,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     topic_partitions_0: list[TopicPartitions] | None = None
     if n:
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n)
         topic_partitions_0 = []
         for _ in range(n):
@@ -165,24 +170,26 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
             if n == 0:
                 bad_length("TopicPartitions.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicPartitions.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topic_partitions_0.append(TopicPartitions(topic_id_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ConsumerGroupHeartbeatRequest(group_id_0, member_id_0, member_epoch_0, instance_id_0, rack_id_0, rebalance_timeout_ms_0, subscribed_topic_names_0, None, server_assignor_0, topic_partitions_0), position
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -226,7 +233,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     subscribed_topic_names_0: list[str] | None = None
     if n:
         n -= 1
-        if n > end - position:
+        left -= n
+        if n > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names_0 = []
         for _ in range(n):
@@ -265,7 +273,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     topic_partitions_0: list[TopicPartitions] | None = None
     if n:
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n)
         topic_partitions_0 = []
         for _ in range(n):
@@ -276,19 +285,20 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroup
             if n == 0:
                 bad_length("TopicPartitions.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicPartitions.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topic_partitions_0.append(TopicPartitions(topic_id_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ConsumerGroupHeartbeatRequest(group_id_0, member_id_0, member_epoch_0, instance_id_0, rack_id_0, rebalance_timeout_ms_0, subscribed_topic_names_0, subscribed_topic_regex_0, server_assignor_0, topic_partitions_0), position
 
 
@@ -408,6 +418,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -437,7 +448,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
         if n == 0:
             bad_length("Assignment.topic_partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("Assignment.topic_partitions", n)
         topic_partitions_1: list[TopicPartitions] = []
         for _ in range(n):
@@ -448,24 +460,25 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n == 0:
                 bad_length("TopicPartitions.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicPartitions.partitions", n)
             partitions_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topic_partitions_1.append(TopicPartitions(topic_id_2, partitions_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         assignment_0 = Assignment(topic_partitions_1)
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ConsumerGroupHeartbeatResponse(throttle_time_ms_0, error_code_0, error_message_0, member_id_0, member_epoch_0, heartbeat_interval_ms_0, assignment_0), position
 
 

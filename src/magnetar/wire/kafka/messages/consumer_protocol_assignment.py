@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -41,11 +42,13 @@ class ConsumerProtocolAssignment:
 
 def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolAssignment, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolAssignment.assigned_partitions", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolAssignment.assigned_partitions", n)
     assigned_partitions_0: list[TopicPartition] = []
     for _ in range(n):
@@ -60,7 +63,8 @@ def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolAssig
         position += 4
         if n < 0:
             bad_length("TopicPartition.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("TopicPartition.partitions", n)
         partitions_1 = read_int32s(buffer, position, n)
         position += 4 * n

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -46,11 +47,13 @@ class ConsumerProtocolSubscription:
 
 def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.topics", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
     for _ in range(n):
@@ -76,11 +79,13 @@ def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
 
 def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.topics", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
     for _ in range(n):
@@ -105,7 +110,8 @@ def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.owned_partitions", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.owned_partitions", n)
     owned_partitions_0: list[TopicPartition] = []
     for _ in range(n):
@@ -120,7 +126,8 @@ def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
         position += 4
         if n < 0:
             bad_length("TopicPartition.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("TopicPartition.partitions", n)
         partitions_1 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -130,11 +137,13 @@ def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
 
 def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.topics", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
     for _ in range(n):
@@ -159,7 +168,8 @@ def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.owned_partitions", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.owned_partitions", n)
     owned_partitions_0: list[TopicPartition] = []
     for _ in range(n):
@@ -174,7 +184,8 @@ def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
         position += 4
         if n < 0:
             bad_length("TopicPartition.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("TopicPartition.partitions", n)
         partitions_1 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -186,11 +197,13 @@ def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
 
 def _decode_v3(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.topics", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
     for _ in range(n):
@@ -215,7 +228,8 @@ def _decode_v3(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     position += 4
     if n < 0:
         bad_length("ConsumerProtocolSubscription.owned_partitions", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.owned_partitions", n)
     owned_partitions_0: list[TopicPartition] = []
     for _ in range(n):
@@ -230,7 +244,8 @@ def _decode_v3(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
         position += 4
         if n < 0:
             bad_length("TopicPartition.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("TopicPartition.partitions", n)
         partitions_1 = read_int32s(buffer, position, n)
         position += 4 * n

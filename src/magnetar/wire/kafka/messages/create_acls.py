@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -80,11 +82,13 @@ class CreateAclsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[CreateAclsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("CreateAclsRequest.creations", n)
-    if n * 10 > end - position:
+    left -= n
+    if n * 10 > end - position or left < 0:
         bad_count("CreateAclsRequest.creations", n)
     creations_0: list[AclCreation] = []
     for _ in range(n):
@@ -117,6 +121,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[CreateAclsReq
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateAclsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -124,7 +129,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateAclsReq
     if n == 0:
         bad_length("CreateAclsRequest.creations", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("CreateAclsRequest.creations", n)
     creations_0: list[AclCreation] = []
     for _ in range(n):
@@ -158,12 +164,12 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateAclsReq
         operation_1, permission_type_1, tags_1 = _unpack_bbB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         creations_0.append(AclCreation(resource_type_1, resource_name_1, resource_pattern_type_1, principal_1, host_1, operation_1, permission_type_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreateAclsRequest(creations_0), position
 
 
@@ -229,11 +235,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[CreateAclsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("CreateAclsResponse.results", n)
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("CreateAclsResponse.results", n)
     results_0: list[AclCreationResult] = []
     for _ in range(n):
@@ -252,6 +260,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[CreateAclsRe
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateAclsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -259,7 +268,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateAclsRe
     if n == 0:
         bad_length("CreateAclsResponse.results", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("CreateAclsResponse.results", n)
     results_0: list[AclCreationResult] = []
     for _ in range(n):
@@ -275,12 +285,12 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateAclsRe
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(AclCreationResult(error_code_1, error_message_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreateAclsResponse(throttle_time_ms_0, results_0), position
 
 

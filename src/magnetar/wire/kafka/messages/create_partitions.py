@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -81,11 +83,13 @@ class CreatePartitionsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartitionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("CreatePartitionsRequest.topics", n)
-    if n * 10 > end - position:
+    left -= n
+    if n * 10 > end - position or left < 0:
         bad_count("CreatePartitionsRequest.topics", n)
     topics_0: list[CreatePartitionsTopic] = []
     for _ in range(n):
@@ -100,7 +104,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartiti
         position += 8
         assignments_1: list[CreatePartitionsAssignment] | None = None
         if n >= 0:
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("CreatePartitionsTopic.assignments", n)
             assignments_1 = []
             for _ in range(n):
@@ -108,7 +113,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartiti
                 position += 4
                 if n < 0:
                     bad_length("CreatePartitionsAssignment.broker_ids", n)
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("CreatePartitionsAssignment.broker_ids", n)
                 broker_ids_2 = read_int32s(buffer, position, n)
                 position += 4 * n
@@ -123,6 +129,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartiti
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreatePartitionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -130,7 +137,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreatePartiti
     if n == 0:
         bad_length("CreatePartitionsRequest.topics", -1)
     n -= 1
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("CreatePartitionsRequest.topics", n)
     topics_0: list[CreatePartitionsTopic] = []
     for _ in range(n):
@@ -150,7 +158,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreatePartiti
         assignments_1: list[CreatePartitionsAssignment] | None = None
         if n:
             n -= 1
-            if n * 2 > end - position:
+            left -= n
+            if n * 2 > end - position or left < 0:
                 bad_count("CreatePartitionsTopic.assignments", n)
             assignments_1 = []
             for _ in range(n):
@@ -161,24 +170,25 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreatePartiti
                 if n == 0:
                     bad_length("CreatePartitionsAssignment.broker_ids", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("CreatePartitionsAssignment.broker_ids", n)
                 broker_ids_2 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_2 = buffer[position]
                 position += 1
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 assignments_1.append(CreatePartitionsAssignment(broker_ids_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(CreatePartitionsTopic(name_1, count_1, assignments_1))
     timeout_ms_0, validate_only_0, tags_0 = _unpack_ioB(buffer, position)
     position += 6
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreatePartitionsRequest(topics_0, timeout_ms_0, validate_only_0), position
 
 
@@ -244,11 +254,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[CreatePartitionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("CreatePartitionsResponse.results", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("CreatePartitionsResponse.results", n)
     results_0: list[CreatePartitionsTopicResult] = []
     for _ in range(n):
@@ -274,6 +286,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[CreatePartit
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreatePartitionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -281,7 +294,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreatePartit
     if n == 0:
         bad_length("CreatePartitionsResponse.results", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("CreatePartitionsResponse.results", n)
     results_0: list[CreatePartitionsTopicResult] = []
     for _ in range(n):
@@ -306,12 +320,12 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreatePartit
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(CreatePartitionsTopicResult(name_1, error_code_1, error_message_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreatePartitionsResponse(throttle_time_ms_0, results_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -18,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     read_int32s,
     skip_tags,
     string_tail,
+    tag_count,
     tag_header,
     tagged,
     unsupported,
@@ -118,11 +121,13 @@ class CreateTopicsResponse:
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("CreateTopicsRequest.topics", n)
-    if n * 16 > end - position:
+    left -= n
+    if n * 16 > end - position or left < 0:
         bad_count("CreateTopicsRequest.topics", n)
     topics_0: list[CreatableTopic] = []
     for _ in range(n):
@@ -137,7 +142,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         position += 10
         if n < 0:
             bad_length("CreatableTopic.assignments", n)
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("CreatableTopic.assignments", n)
         assignments_1: list[CreatableReplicaAssignment] = []
         for _ in range(n):
@@ -145,7 +151,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
             position += 8
             if n < 0:
                 bad_length("CreatableReplicaAssignment.broker_ids", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("CreatableReplicaAssignment.broker_ids", n)
             broker_ids_2 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -154,7 +161,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         position += 4
         if n < 0:
             bad_length("CreatableTopic.configs", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("CreatableTopic.configs", n)
         configs_1: list[CreatableTopicConfig] = []
         for _ in range(n):
@@ -183,6 +191,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -190,7 +199,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
     if n == 0:
         bad_length("CreateTopicsRequest.topics", -1)
     n -= 1
-    if n * 10 > end - position:
+    left -= n
+    if n * 10 > end - position or left < 0:
         bad_count("CreateTopicsRequest.topics", n)
     topics_0: list[CreatableTopic] = []
     for _ in range(n):
@@ -210,7 +220,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         if n == 0:
             bad_length("CreatableTopic.assignments", -1)
         n -= 1
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("CreatableTopic.assignments", n)
         assignments_1: list[CreatableReplicaAssignment] = []
         for _ in range(n):
@@ -221,14 +232,15 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
             if n == 0:
                 bad_length("CreatableReplicaAssignment.broker_ids", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("CreatableReplicaAssignment.broker_ids", n)
             broker_ids_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             assignments_1.append(CreatableReplicaAssignment(partition_index_2, broker_ids_2))
         n = buffer[position]
         position += 1
@@ -237,7 +249,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         if n == 0:
             bad_length("CreatableTopic.configs", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("CreatableTopic.configs", n)
         configs_1: list[CreatableTopicConfig] = []
         for _ in range(n):
@@ -262,17 +275,17 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             configs_1.append(CreatableTopicConfig(name_3, value_3))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(CreatableTopic(name_1, num_partitions_1, replication_factor_1, assignments_1, configs_1))
     timeout_ms_0, validate_only_0, tags_0 = _unpack_ioB(buffer, position)
     position += 6
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreateTopicsRequest(topics_0, timeout_ms_0, validate_only_0), position
 
 
@@ -368,11 +381,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("CreateTopicsResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("CreateTopicsResponse.topics", n)
     topics_0: list[CreatableTopicResult] = []
     for _ in range(n):
@@ -398,6 +413,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateTopics
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -405,7 +421,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopics
     if n == 0:
         bad_length("CreateTopicsResponse.topics", -1)
     n -= 1
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("CreateTopicsResponse.topics", n)
     topics_0: list[CreatableTopicResult] = []
     for _ in range(n):
@@ -434,7 +451,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopics
         configs_1: list[CreatableTopicConfigs] | None = None
         if n:
             n -= 1
-            if n * 6 > end - position:
+            left -= n
+            if n * 6 > end - position or left < 0:
                 bad_count("CreatableTopicResult.configs", n)
             configs_1 = []
             for _ in range(n):
@@ -459,14 +477,13 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopics
                 read_only_2, config_source_2, is_sensitive_2, tags_2 = _unpack_oboB(buffer, position)
                 position += 4
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 configs_1.append(CreatableTopicConfigs(name_2, value_2, read_only_2, config_source_2, is_sensitive_2))
         tags_1 = buffer[position]
         position += 1
         topic_config_error_code_1: int = 0
         if tags_1:
-            if tags_1 > 127:
-                tags_1, position = varint_tail(buffer, position, tags_1)
+            tags_1, position, left = tag_count(buffer, position, tags_1, left)
             for _ in range(tags_1):
                 tag, position, stop_1 = tag_header(buffer, position)
                 if tag == 0:
@@ -480,12 +497,13 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopics
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreateTopicsResponse(throttle_time_ms_0, topics_0), position
 
 
 def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -493,7 +511,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopics
     if n == 0:
         bad_length("CreateTopicsResponse.topics", -1)
     n -= 1
-    if n * 28 > end - position:
+    left -= n
+    if n * 28 > end - position or left < 0:
         bad_count("CreateTopicsResponse.topics", n)
     topics_0: list[CreatableTopicResult] = []
     for _ in range(n):
@@ -522,7 +541,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopics
         configs_1: list[CreatableTopicConfigs] | None = None
         if n:
             n -= 1
-            if n * 6 > end - position:
+            left -= n
+            if n * 6 > end - position or left < 0:
                 bad_count("CreatableTopicResult.configs", n)
             configs_1 = []
             for _ in range(n):
@@ -547,14 +567,13 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopics
                 read_only_2, config_source_2, is_sensitive_2, tags_2 = _unpack_oboB(buffer, position)
                 position += 4
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 configs_1.append(CreatableTopicConfigs(name_2, value_2, read_only_2, config_source_2, is_sensitive_2))
         tags_1 = buffer[position]
         position += 1
         topic_config_error_code_1: int = 0
         if tags_1:
-            if tags_1 > 127:
-                tags_1, position = varint_tail(buffer, position, tags_1)
+            tags_1, position, left = tag_count(buffer, position, tags_1, left)
             for _ in range(tags_1):
                 tag, position, stop_1 = tag_header(buffer, position)
                 if tag == 0:
@@ -568,7 +587,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopics
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return CreateTopicsResponse(throttle_time_ms_0, topics_0), position
 
 

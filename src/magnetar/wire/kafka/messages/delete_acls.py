@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -94,11 +96,13 @@ class DeleteAclsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DeleteAclsRequest.filters", n)
-    if n * 10 > end - position:
+    left -= n
+    if n * 10 > end - position or left < 0:
         bad_count("DeleteAclsRequest.filters", n)
     filters_0: list[DeleteAclsFilter] = []
     for _ in range(n):
@@ -137,6 +141,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsReq
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -144,7 +149,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsReq
     if n == 0:
         bad_length("DeleteAclsRequest.filters", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("DeleteAclsRequest.filters", n)
     filters_0: list[DeleteAclsFilter] = []
     for _ in range(n):
@@ -178,12 +184,12 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsReq
         operation_1, permission_type_1, tags_1 = _unpack_bbB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         filters_0.append(DeleteAclsFilter(resource_type_filter_1, resource_name_filter_1, pattern_type_filter_1, principal_filter_1, host_filter_1, operation_1, permission_type_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteAclsRequest(filters_0), position
 
 
@@ -249,11 +255,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DeleteAclsResponse.filter_results", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("DeleteAclsResponse.filter_results", n)
     filter_results_0: list[DeleteAclsFilterResult] = []
     for _ in range(n):
@@ -270,7 +278,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
         position += 4
         if n < 0:
             bad_length("DeleteAclsFilterResult.matching_acls", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("DeleteAclsFilterResult.matching_acls", n)
         matching_acls_1: list[DeleteAclsMatchingAcl] = []
         for _ in range(n):
@@ -313,6 +322,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -320,7 +330,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
     if n == 0:
         bad_length("DeleteAclsResponse.filter_results", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("DeleteAclsResponse.filter_results", n)
     filter_results_0: list[DeleteAclsFilterResult] = []
     for _ in range(n):
@@ -340,7 +351,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
         if n == 0:
             bad_length("DeleteAclsFilterResult.matching_acls", -1)
         n -= 1
-        if n * 11 > end - position:
+        left -= n
+        if n * 11 > end - position or left < 0:
             bad_count("DeleteAclsFilterResult.matching_acls", n)
         matching_acls_1: list[DeleteAclsMatchingAcl] = []
         for _ in range(n):
@@ -383,17 +395,17 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
             operation_2, permission_type_2, tags_2 = _unpack_bbB(buffer, position)
             position += 3
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             matching_acls_1.append(DeleteAclsMatchingAcl(error_code_2, error_message_2, resource_type_2, resource_name_2, pattern_type_2, principal_2, host_2, operation_2, permission_type_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         filter_results_0.append(DeleteAclsFilterResult(error_code_1, error_message_1, matching_acls_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteAclsResponse(throttle_time_ms_0, filter_results_0), position
 
 

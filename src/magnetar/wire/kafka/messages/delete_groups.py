@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -58,11 +60,13 @@ class DeleteGroupsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DeleteGroupsRequest.groups_names", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("DeleteGroupsRequest.groups_names", n)
     groups_names_0: list[str] = []
     for _ in range(n):
@@ -79,6 +83,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteGroupsR
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -86,7 +91,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteGroupsR
     if n == 0:
         bad_length("DeleteGroupsRequest.groups_names", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("DeleteGroupsRequest.groups_names", n)
     groups_names_0: list[str] = []
     for _ in range(n):
@@ -103,7 +109,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteGroupsR
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteGroupsRequest(groups_names_0), position
 
 
@@ -145,11 +151,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DeleteGroupsResponse.results", n)
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("DeleteGroupsResponse.results", n)
     results_0: list[DeletableGroupResult] = []
     for _ in range(n):
@@ -168,6 +176,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteGroups
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -175,7 +184,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteGroups
     if n == 0:
         bad_length("DeleteGroupsResponse.results", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("DeleteGroupsResponse.results", n)
     results_0: list[DeletableGroupResult] = []
     for _ in range(n):
@@ -191,12 +201,12 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteGroups
         error_code_1, tags_1 = _unpack_hB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DeletableGroupResult(group_id_1, error_code_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteGroupsResponse(throttle_time_ms_0, results_0), position
 
 

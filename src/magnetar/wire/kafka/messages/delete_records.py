@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -85,11 +87,13 @@ class DeleteRecordsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteRecordsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DeleteRecordsRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("DeleteRecordsRequest.topics", n)
     topics_0: list[DeleteRecordsTopic] = []
     for _ in range(n):
@@ -104,7 +108,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteRecords
         position += 4
         if n < 0:
             bad_length("DeleteRecordsTopic.partitions", n)
-        if n * 12 > end - position:
+        left -= n
+        if n * 12 > end - position or left < 0:
             bad_count("DeleteRecordsTopic.partitions", n)
         partitions_1: list[DeleteRecordsPartition] = []
         for _ in range(n):
@@ -119,6 +124,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteRecords
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteRecordsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -126,7 +132,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteRecords
     if n == 0:
         bad_length("DeleteRecordsRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("DeleteRecordsRequest.topics", n)
     topics_0: list[DeleteRecordsTopic] = []
     for _ in range(n):
@@ -146,24 +153,25 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteRecords
         if n == 0:
             bad_length("DeleteRecordsTopic.partitions", -1)
         n -= 1
-        if n * 13 > end - position:
+        left -= n
+        if n * 13 > end - position or left < 0:
             bad_count("DeleteRecordsTopic.partitions", n)
         partitions_1: list[DeleteRecordsPartition] = []
         for _ in range(n):
             partition_index_2, offset_2, tags_2 = _unpack_iqB(buffer, position)
             position += 13
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(DeleteRecordsPartition(partition_index_2, offset_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(DeleteRecordsTopic(name_1, partitions_1))
     timeout_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteRecordsRequest(topics_0, timeout_ms_0), position
 
 
@@ -219,11 +227,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteRecordsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DeleteRecordsResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("DeleteRecordsResponse.topics", n)
     topics_0: list[DeleteRecordsTopicResult] = []
     for _ in range(n):
@@ -238,7 +248,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteRecord
         position += 4
         if n < 0:
             bad_length("DeleteRecordsTopicResult.partitions", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("DeleteRecordsTopicResult.partitions", n)
         partitions_1: list[DeleteRecordsPartitionResult] = []
         for _ in range(n):
@@ -251,6 +262,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteRecord
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteRecordsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -258,7 +270,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteRecord
     if n == 0:
         bad_length("DeleteRecordsResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("DeleteRecordsResponse.topics", n)
     topics_0: list[DeleteRecordsTopicResult] = []
     for _ in range(n):
@@ -278,24 +291,25 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteRecord
         if n == 0:
             bad_length("DeleteRecordsTopicResult.partitions", -1)
         n -= 1
-        if n * 15 > end - position:
+        left -= n
+        if n * 15 > end - position or left < 0:
             bad_count("DeleteRecordsTopicResult.partitions", n)
         partitions_1: list[DeleteRecordsPartitionResult] = []
         for _ in range(n):
             partition_index_2, low_watermark_2, error_code_2, tags_2 = _unpack_iqhB(buffer, position)
             position += 15
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(DeleteRecordsPartitionResult(partition_index_2, low_watermark_2, error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(DeleteRecordsTopicResult(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteRecordsResponse(throttle_time_ms_0, topics_0), position
 
 

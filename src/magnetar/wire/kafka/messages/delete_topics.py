@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -76,11 +78,13 @@ class DeleteTopicsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DeleteTopicsRequest.topic_names", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("DeleteTopicsRequest.topic_names", n)
     topic_names_0: list[str] = []
     for _ in range(n):
@@ -99,6 +103,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -106,7 +111,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
     if n == 0:
         bad_length("DeleteTopicsRequest.topic_names", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("DeleteTopicsRequest.topic_names", n)
     topic_names_0: list[str] = []
     for _ in range(n):
@@ -123,12 +129,13 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
     timeout_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteTopicsRequest([], topic_names_0, timeout_ms_0), position
 
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -136,7 +143,8 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
     if n == 0:
         bad_length("DeleteTopicsRequest.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("DeleteTopicsRequest.topics", n)
     topics_0: list[DeleteTopicState] = []
     for _ in range(n):
@@ -152,12 +160,12 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
         topic_id_1, tags_1 = _unpack_uB(buffer, position)
         position += 17
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(DeleteTopicState(name_1, topic_id_1))
     timeout_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteTopicsRequest(topics_0, [], timeout_ms_0), position
 
 
@@ -220,11 +228,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DeleteTopicsResponse.responses", n)
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
     for _ in range(n):
@@ -243,6 +253,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteTopics
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -250,7 +261,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n == 0:
         bad_length("DeleteTopicsResponse.responses", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
     for _ in range(n):
@@ -266,17 +278,18 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DeleteTopics
         error_code_1, tags_1 = _unpack_hB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(DeletableTopicResult(name_1, ZERO_UUID, error_code_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
 
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -284,7 +297,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n == 0:
         bad_length("DeleteTopicsResponse.responses", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
     for _ in range(n):
@@ -309,17 +323,18 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DeleteTopics
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(DeletableTopicResult(name_1, ZERO_UUID, error_code_1, error_message_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
 
 
 def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -327,7 +342,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n == 0:
         bad_length("DeleteTopicsResponse.responses", -1)
     n -= 1
-    if n * 21 > end - position:
+    left -= n
+    if n * 21 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
     for _ in range(n):
@@ -352,12 +368,12 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DeleteTopics
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(DeletableTopicResult(name_1, topic_id_1, error_code_1, error_message_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -118,6 +120,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeAclsR
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeAclsRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     resource_type_filter_0, n = _unpack_bB(buffer, position)
     position += 2
     if n > 127:
@@ -148,7 +151,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeAclsR
     operation_0, permission_type_0, tags_0 = _unpack_bbB(buffer, position)
     position += 3
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeAclsRequest(resource_type_filter_0, resource_name_filter_0, pattern_type_filter_0, principal_filter_0, host_filter_0, operation_0, permission_type_0), position
 
 
@@ -205,6 +208,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAclsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihh(buffer, position)
     position += 8
     error_message_0: str | None = None
@@ -218,7 +222,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAcls
     position += 4
     if n < 0:
         bad_length("DescribeAclsResponse.resources", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("DescribeAclsResponse.resources", n)
     resources_0: list[DescribeAclsResource] = []
     for _ in range(n):
@@ -233,7 +238,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAcls
         position += 5
         if n < 0:
             bad_length("DescribeAclsResource.acls", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("DescribeAclsResource.acls", n)
         acls_1: list[AclDescription] = []
         for _ in range(n):
@@ -260,6 +266,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAcls
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAclsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -276,7 +283,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAcls
     if n == 0:
         bad_length("DescribeAclsResponse.resources", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("DescribeAclsResponse.resources", n)
     resources_0: list[DescribeAclsResource] = []
     for _ in range(n):
@@ -296,7 +304,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAcls
         if n == 0:
             bad_length("DescribeAclsResource.acls", -1)
         n -= 1
-        if n * 5 > end - position:
+        left -= n
+        if n * 5 > end - position or left < 0:
             bad_count("DescribeAclsResource.acls", n)
         acls_1: list[AclDescription] = []
         for _ in range(n):
@@ -321,17 +330,17 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAcls
             operation_2, permission_type_2, tags_2 = _unpack_bbB(buffer, position)
             position += 3
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             acls_1.append(AclDescription(principal_2, host_2, operation_2, permission_type_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         resources_0.append(DescribeAclsResource(resource_type_1, resource_name_1, pattern_type_1, acls_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeAclsResponse(throttle_time_ms_0, error_code_0, error_message_0, resources_0), position
 
 

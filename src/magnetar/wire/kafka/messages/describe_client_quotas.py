@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -92,11 +94,13 @@ class DescribeClientQuotasResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DescribeClientQuotasRequest.components", n)
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("DescribeClientQuotasRequest.components", n)
     components_0: list[ComponentData] = []
     for _ in range(n):
@@ -124,6 +128,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClien
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -131,7 +136,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClien
     if n == 0:
         bad_length("DescribeClientQuotasRequest.components", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("DescribeClientQuotasRequest.components", n)
     components_0: list[ComponentData] = []
     for _ in range(n):
@@ -156,12 +162,12 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClien
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         components_0.append(ComponentData(entity_type_1, match_type_1, match_1))
     strict_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClientQuotasRequest(components_0, strict_0), position
 
 
@@ -215,6 +221,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihh(buffer, position)
     position += 8
     error_message_0: str | None = None
@@ -228,7 +235,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
     position += 4
     entries_0: list[EntryData] | None = None
     if n >= 0:
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("DescribeClientQuotasResponse.entries", n)
         entries_0 = []
         for _ in range(n):
@@ -236,7 +244,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
             position += 4
             if n < 0:
                 bad_length("EntryData.entity", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("EntryData.entity", n)
             entity_1: list[EntityData] = []
             for _ in range(n):
@@ -261,7 +270,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
             position += 4
             if n < 0:
                 bad_length("EntryData.values", n)
-            if n * 10 > end - position:
+            left -= n
+            if n * 10 > end - position or left < 0:
                 bad_count("EntryData.values", n)
             values_1: list[ValueData] = []
             for _ in range(n):
@@ -283,6 +293,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -299,7 +310,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
     entries_0: list[EntryData] | None = None
     if n:
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("DescribeClientQuotasResponse.entries", n)
         entries_0 = []
         for _ in range(n):
@@ -310,7 +322,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
             if n == 0:
                 bad_length("EntryData.entity", -1)
             n -= 1
-            if n * 3 > end - position:
+            left -= n
+            if n * 3 > end - position or left < 0:
                 bad_count("EntryData.entity", n)
             entity_1: list[EntityData] = []
             for _ in range(n):
@@ -335,7 +348,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
                 tags_2 = buffer[position]
                 position += 1
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 entity_1.append(EntityData(entity_type_2, entity_name_2))
             n = buffer[position]
             position += 1
@@ -344,7 +357,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
             if n == 0:
                 bad_length("EntryData.values", -1)
             n -= 1
-            if n * 10 > end - position:
+            left -= n
+            if n * 10 > end - position or left < 0:
                 bad_count("EntryData.values", n)
             values_1: list[ValueData] = []
             for _ in range(n):
@@ -360,17 +374,17 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
                 value_3, tags_3 = _unpack_dB(buffer, position)
                 position += 9
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 values_1.append(ValueData(key_3, value_3))
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             entries_0.append(EntryData(entity_1, values_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClientQuotasResponse(throttle_time_ms_0, error_code_0, error_message_0, entries_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -74,26 +76,29 @@ class DescribeClusterResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     include_cluster_authorized_operations_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClusterRequest(include_cluster_authorized_operations_0), position
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     include_cluster_authorized_operations_0, endpoint_type_0, tags_0 = _unpack_obB(buffer, position)
     position += 3
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClusterRequest(include_cluster_authorized_operations_0, endpoint_type_0), position
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     include_cluster_authorized_operations_0, endpoint_type_0, include_fenced_brokers_0, tags_0 = _unpack_oboB(buffer, position)
     position += 4
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClusterRequest(include_cluster_authorized_operations_0, endpoint_type_0, include_fenced_brokers_0), position
 
 
@@ -128,6 +133,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClusterResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -153,7 +159,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClus
     if n == 0:
         bad_length("DescribeClusterResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("DescribeClusterResponse.brokers", n)
     brokers_0: list[DescribeClusterBroker] = []
     for _ in range(n):
@@ -178,17 +185,18 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClus
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1))
     cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClusterResponse(throttle_time_ms_0, error_code_0, error_message_0, 1, cluster_id_0, controller_id_0, brokers_0, cluster_authorized_operations_0), position
 
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClusterResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -214,7 +222,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClus
     if n == 0:
         bad_length("DescribeClusterResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("DescribeClusterResponse.brokers", n)
     brokers_0: list[DescribeClusterBroker] = []
     for _ in range(n):
@@ -239,17 +248,18 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClus
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1))
     cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClusterResponse(throttle_time_ms_0, error_code_0, error_message_0, endpoint_type_0, cluster_id_0, controller_id_0, brokers_0, cluster_authorized_operations_0), position
 
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeClusterResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -275,7 +285,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeClus
     if n == 0:
         bad_length("DescribeClusterResponse.brokers", -1)
     n -= 1
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("DescribeClusterResponse.brokers", n)
     brokers_0: list[DescribeClusterBroker] = []
     for _ in range(n):
@@ -300,12 +311,12 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeClus
         is_fenced_1, tags_1 = _unpack_oB(buffer, position)
         position += 2
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1, is_fenced_1))
     cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeClusterResponse(throttle_time_ms_0, error_code_0, error_message_0, endpoint_type_0, cluster_id_0, controller_id_0, brokers_0, cluster_authorized_operations_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -109,11 +111,13 @@ class DescribeConfigsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DescribeConfigsRequest.resources", n)
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("DescribeConfigsRequest.resources", n)
     resources_0: list[DescribeConfigsResource] = []
     for _ in range(n):
@@ -128,7 +132,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeConfi
         position += 4
         configuration_keys_1: list[str] | None = None
         if n >= 0:
-            if n * 2 > end - position:
+            left -= n
+            if n * 2 > end - position or left < 0:
                 bad_count("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_1 = []
             for _ in range(n):
@@ -150,11 +155,13 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeConfi
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DescribeConfigsRequest.resources", n)
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("DescribeConfigsRequest.resources", n)
     resources_0: list[DescribeConfigsResource] = []
     for _ in range(n):
@@ -169,7 +176,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeConfi
         position += 4
         configuration_keys_1: list[str] | None = None
         if n >= 0:
-            if n * 2 > end - position:
+            left -= n
+            if n * 2 > end - position or left < 0:
                 bad_count("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_1 = []
             for _ in range(n):
@@ -191,6 +199,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeConfi
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DescribeConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -198,7 +207,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DescribeConfi
     if n == 0:
         bad_length("DescribeConfigsRequest.resources", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("DescribeConfigsRequest.resources", n)
     resources_0: list[DescribeConfigsResource] = []
     for _ in range(n):
@@ -218,7 +228,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DescribeConfi
         configuration_keys_1: list[str] | None = None
         if n:
             n -= 1
-            if n > end - position:
+            left -= n
+            if n > end - position or left < 0:
                 bad_count("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_1 = []
             for _ in range(n):
@@ -235,12 +246,12 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DescribeConfi
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         resources_0.append(DescribeConfigsResource(resource_type_1, resource_name_1, configuration_keys_1))
     include_synonyms_0, include_documentation_0, tags_0 = _unpack_ooB(buffer, position)
     position += 3
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeConfigsRequest(resources_0, include_synonyms_0, include_documentation_0), position
 
 
@@ -322,11 +333,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DescribeConfigsResponse.results", n)
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("DescribeConfigsResponse.results", n)
     results_0: list[DescribeConfigsResult] = []
     for _ in range(n):
@@ -350,7 +363,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConf
         position += 4
         if n < 0:
             bad_length("DescribeConfigsResult.configs", n)
-        if n * 11 > end - position:
+        left -= n
+        if n * 11 > end - position or left < 0:
             bad_count("DescribeConfigsResult.configs", n)
         configs_1: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
@@ -374,7 +388,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConf
             position += 7
             if n < 0:
                 bad_length("DescribeConfigsResourceResult.synonyms", n)
-            if n * 5 > end - position:
+            left -= n
+            if n * 5 > end - position or left < 0:
                 bad_count("DescribeConfigsResourceResult.synonyms", n)
             synonyms_2: list[DescribeConfigsSynonym] = []
             for _ in range(n):
@@ -404,11 +419,13 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConf
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DescribeConfigsResponse.results", n)
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("DescribeConfigsResponse.results", n)
     results_0: list[DescribeConfigsResult] = []
     for _ in range(n):
@@ -432,7 +449,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConf
         position += 4
         if n < 0:
             bad_length("DescribeConfigsResult.configs", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("DescribeConfigsResult.configs", n)
         configs_1: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
@@ -456,7 +474,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConf
             position += 7
             if n < 0:
                 bad_length("DescribeConfigsResourceResult.synonyms", n)
-            if n * 5 > end - position:
+            left -= n
+            if n * 5 > end - position or left < 0:
                 bad_count("DescribeConfigsResourceResult.synonyms", n)
             synonyms_2: list[DescribeConfigsSynonym] = []
             for _ in range(n):
@@ -495,6 +514,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConf
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -502,7 +522,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
     if n == 0:
         bad_length("DescribeConfigsResponse.results", -1)
     n -= 1
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("DescribeConfigsResponse.results", n)
     results_0: list[DescribeConfigsResult] = []
     for _ in range(n):
@@ -531,7 +552,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
         if n == 0:
             bad_length("DescribeConfigsResult.configs", -1)
         n -= 1
-        if n * 9 > end - position:
+        left -= n
+        if n * 9 > end - position or left < 0:
             bad_count("DescribeConfigsResult.configs", n)
         configs_1: list[DescribeConfigsResourceResult] = []
         for _ in range(n):
@@ -560,7 +582,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
             if n == 0:
                 bad_length("DescribeConfigsResourceResult.synonyms", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("DescribeConfigsResourceResult.synonyms", n)
             synonyms_2: list[DescribeConfigsSynonym] = []
             for _ in range(n):
@@ -585,7 +608,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
                 source_3, tags_3 = _unpack_bB(buffer, position)
                 position += 2
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 synonyms_2.append(DescribeConfigsSynonym(name_3, value_3, source_3))
             config_type_2, n = _unpack_bB(buffer, position)
             position += 2
@@ -599,17 +622,17 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             configs_1.append(DescribeConfigsResourceResult(name_2, value_2, read_only_2, config_source_2, is_sensitive_2, synonyms_2, config_type_2, documentation_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DescribeConfigsResult(error_code_1, error_message_1, resource_type_1, resource_name_1, configs_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeConfigsResponse(throttle_time_ms_0, results_0), position
 
 

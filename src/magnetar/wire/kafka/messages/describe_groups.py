@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -82,11 +84,13 @@ class DescribeGroupsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DescribeGroupsRequest.groups", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("DescribeGroupsRequest.groups", n)
     groups_0: list[str] = []
     for _ in range(n):
@@ -103,11 +107,13 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeGroup
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DescribeGroupsRequest.groups", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("DescribeGroupsRequest.groups", n)
     groups_0: list[str] = []
     for _ in range(n):
@@ -126,6 +132,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeGroup
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[DescribeGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -133,7 +140,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[DescribeGroup
     if n == 0:
         bad_length("DescribeGroupsRequest.groups", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("DescribeGroupsRequest.groups", n)
     groups_0: list[str] = []
     for _ in range(n):
@@ -150,7 +158,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[DescribeGroup
     include_authorized_operations_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeGroupsRequest(groups_0, include_authorized_operations_0), position
 
 
@@ -211,11 +219,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("DescribeGroupsResponse.groups", n)
-    if n * 14 > end - position:
+    left -= n
+    if n * 14 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -251,7 +261,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeGrou
         position += 4
         if n < 0:
             bad_length("DescribedGroup.members", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
         for _ in range(n):
@@ -297,11 +308,13 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeGrou
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DescribeGroupsResponse.groups", n)
-    if n * 14 > end - position:
+    left -= n
+    if n * 14 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -337,7 +350,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeGrou
         position += 4
         if n < 0:
             bad_length("DescribedGroup.members", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
         for _ in range(n):
@@ -383,11 +397,13 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeGrou
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DescribeGroupsResponse.groups", n)
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -423,7 +439,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeGrou
         position += 4
         if n < 0:
             bad_length("DescribedGroup.members", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
         for _ in range(n):
@@ -471,11 +488,13 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeGrou
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DescribeGroupsResponse.groups", n)
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -511,7 +530,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeGrou
         position += 4
         if n < 0:
             bad_length("DescribedGroup.members", n)
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
         for _ in range(n):
@@ -568,6 +588,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeGrou
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -575,7 +596,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n == 0:
         bad_length("DescribeGroupsResponse.groups", -1)
     n -= 1
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -622,7 +644,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n == 0:
             bad_length("DescribedGroup.members", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
         for _ in range(n):
@@ -683,22 +706,23 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeGrou
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             members_1.append(DescribedGroupMember(member_id_2, group_instance_id_2, client_id_2, client_host_2, member_metadata_2, member_assignment_2))
         authorized_operations_1, tags_1 = _unpack_iB(buffer, position)
         position += 5
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(DescribedGroup(error_code_1, None, group_id_1, group_state_1, protocol_type_1, protocol_data_1, members_1, authorized_operations_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeGroupsResponse(throttle_time_ms_0, groups_0), position
 
 
 def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DescribeGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -706,7 +730,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n == 0:
         bad_length("DescribeGroupsResponse.groups", -1)
     n -= 1
-    if n * 13 > end - position:
+    left -= n
+    if n * 13 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
     for _ in range(n):
@@ -762,7 +787,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n == 0:
             bad_length("DescribedGroup.members", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
         for _ in range(n):
@@ -823,17 +849,17 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DescribeGrou
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             members_1.append(DescribedGroupMember(member_id_2, group_instance_id_2, client_id_2, client_host_2, member_metadata_2, member_assignment_2))
         authorized_operations_1, tags_1 = _unpack_iB(buffer, position)
         position += 5
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(DescribedGroup(error_code_1, error_message_1, group_id_1, group_state_1, protocol_type_1, protocol_data_1, members_1, authorized_operations_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeGroupsResponse(throttle_time_ms_0, groups_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -98,11 +100,13 @@ class DescribeLogDirsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDirsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topics_0: list[DescribableLogDirTopic] | None = None
     if n >= 0:
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("DescribeLogDirsRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -117,7 +121,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDi
             position += 4
             if n < 0:
                 bad_length("DescribableLogDirTopic.partitions", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("DescribableLogDirTopic.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -129,6 +134,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDi
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeLogDirsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -136,7 +142,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeLogDi
     topics_0: list[DescribableLogDirTopic] | None = None
     if n:
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -156,19 +163,20 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeLogDi
             if n == 0:
                 bad_length("DescribableLogDirTopic.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("DescribableLogDirTopic.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(DescribableLogDirTopic(topic_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeLogDirsRequest(topics_0), position
 
 
@@ -223,11 +231,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("DescribeLogDirsResponse.results", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
     for _ in range(n):
@@ -242,7 +252,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogD
         position += 4
         if n < 0:
             bad_length("DescribeLogDirsResult.topics", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
         for _ in range(n):
@@ -257,7 +268,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogD
             position += 4
             if n < 0:
                 bad_length("DescribeLogDirsTopic.partitions", n)
-            if n * 21 > end - position:
+            left -= n
+            if n * 21 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
             for _ in range(n):
@@ -271,6 +283,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogD
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -278,7 +291,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n == 0:
         bad_length("DescribeLogDirsResponse.results", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
     for _ in range(n):
@@ -298,7 +312,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n == 0:
             bad_length("DescribeLogDirsResult.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
         for _ in range(n):
@@ -318,34 +333,36 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n == 0:
                 bad_length("DescribeLogDirsTopic.partitions", -1)
             n -= 1
-            if n * 22 > end - position:
+            left -= n
+            if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
             for _ in range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeLogDirsResponse(throttle_time_ms_0, 0, results_0), position
 
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -353,7 +370,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n == 0:
         bad_length("DescribeLogDirsResponse.results", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
     for _ in range(n):
@@ -373,7 +391,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n == 0:
             bad_length("DescribeLogDirsResult.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
         for _ in range(n):
@@ -393,34 +412,36 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n == 0:
                 bad_length("DescribeLogDirsTopic.partitions", -1)
             n -= 1
-            if n * 22 > end - position:
+            left -= n
+            if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
             for _ in range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeLogDirsResponse(throttle_time_ms_0, error_code_0, results_0), position
 
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -428,7 +449,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n == 0:
         bad_length("DescribeLogDirsResponse.results", -1)
     n -= 1
-    if n * 21 > end - position:
+    left -= n
+    if n * 21 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
     for _ in range(n):
@@ -448,7 +470,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n == 0:
             bad_length("DescribeLogDirsResult.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
         for _ in range(n):
@@ -468,34 +491,36 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n == 0:
                 bad_length("DescribeLogDirsTopic.partitions", -1)
             n -= 1
-            if n * 22 > end - position:
+            left -= n
+            if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
             for _ in range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
         total_bytes_1, usable_bytes_1, tags_1 = _unpack_qqB(buffer, position)
         position += 17
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1, total_bytes_1, usable_bytes_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeLogDirsResponse(throttle_time_ms_0, error_code_0, results_0), position
 
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogDirsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -503,7 +528,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n == 0:
         bad_length("DescribeLogDirsResponse.results", -1)
     n -= 1
-    if n * 22 > end - position:
+    left -= n
+    if n * 22 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
     for _ in range(n):
@@ -523,7 +549,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n == 0:
             bad_length("DescribeLogDirsResult.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
         for _ in range(n):
@@ -543,29 +570,30 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n == 0:
                 bad_length("DescribeLogDirsTopic.partitions", -1)
             n -= 1
-            if n * 22 > end - position:
+            left -= n
+            if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
             for _ in range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(DescribeLogDirsTopic(name_2, partitions_2))
         total_bytes_1, usable_bytes_1, is_cordoned_1, tags_1 = _unpack_qqoB(buffer, position)
         position += 18
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DescribeLogDirsResult(error_code_1, log_dir_1, topics_1, total_bytes_1, usable_bytes_1, is_cordoned_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeLogDirsResponse(throttle_time_ms_0, error_code_0, results_0), position
 
 

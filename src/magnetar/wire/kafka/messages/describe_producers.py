@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -82,6 +84,7 @@ class DescribeProducersResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeProducersRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -89,7 +92,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeProdu
     if n == 0:
         bad_length("DescribeProducersRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("DescribeProducersRequest.topics", n)
     topics_0: list[TopicRequest] = []
     for _ in range(n):
@@ -109,19 +113,20 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeProdu
         if n == 0:
             bad_length("TopicRequest.partition_indexes", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("TopicRequest.partition_indexes", n)
         partition_indexes_1 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(TopicRequest(name_1, partition_indexes_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeProducersRequest(topics_0), position
 
 
@@ -154,6 +159,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProducersResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -161,7 +167,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProd
     if n == 0:
         bad_length("DescribeProducersResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("DescribeProducersResponse.topics", n)
     topics_0: list[TopicResponse] = []
     for _ in range(n):
@@ -181,7 +188,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProd
         if n == 0:
             bad_length("TopicResponse.partitions", -1)
         n -= 1
-        if n * 9 > end - position:
+        left -= n
+        if n * 9 > end - position or left < 0:
             bad_count("TopicResponse.partitions", n)
         partitions_1: list[PartitionResponse] = []
         for _ in range(n):
@@ -201,29 +209,30 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProd
             if n == 0:
                 bad_length("PartitionResponse.active_producers", -1)
             n -= 1
-            if n * 37 > end - position:
+            left -= n
+            if n * 37 > end - position or left < 0:
                 bad_count("PartitionResponse.active_producers", n)
             active_producers_2: list[ProducerState] = []
             for _ in range(n):
                 producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3, tags_3 = _unpack_qiiqiqB(buffer, position)
                 position += 37
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 active_producers_2.append(ProducerState(producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(PartitionResponse(partition_index_2, error_code_2, error_message_2, active_producers_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(TopicResponse(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeProducersResponse(throttle_time_ms_0, topics_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -97,6 +99,7 @@ class DescribeTopicPartitionsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTopicPartitionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -104,7 +107,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTopic
     if n == 0:
         bad_length("DescribeTopicPartitionsRequest.topics", -1)
     n -= 1
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("DescribeTopicPartitionsRequest.topics", n)
     topics_0: list[TopicRequest] = []
     for _ in range(n):
@@ -120,7 +124,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTopic
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(TopicRequest(name_1))
     response_partition_limit_0, present = _unpack_ib(buffer, position)
     position += 5
@@ -138,12 +142,12 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTopic
         partition_index_2, tags_2 = _unpack_iB(buffer, position)
         position += 5
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         cursor_0 = Cursor(topic_name_2, partition_index_2)
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeTopicPartitionsRequest(topics_0, response_partition_limit_0, cursor_0), position
 
 
@@ -184,6 +188,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopicPartitionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -191,7 +196,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
     if n == 0:
         bad_length("DescribeTopicPartitionsResponse.topics", -1)
     n -= 1
-    if n * 26 > end - position:
+    left -= n
+    if n * 26 > end - position or left < 0:
         bad_count("DescribeTopicPartitionsResponse.topics", n)
     topics_0: list[DescribeTopicPartitionsResponseTopic] = []
     for _ in range(n):
@@ -211,7 +217,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
         if n == 0:
             bad_length("DescribeTopicPartitionsResponseTopic.partitions", -1)
         n -= 1
-        if n * 20 > end - position:
+        left -= n
+        if n * 20 > end - position or left < 0:
             bad_count("DescribeTopicPartitionsResponseTopic.partitions", n)
         partitions_1: list[DescribeTopicPartitionsResponsePartition] = []
         for _ in range(n):
@@ -222,7 +229,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
             if n == 0:
                 bad_length("DescribeTopicPartitionsResponsePartition.replica_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("DescribeTopicPartitionsResponsePartition.replica_nodes", n)
             replica_nodes_2 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -233,7 +241,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
             if n == 0:
                 bad_length("DescribeTopicPartitionsResponsePartition.isr_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("DescribeTopicPartitionsResponsePartition.isr_nodes", n)
             isr_nodes_2 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -244,7 +253,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
             eligible_leader_replicas_2: list[int] | None = None
             if n:
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("DescribeTopicPartitionsResponsePartition.eligible_leader_replicas", n)
                 eligible_leader_replicas_2 = read_int32s(buffer, position, n)
                 position += 4 * n
@@ -255,7 +265,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
             last_known_elr_2: list[int] | None = None
             if n:
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("DescribeTopicPartitionsResponsePartition.last_known_elr", n)
                 last_known_elr_2 = read_int32s(buffer, position, n)
                 position += 4 * n
@@ -266,19 +277,20 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
             if n == 0:
                 bad_length("DescribeTopicPartitionsResponsePartition.offline_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("DescribeTopicPartitionsResponsePartition.offline_replicas", n)
             offline_replicas_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(DescribeTopicPartitionsResponsePartition(error_code_2, partition_index_2, leader_id_2, leader_epoch_2, replica_nodes_2, isr_nodes_2, eligible_leader_replicas_2, last_known_elr_2, offline_replicas_2))
         topic_authorized_operations_1, tags_1 = _unpack_iB(buffer, position)
         position += 5
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(DescribeTopicPartitionsResponseTopic(error_code_1, name_1, topic_id_1, is_internal_1, partitions_1, topic_authorized_operations_1))
     (present,) = _unpack_b(buffer, position)
     position += 1
@@ -296,12 +308,12 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
         partition_index_3, tags_3 = _unpack_iB(buffer, position)
         position += 5
         if tags_3:
-            position = skip_tags(buffer, position, tags_3)
+            position, left = skip_tags(buffer, position, tags_3, left)
         next_cursor_0 = Cursor(topic_name_3, partition_index_3)
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeTopicPartitionsResponse(throttle_time_ms_0, topics_0, next_cursor_0), position
 
 

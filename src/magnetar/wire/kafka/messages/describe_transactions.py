@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -71,6 +73,7 @@ class DescribeTransactionsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTransactionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -78,7 +81,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTrans
     if n == 0:
         bad_length("DescribeTransactionsRequest.transactional_ids", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("DescribeTransactionsRequest.transactional_ids", n)
     transactional_ids_0: list[str] = []
     for _ in range(n):
@@ -95,7 +99,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTrans
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeTransactionsRequest(transactional_ids_0), position
 
 
@@ -123,6 +127,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTransactionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -130,7 +135,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTran
     if n == 0:
         bad_length("DescribeTransactionsResponse.transaction_states", -1)
     n -= 1
-    if n * 28 > end - position:
+    left -= n
+    if n * 28 > end - position or left < 0:
         bad_count("DescribeTransactionsResponse.transaction_states", n)
     transaction_states_0: list[TransactionState] = []
     for _ in range(n):
@@ -159,7 +165,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTran
         if n == 0:
             bad_length("TransactionState.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("TransactionState.topics", n)
         topics_1: list[TopicData] = []
         for _ in range(n):
@@ -179,24 +186,25 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTran
             if n == 0:
                 bad_length("TopicData.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicData.partitions", n)
             partitions_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(TopicData(topic_2, partitions_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         transaction_states_0.append(TransactionState(error_code_1, transactional_id_1, transaction_state_1, transaction_timeout_ms_1, transaction_start_time_ms_1, producer_id_1, producer_epoch_1, topics_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeTransactionsResponse(throttle_time_ms_0, transaction_states_0), position
 
 

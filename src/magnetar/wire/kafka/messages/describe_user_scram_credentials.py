@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -71,6 +73,7 @@ class DescribeUserScramCredentialsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -78,7 +81,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeUserS
     users_0: list[UserName] | None = None
     if n:
         n -= 1
-        if n * 2 > end - position:
+        left -= n
+        if n * 2 > end - position or left < 0:
             bad_count("DescribeUserScramCredentialsRequest.users", n)
         users_0 = []
         for _ in range(n):
@@ -94,12 +98,12 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeUserS
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             users_0.append(UserName(name_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeUserScramCredentialsRequest(users_0), position
 
 
@@ -129,6 +133,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -145,7 +150,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeUser
     if n == 0:
         bad_length("DescribeUserScramCredentialsResponse.results", -1)
     n -= 1
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("DescribeUserScramCredentialsResponse.results", n)
     results_0: list[DescribeUserScramCredentialsResult] = []
     for _ in range(n):
@@ -174,24 +180,25 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeUser
         if n == 0:
             bad_length("DescribeUserScramCredentialsResult.credential_infos", -1)
         n -= 1
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("DescribeUserScramCredentialsResult.credential_infos", n)
         credential_infos_1: list[CredentialInfo] = []
         for _ in range(n):
             mechanism_2, iterations_2, tags_2 = _unpack_biB(buffer, position)
             position += 6
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             credential_infos_1.append(CredentialInfo(mechanism_2, iterations_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         results_0.append(DescribeUserScramCredentialsResult(user_1, error_code_1, error_message_1, credential_infos_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return DescribeUserScramCredentialsResponse(throttle_time_ms_0, error_code_0, error_message_0, results_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -86,11 +88,13 @@ class ElectLeadersResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topic_partitions_0: list[TopicPartitions] | None = None
     if n >= 0:
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("ElectLeadersRequest.topic_partitions", n)
         topic_partitions_0 = []
         for _ in range(n):
@@ -105,7 +109,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersR
             position += 4
             if n < 0:
                 bad_length("TopicPartitions.partitions", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicPartitions.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -119,11 +124,13 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersR
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     election_type_0, n = _unpack_bi(buffer, position)
     position += 5
     topic_partitions_0: list[TopicPartitions] | None = None
     if n >= 0:
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("ElectLeadersRequest.topic_partitions", n)
         topic_partitions_0 = []
         for _ in range(n):
@@ -138,7 +145,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersR
             position += 4
             if n < 0:
                 bad_length("TopicPartitions.partitions", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicPartitions.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -152,6 +160,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersR
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     election_type_0, n = _unpack_bB(buffer, position)
     position += 2
     if n > 127:
@@ -159,7 +168,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersR
     topic_partitions_0: list[TopicPartitions] | None = None
     if n:
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("ElectLeadersRequest.topic_partitions", n)
         topic_partitions_0 = []
         for _ in range(n):
@@ -179,19 +189,20 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersR
             if n == 0:
                 bad_length("TopicPartitions.partitions", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("TopicPartitions.partitions", n)
             partitions_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topic_partitions_0.append(TopicPartitions(topic_1, partitions_1))
     timeout_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ElectLeadersRequest(election_type_0, topic_partitions_0, timeout_ms_0), position
 
 
@@ -261,11 +272,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("ElectLeadersResponse.replica_election_results", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ElectLeadersResponse.replica_election_results", n)
     replica_election_results_0: list[ReplicaElectionResult] = []
     for _ in range(n):
@@ -280,7 +293,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ElectLeaders
         position += 4
         if n < 0:
             bad_length("ReplicaElectionResult.partition_result", n)
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("ReplicaElectionResult.partition_result", n)
         partition_result_1: list[PartitionResult] = []
         for _ in range(n):
@@ -300,11 +314,13 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ElectLeaders
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihi(buffer, position)
     position += 10
     if n < 0:
         bad_length("ElectLeadersResponse.replica_election_results", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ElectLeadersResponse.replica_election_results", n)
     replica_election_results_0: list[ReplicaElectionResult] = []
     for _ in range(n):
@@ -319,7 +335,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ElectLeaders
         position += 4
         if n < 0:
             bad_length("ReplicaElectionResult.partition_result", n)
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("ReplicaElectionResult.partition_result", n)
         partition_result_1: list[PartitionResult] = []
         for _ in range(n):
@@ -339,6 +356,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ElectLeaders
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -346,7 +364,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeaders
     if n == 0:
         bad_length("ElectLeadersResponse.replica_election_results", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ElectLeadersResponse.replica_election_results", n)
     replica_election_results_0: list[ReplicaElectionResult] = []
     for _ in range(n):
@@ -366,7 +385,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeaders
         if n == 0:
             bad_length("ReplicaElectionResult.partition_result", -1)
         n -= 1
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("ReplicaElectionResult.partition_result", n)
         partition_result_1: list[PartitionResult] = []
         for _ in range(n):
@@ -382,17 +402,17 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeaders
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partition_result_1.append(PartitionResult(partition_id_2, error_code_2, error_message_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         replica_election_results_0.append(ReplicaElectionResult(topic_1, partition_result_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ElectLeadersResponse(throttle_time_ms_0, error_code_0, replica_election_results_0), position
 
 

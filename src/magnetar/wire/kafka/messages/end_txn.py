@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_length,
     left_over,
@@ -69,6 +71,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[EndTxnRequest
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[EndTxnRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -81,7 +84,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[EndTxnRequest
     producer_id_0, producer_epoch_0, committed_0, tags_0 = _unpack_qhoB(buffer, position)
     position += 12
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return EndTxnRequest(transactional_id_0, producer_id_0, producer_epoch_0, committed_0), position
 
 
@@ -129,18 +132,20 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[EndTxnRespon
 
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[EndTxnResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
     position += 7
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return EndTxnResponse(throttle_time_ms_0, error_code_0), position
 
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[EndTxnResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, tags_0 = _unpack_ihqhB(buffer, position)
     position += 17
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return EndTxnResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -18,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     read_int32s,
     skip_tags,
     string_tail,
+    tag_count,
     tag_header,
     tagged,
     unsupported,
@@ -203,11 +206,13 @@ class FetchResponse:
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, n = _unpack_iiiibi(buffer, position)
     position += 21
     if n < 0:
         bad_length("FetchRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -222,7 +227,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FetchRequest,
         position += 4
         if n < 0:
             bad_length("FetchTopic.partitions", n)
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -235,11 +241,13 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FetchRequest,
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, n = _unpack_iiiibi(buffer, position)
     position += 21
     if n < 0:
         bad_length("FetchRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -254,7 +262,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[FetchRequest,
         position += 4
         if n < 0:
             bad_length("FetchTopic.partitions", n)
-        if n * 24 > end - position:
+        left -= n
+        if n * 24 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -267,11 +276,13 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[FetchRequest,
 
 def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiiibiii(buffer, position)
     position += 29
     if n < 0:
         bad_length("FetchRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -286,7 +297,8 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
         position += 4
         if n < 0:
             bad_length("FetchTopic.partitions", n)
-        if n * 24 > end - position:
+        left -= n
+        if n * 24 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -298,7 +310,8 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
     position += 4
     if n < 0:
         bad_length("FetchRequest.forgotten_topics_data", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -313,7 +326,8 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
         position += 4
         if n < 0:
             bad_length("ForgottenTopic.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -323,11 +337,13 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiiibiii(buffer, position)
     position += 29
     if n < 0:
         bad_length("FetchRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -342,7 +358,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
         position += 4
         if n < 0:
             bad_length("FetchTopic.partitions", n)
-        if n * 28 > end - position:
+        left -= n
+        if n * 28 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -354,7 +371,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
     position += 4
     if n < 0:
         bad_length("FetchRequest.forgotten_topics_data", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -369,7 +387,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
         position += 4
         if n < 0:
             bad_length("ForgottenTopic.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -379,11 +398,13 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
 
 def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiiibiii(buffer, position)
     position += 29
     if n < 0:
         bad_length("FetchRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -398,7 +419,8 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
         position += 4
         if n < 0:
             bad_length("FetchTopic.partitions", n)
-        if n * 28 > end - position:
+        left -= n
+        if n * 28 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -410,7 +432,8 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
     position += 4
     if n < 0:
         bad_length("FetchRequest.forgotten_topics_data", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -425,7 +448,8 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
         position += 4
         if n < 0:
             bad_length("ForgottenTopic.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -442,6 +466,7 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
 
 def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiiibiiB(buffer, position)
     position += 26
     if n > 127:
@@ -449,7 +474,8 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -469,19 +495,20 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("FetchTopic.partitions", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(FetchPartition(partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(FetchTopic(topic_1, ZERO_UUID, partitions_1))
     n = buffer[position]
     position += 1
@@ -490,7 +517,8 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.forgotten_topics_data", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -510,14 +538,15 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("ForgottenTopic.partitions", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_3 = buffer[position]
         position += 1
         if tags_3:
-            position = skip_tags(buffer, position, tags_3)
+            position, left = skip_tags(buffer, position, tags_3, left)
         forgotten_topics_data_0.append(ForgottenTopic(topic_3, ZERO_UUID, partitions_3))
     n = buffer[position]
     position += 1
@@ -532,8 +561,7 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
     position += 1
     cluster_id_0: str | None = None
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -555,6 +583,7 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
 
 def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiiibiiB(buffer, position)
     position += 26
     if n > 127:
@@ -562,7 +591,8 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -573,19 +603,20 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("FetchTopic.partitions", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(FetchPartition(partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(FetchTopic("", topic_id_1, partitions_1))
     n = buffer[position]
     position += 1
@@ -594,7 +625,8 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.forgotten_topics_data", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -605,14 +637,15 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("ForgottenTopic.partitions", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_3 = buffer[position]
         position += 1
         if tags_3:
-            position = skip_tags(buffer, position, tags_3)
+            position, left = skip_tags(buffer, position, tags_3, left)
         forgotten_topics_data_0.append(ForgottenTopic("", topic_id_3, partitions_3))
     n = buffer[position]
     position += 1
@@ -627,8 +660,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
     position += 1
     cluster_id_0: str | None = None
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -650,6 +682,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
 
 def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiibiiB(buffer, position)
     position += 22
     if n > 127:
@@ -657,7 +690,8 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -668,19 +702,20 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("FetchTopic.partitions", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(FetchPartition(partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(FetchTopic("", topic_id_1, partitions_1))
     n = buffer[position]
     position += 1
@@ -689,7 +724,8 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.forgotten_topics_data", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -700,14 +736,15 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("ForgottenTopic.partitions", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_3 = buffer[position]
         position += 1
         if tags_3:
-            position = skip_tags(buffer, position, tags_3)
+            position, left = skip_tags(buffer, position, tags_3, left)
         forgotten_topics_data_0.append(ForgottenTopic("", topic_id_3, partitions_3))
     n = buffer[position]
     position += 1
@@ -723,8 +760,7 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
     cluster_id_0: str | None = None
     replica_state_0: ReplicaState | None = None
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -743,7 +779,7 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
                 replica_id_4, replica_epoch_4, tags_4 = _unpack_iqB(buffer, position)
                 position += 13
                 if tags_4:
-                    position = skip_tags(buffer, position, tags_4)
+                    position, left = skip_tags(buffer, position, tags_4, left)
                 replica_state_0 = ReplicaState(replica_id_4, replica_epoch_4)
                 if position != stop_0:
                     bad_tag("FetchRequest.replica_state")
@@ -754,6 +790,7 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
 
 def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiibiiB(buffer, position)
     position += 22
     if n > 127:
@@ -761,7 +798,8 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -772,7 +810,8 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("FetchTopic.partitions", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -780,8 +819,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
             position += 33
             replica_directory_id_2: bytes = ZERO_UUID
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
@@ -795,7 +833,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(FetchTopic("", topic_id_1, partitions_1))
     n = buffer[position]
     position += 1
@@ -804,7 +842,8 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.forgotten_topics_data", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -815,14 +854,15 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("ForgottenTopic.partitions", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_3 = buffer[position]
         position += 1
         if tags_3:
-            position = skip_tags(buffer, position, tags_3)
+            position, left = skip_tags(buffer, position, tags_3, left)
         forgotten_topics_data_0.append(ForgottenTopic("", topic_id_3, partitions_3))
     n = buffer[position]
     position += 1
@@ -838,8 +878,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
     cluster_id_0: str | None = None
     replica_state_0: ReplicaState | None = None
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -858,7 +897,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
                 replica_id_4, replica_epoch_4, tags_4 = _unpack_iqB(buffer, position)
                 position += 13
                 if tags_4:
-                    position = skip_tags(buffer, position, tags_4)
+                    position, left = skip_tags(buffer, position, tags_4, left)
                 replica_state_0 = ReplicaState(replica_id_4, replica_epoch_4)
                 if position != stop_0:
                     bad_tag("FetchRequest.replica_state")
@@ -869,6 +908,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
 
 def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     max_wait_ms_0, min_bytes_0, max_bytes_0, isolation_level_0, session_id_0, session_epoch_0, n = _unpack_iiibiiB(buffer, position)
     position += 22
     if n > 127:
@@ -876,7 +916,8 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
     for _ in range(n):
@@ -887,7 +928,8 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("FetchTopic.partitions", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
         for _ in range(n):
@@ -896,8 +938,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
             replica_directory_id_2: bytes = ZERO_UUID
             high_watermark_2: int = 9223372036854775807
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
@@ -916,7 +957,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(FetchTopic("", topic_id_1, partitions_1))
     n = buffer[position]
     position += 1
@@ -925,7 +966,8 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n == 0:
         bad_length("FetchRequest.forgotten_topics_data", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
     for _ in range(n):
@@ -936,14 +978,15 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n == 0:
             bad_length("ForgottenTopic.partitions", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("ForgottenTopic.partitions", n)
         partitions_3 = read_int32s(buffer, position, n)
         position += 4 * n
         tags_3 = buffer[position]
         position += 1
         if tags_3:
-            position = skip_tags(buffer, position, tags_3)
+            position, left = skip_tags(buffer, position, tags_3, left)
         forgotten_topics_data_0.append(ForgottenTopic("", topic_id_3, partitions_3))
     n = buffer[position]
     position += 1
@@ -959,8 +1002,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
     cluster_id_0: str | None = None
     replica_state_0: ReplicaState | None = None
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -979,7 +1021,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
                 replica_id_4, replica_epoch_4, tags_4 = _unpack_iqB(buffer, position)
                 position += 13
                 if tags_4:
-                    position = skip_tags(buffer, position, tags_4)
+                    position, left = skip_tags(buffer, position, tags_4, left)
                 replica_state_0 = ReplicaState(replica_id_4, replica_epoch_4)
                 if position != stop_0:
                     bad_tag("FetchRequest.replica_state")
@@ -1437,11 +1479,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("FetchResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1456,7 +1500,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchRespons
         position += 4
         if n < 0:
             bad_length("FetchableTopicResponse.partitions", n)
-        if n * 30 > end - position:
+        left -= n
+        if n * 30 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1464,7 +1509,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchRespons
             position += 26
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n >= 0:
-                if n * 16 > end - position:
+                left -= n
+                if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
@@ -1489,11 +1535,13 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchRespons
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("FetchResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1508,7 +1556,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchRespons
         position += 4
         if n < 0:
             bad_length("FetchableTopicResponse.partitions", n)
-        if n * 38 > end - position:
+        left -= n
+        if n * 38 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1516,7 +1565,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchRespons
             position += 34
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n >= 0:
-                if n * 16 > end - position:
+                left -= n
+                if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
@@ -1541,11 +1591,13 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchRespons
 
 def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, session_id_0, n = _unpack_ihii(buffer, position)
     position += 14
     if n < 0:
         bad_length("FetchResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1560,7 +1612,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchRespons
         position += 4
         if n < 0:
             bad_length("FetchableTopicResponse.partitions", n)
-        if n * 38 > end - position:
+        left -= n
+        if n * 38 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1568,7 +1621,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchRespons
             position += 34
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n >= 0:
-                if n * 16 > end - position:
+                left -= n
+                if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
@@ -1593,11 +1647,13 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchRespons
 
 def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, session_id_0, n = _unpack_ihii(buffer, position)
     position += 14
     if n < 0:
         bad_length("FetchResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1612,7 +1668,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchRespon
         position += 4
         if n < 0:
             bad_length("FetchableTopicResponse.partitions", n)
-        if n * 42 > end - position:
+        left -= n
+        if n * 42 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1620,7 +1677,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchRespon
             position += 34
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n >= 0:
-                if n * 16 > end - position:
+                left -= n
+                if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
@@ -1645,6 +1703,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchRespon
 
 def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, session_id_0, n = _unpack_ihiB(buffer, position)
     position += 11
     if n > 127:
@@ -1652,7 +1711,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n == 0:
         bad_length("FetchResponse.responses", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1672,7 +1732,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n == 0:
             bad_length("FetchableTopicResponse.partitions", -1)
         n -= 1
-        if n * 37 > end - position:
+        left -= n
+        if n * 37 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1683,14 +1744,15 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n:
                 n -= 1
-                if n * 17 > end - position:
+                left -= n
+                if n * 17 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
                     producer_id_3, first_offset_3, tags_3 = _unpack_qqB(buffer, position)
                     position += 17
                     if tags_3:
-                        position = skip_tags(buffer, position, tags_3)
+                        position, left = skip_tags(buffer, position, tags_3, left)
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
             preferred_read_replica_2, n = _unpack_iB(buffer, position)
             position += 5
@@ -1707,15 +1769,14 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
             current_leader_2: LeaderIdAndEpoch | None = None
             snapshot_id_2: SnapshotId | None = None
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
                         epoch_4, end_offset_4, tags_4 = _unpack_iqB(buffer, position)
                         position += 13
                         if tags_4:
-                            position = skip_tags(buffer, position, tags_4)
+                            position, left = skip_tags(buffer, position, tags_4, left)
                         diverging_epoch_2 = EpochEndOffset(epoch_4, end_offset_4)
                         if position != stop_2:
                             bad_tag("PartitionData.diverging_epoch")
@@ -1723,7 +1784,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
                         leader_id_5, leader_epoch_5, tags_5 = _unpack_iiB(buffer, position)
                         position += 9
                         if tags_5:
-                            position = skip_tags(buffer, position, tags_5)
+                            position, left = skip_tags(buffer, position, tags_5, left)
                         current_leader_2 = LeaderIdAndEpoch(leader_id_5, leader_epoch_5)
                         if position != stop_2:
                             bad_tag("PartitionData.current_leader")
@@ -1731,7 +1792,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
                         end_offset_6, epoch_6, tags_6 = _unpack_qiB(buffer, position)
                         position += 13
                         if tags_6:
-                            position = skip_tags(buffer, position, tags_6)
+                            position, left = skip_tags(buffer, position, tags_6, left)
                         snapshot_id_2 = SnapshotId(end_offset_6, epoch_6)
                         if position != stop_2:
                             bad_tag("PartitionData.snapshot_id")
@@ -1741,17 +1802,18 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(FetchableTopicResponse(topic_1, ZERO_UUID, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return FetchResponse(throttle_time_ms_0, error_code_0, session_id_0, responses_0), position
 
 
 def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, session_id_0, n = _unpack_ihiB(buffer, position)
     position += 11
     if n > 127:
@@ -1759,7 +1821,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n == 0:
         bad_length("FetchResponse.responses", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1770,7 +1833,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n == 0:
             bad_length("FetchableTopicResponse.partitions", -1)
         n -= 1
-        if n * 37 > end - position:
+        left -= n
+        if n * 37 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1781,14 +1845,15 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n:
                 n -= 1
-                if n * 17 > end - position:
+                left -= n
+                if n * 17 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
                     producer_id_3, first_offset_3, tags_3 = _unpack_qqB(buffer, position)
                     position += 17
                     if tags_3:
-                        position = skip_tags(buffer, position, tags_3)
+                        position, left = skip_tags(buffer, position, tags_3, left)
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
             preferred_read_replica_2, n = _unpack_iB(buffer, position)
             position += 5
@@ -1805,15 +1870,14 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
             current_leader_2: LeaderIdAndEpoch | None = None
             snapshot_id_2: SnapshotId | None = None
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
                         epoch_4, end_offset_4, tags_4 = _unpack_iqB(buffer, position)
                         position += 13
                         if tags_4:
-                            position = skip_tags(buffer, position, tags_4)
+                            position, left = skip_tags(buffer, position, tags_4, left)
                         diverging_epoch_2 = EpochEndOffset(epoch_4, end_offset_4)
                         if position != stop_2:
                             bad_tag("PartitionData.diverging_epoch")
@@ -1821,7 +1885,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
                         leader_id_5, leader_epoch_5, tags_5 = _unpack_iiB(buffer, position)
                         position += 9
                         if tags_5:
-                            position = skip_tags(buffer, position, tags_5)
+                            position, left = skip_tags(buffer, position, tags_5, left)
                         current_leader_2 = LeaderIdAndEpoch(leader_id_5, leader_epoch_5)
                         if position != stop_2:
                             bad_tag("PartitionData.current_leader")
@@ -1829,7 +1893,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
                         end_offset_6, epoch_6, tags_6 = _unpack_qiB(buffer, position)
                         position += 13
                         if tags_6:
-                            position = skip_tags(buffer, position, tags_6)
+                            position, left = skip_tags(buffer, position, tags_6, left)
                         snapshot_id_2 = SnapshotId(end_offset_6, epoch_6)
                         if position != stop_2:
                             bad_tag("PartitionData.snapshot_id")
@@ -1839,17 +1903,18 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(FetchableTopicResponse("", topic_id_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return FetchResponse(throttle_time_ms_0, error_code_0, session_id_0, responses_0), position
 
 
 def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, session_id_0, n = _unpack_ihiB(buffer, position)
     position += 11
     if n > 127:
@@ -1857,7 +1922,8 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n == 0:
         bad_length("FetchResponse.responses", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
     for _ in range(n):
@@ -1868,7 +1934,8 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n == 0:
             bad_length("FetchableTopicResponse.partitions", -1)
         n -= 1
-        if n * 37 > end - position:
+        left -= n
+        if n * 37 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
         for _ in range(n):
@@ -1879,14 +1946,15 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
             aborted_transactions_2: list[AbortedTransaction] | None = None
             if n:
                 n -= 1
-                if n * 17 > end - position:
+                left -= n
+                if n * 17 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
                 for _ in range(n):
                     producer_id_3, first_offset_3, tags_3 = _unpack_qqB(buffer, position)
                     position += 17
                     if tags_3:
-                        position = skip_tags(buffer, position, tags_3)
+                        position, left = skip_tags(buffer, position, tags_3, left)
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
             preferred_read_replica_2, n = _unpack_iB(buffer, position)
             position += 5
@@ -1903,15 +1971,14 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
             current_leader_2: LeaderIdAndEpoch | None = None
             snapshot_id_2: SnapshotId | None = None
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
                         epoch_4, end_offset_4, tags_4 = _unpack_iqB(buffer, position)
                         position += 13
                         if tags_4:
-                            position = skip_tags(buffer, position, tags_4)
+                            position, left = skip_tags(buffer, position, tags_4, left)
                         diverging_epoch_2 = EpochEndOffset(epoch_4, end_offset_4)
                         if position != stop_2:
                             bad_tag("PartitionData.diverging_epoch")
@@ -1919,7 +1986,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
                         leader_id_5, leader_epoch_5, tags_5 = _unpack_iiB(buffer, position)
                         position += 9
                         if tags_5:
-                            position = skip_tags(buffer, position, tags_5)
+                            position, left = skip_tags(buffer, position, tags_5, left)
                         current_leader_2 = LeaderIdAndEpoch(leader_id_5, leader_epoch_5)
                         if position != stop_2:
                             bad_tag("PartitionData.current_leader")
@@ -1927,7 +1994,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
                         end_offset_6, epoch_6, tags_6 = _unpack_qiB(buffer, position)
                         position += 13
                         if tags_6:
-                            position = skip_tags(buffer, position, tags_6)
+                            position, left = skip_tags(buffer, position, tags_6, left)
                         snapshot_id_2 = SnapshotId(end_offset_6, epoch_6)
                         if position != stop_2:
                             bad_tag("PartitionData.snapshot_id")
@@ -1937,14 +2004,13 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(FetchableTopicResponse("", topic_id_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     node_endpoints_0: list[NodeEndpoint] = []
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -1955,7 +2021,8 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
                 if n == 0:
                     bad_length("FetchResponse.node_endpoints", -1)
                 n -= 1
-                if n * 11 > end - position:
+                left -= n
+                if n * 11 > end - position or left < 0:
                     bad_count("FetchResponse.node_endpoints", n)
                 node_endpoints_0 = []
                 for _ in range(n):
@@ -1980,7 +2047,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
                     tags_7 = buffer[position]
                     position += 1
                     if tags_7:
-                        position = skip_tags(buffer, position, tags_7)
+                        position, left = skip_tags(buffer, position, tags_7, left)
                     node_endpoints_0.append(NodeEndpoint(node_id_7, host_7, port_7, rack_7))
                 if position != stop_0:
                     bad_tag("FetchResponse.node_endpoints")

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -102,6 +104,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[FindCoordinat
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[FindCoordinatorRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -114,12 +117,13 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[FindCoordinat
     key_type_0, tags_0 = _unpack_bB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return FindCoordinatorRequest(key_0, key_type_0), position
 
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FindCoordinatorRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     key_type_0, n = _unpack_bB(buffer, position)
     position += 2
     if n > 127:
@@ -127,7 +131,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FindCoordinat
     if n == 0:
         bad_length("FindCoordinatorRequest.coordinator_keys", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("FindCoordinatorRequest.coordinator_keys", n)
     coordinator_keys_0: list[str] = []
     for _ in range(n):
@@ -144,7 +149,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FindCoordinat
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return FindCoordinatorRequest("", key_type_0, coordinator_keys_0), position
 
 
@@ -245,6 +250,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[FindCoordina
 
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[FindCoordinatorResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -266,12 +272,13 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[FindCoordina
     port_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return FindCoordinatorResponse(throttle_time_ms_0, error_code_0, error_message_0, node_id_0, host_0, port_0), position
 
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FindCoordinatorResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -279,7 +286,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FindCoordina
     if n == 0:
         bad_length("FindCoordinatorResponse.coordinators", -1)
     n -= 1
-    if n * 14 > end - position:
+    left -= n
+    if n * 14 > end - position or left < 0:
         bad_count("FindCoordinatorResponse.coordinators", n)
     coordinators_0: list[Coordinator] = []
     for _ in range(n):
@@ -313,12 +321,12 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FindCoordina
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         coordinators_0.append(Coordinator(key_1, node_id_1, host_1, port_1, error_code_1, error_message_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return FindCoordinatorResponse(throttle_time_ms_0, 0, "", 0, "", 0, coordinators_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -59,10 +61,11 @@ class GetTelemetrySubscriptionsResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     client_instance_id_0, tags_0 = _unpack_uB(buffer, position)
     position += 17
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return GetTelemetrySubscriptionsRequest(client_instance_id_0), position
 
 
@@ -83,6 +86,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, client_instance_id_0, subscription_id_0, n = _unpack_ihuiB(buffer, position)
     position += 27
     if n > 127:
@@ -90,7 +94,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[GetTelemetry
     if n == 0:
         bad_length("GetTelemetrySubscriptionsResponse.accepted_compression_types", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("GetTelemetrySubscriptionsResponse.accepted_compression_types", n)
     accepted_compression_types_0 = read_numbers("b", buffer, position, n)
     position += n
@@ -101,7 +106,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[GetTelemetry
     if n == 0:
         bad_length("GetTelemetrySubscriptionsResponse.requested_metrics", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("GetTelemetrySubscriptionsResponse.requested_metrics", n)
     requested_metrics_0: list[str] = []
     for _ in range(n):
@@ -118,7 +124,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[GetTelemetry
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return GetTelemetrySubscriptionsResponse(throttle_time_ms_0, error_code_0, client_instance_id_0, subscription_id_0, accepted_compression_types_0, push_interval_ms_0, telemetry_max_bytes_0, delta_temporality_0, requested_metrics_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_length,
     left_over,
@@ -96,6 +98,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[HeartbeatRequ
 
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[HeartbeatRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -126,7 +129,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[HeartbeatRequ
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return HeartbeatRequest(group_id_0, generation_id_0, member_id_0, group_instance_id_0), position
 
 
@@ -204,10 +207,11 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[HeartbeatRes
 
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[HeartbeatResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
     position += 7
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return HeartbeatResponse(throttle_time_ms_0, error_code_0), position
 
 

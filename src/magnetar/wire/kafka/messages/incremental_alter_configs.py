@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -86,11 +88,13 @@ class IncrementalAlterConfigsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("IncrementalAlterConfigsRequest.resources", n)
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsRequest.resources", n)
     resources_0: list[AlterConfigsResource] = []
     for _ in range(n):
@@ -105,7 +109,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[IncrementalAl
         position += 4
         if n < 0:
             bad_length("AlterConfigsResource.configs", n)
-        if n * 5 > end - position:
+        left -= n
+        if n * 5 > end - position or left < 0:
             bad_count("AlterConfigsResource.configs", n)
         configs_1: list[AlterableConfig] = []
         for _ in range(n):
@@ -134,6 +139,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[IncrementalAl
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -141,7 +147,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[IncrementalAl
     if n == 0:
         bad_length("IncrementalAlterConfigsRequest.resources", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsRequest.resources", n)
     resources_0: list[AlterConfigsResource] = []
     for _ in range(n):
@@ -161,7 +168,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[IncrementalAl
         if n == 0:
             bad_length("AlterConfigsResource.configs", -1)
         n -= 1
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("AlterConfigsResource.configs", n)
         configs_1: list[AlterableConfig] = []
         for _ in range(n):
@@ -186,17 +194,17 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[IncrementalAl
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             configs_1.append(AlterableConfig(name_2, config_operation_2, value_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         resources_0.append(AlterConfigsResource(resource_type_1, resource_name_1, configs_1))
     validate_only_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return IncrementalAlterConfigsRequest(resources_0, validate_only_0), position
 
 
@@ -269,11 +277,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("IncrementalAlterConfigsResponse.responses", n)
-    if n * 7 > end - position:
+    left -= n
+    if n * 7 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsResponse.responses", n)
     responses_0: list[AlterConfigsResourceResponse] = []
     for _ in range(n):
@@ -299,6 +309,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[IncrementalA
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -306,7 +317,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[IncrementalA
     if n == 0:
         bad_length("IncrementalAlterConfigsResponse.responses", -1)
     n -= 1
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsResponse.responses", n)
     responses_0: list[AlterConfigsResourceResponse] = []
     for _ in range(n):
@@ -331,12 +343,12 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[IncrementalA
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(AlterConfigsResourceResponse(error_code_1, error_message_1, resource_type_1, resource_name_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return IncrementalAlterConfigsResponse(throttle_time_ms_0, responses_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_length,
     left_over,
@@ -79,6 +81,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[InitProducerI
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[InitProducerIdRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -91,11 +94,12 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[InitProducerI
     transaction_timeout_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return InitProducerIdRequest(transactional_id_0, transaction_timeout_ms_0), position
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[InitProducerIdRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -108,11 +112,12 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[InitProducerI
     transaction_timeout_ms_0, producer_id_0, producer_epoch_0, tags_0 = _unpack_iqhB(buffer, position)
     position += 15
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return InitProducerIdRequest(transactional_id_0, transaction_timeout_ms_0, producer_id_0, producer_epoch_0), position
 
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[InitProducerIdRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -125,7 +130,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[InitProducerI
     transaction_timeout_ms_0, producer_id_0, producer_epoch_0, enable_2pc_0, keep_prepared_txn_0, tags_0 = _unpack_iqhooB(buffer, position)
     position += 17
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return InitProducerIdRequest(transactional_id_0, transaction_timeout_ms_0, producer_id_0, producer_epoch_0, enable_2pc_0, keep_prepared_txn_0), position
 
 
@@ -193,18 +198,20 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[InitProducer
 
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[InitProducerIdResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, tags_0 = _unpack_ihqhB(buffer, position)
     position += 17
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return InitProducerIdResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0), position
 
 
 def _decode_response_v6(buffer: memoryview, position: int) -> tuple[InitProducerIdResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, ongoing_txn_producer_id_0, ongoing_txn_producer_epoch_0, tags_0 = _unpack_ihqhqhB(buffer, position)
     position += 27
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return InitProducerIdResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, ongoing_txn_producer_id_0, ongoing_txn_producer_epoch_0), position
 
 

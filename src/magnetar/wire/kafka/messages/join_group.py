@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -90,6 +92,7 @@ class JoinGroupResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -115,7 +118,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     position += 4
     if n < 0:
         bad_length("JoinGroupRequest.protocols", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
     for _ in range(n):
@@ -139,6 +143,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -164,7 +169,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     position += 4
     if n < 0:
         bad_length("JoinGroupRequest.protocols", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
     for _ in range(n):
@@ -188,6 +194,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -222,7 +229,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     position += 4
     if n < 0:
         bad_length("JoinGroupRequest.protocols", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
     for _ in range(n):
@@ -246,6 +254,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -289,7 +298,8 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n == 0:
         bad_length("JoinGroupRequest.protocols", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
     for _ in range(n):
@@ -314,17 +324,18 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         protocols_0.append(JoinGroupRequestProtocol(name_1, metadata_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return JoinGroupRequest(group_id_0, session_timeout_ms_0, rebalance_timeout_ms_0, member_id_0, group_instance_id_0, protocol_type_0, protocols_0), position
 
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -368,7 +379,8 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n == 0:
         bad_length("JoinGroupRequest.protocols", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
     for _ in range(n):
@@ -393,7 +405,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         protocols_0.append(JoinGroupRequestProtocol(name_1, metadata_1))
     n = buffer[position]
     position += 1
@@ -407,7 +419,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return JoinGroupRequest(group_id_0, session_timeout_ms_0, rebalance_timeout_ms_0, member_id_0, group_instance_id_0, protocol_type_0, protocols_0, reason_0), position
 
 
@@ -591,6 +603,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[JoinGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, generation_id_0, n = _unpack_hih(buffer, position)
     position += 8
     if n < 0:
@@ -616,7 +629,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     position += 4
     if n < 0:
         bad_length("JoinGroupResponse.members", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
     for _ in range(n):
@@ -640,6 +654,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRes
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[JoinGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, generation_id_0, n = _unpack_ihih(buffer, position)
     position += 12
     if n < 0:
@@ -665,7 +680,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     position += 4
     if n < 0:
         bad_length("JoinGroupResponse.members", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
     for _ in range(n):
@@ -689,6 +705,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[JoinGroupRes
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[JoinGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, generation_id_0, n = _unpack_ihih(buffer, position)
     position += 12
     if n < 0:
@@ -714,7 +731,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     position += 4
     if n < 0:
         bad_length("JoinGroupResponse.members", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
     for _ in range(n):
@@ -747,6 +765,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRes
 
 def _decode_response_v6(buffer: memoryview, position: int) -> tuple[JoinGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, generation_id_0, n = _unpack_ihiB(buffer, position)
     position += 11
     if n > 127:
@@ -781,7 +800,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n == 0:
         bad_length("JoinGroupResponse.members", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
     for _ in range(n):
@@ -815,17 +835,18 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         members_0.append(JoinGroupResponseMember(member_id_1, group_instance_id_1, metadata_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return JoinGroupResponse(throttle_time_ms_0, error_code_0, generation_id_0, None, protocol_name_0, leader_0, False, member_id_0, members_0), position
 
 
 def _decode_response_v7(buffer: memoryview, position: int) -> tuple[JoinGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, generation_id_0, n = _unpack_ihiB(buffer, position)
     position += 11
     if n > 127:
@@ -869,7 +890,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n == 0:
         bad_length("JoinGroupResponse.members", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
     for _ in range(n):
@@ -903,17 +925,18 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[JoinGroupRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         members_0.append(JoinGroupResponseMember(member_id_1, group_instance_id_1, metadata_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return JoinGroupResponse(throttle_time_ms_0, error_code_0, generation_id_0, protocol_type_0, protocol_name_0, leader_0, False, member_id_0, members_0), position
 
 
 def _decode_response_v9(buffer: memoryview, position: int) -> tuple[JoinGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, generation_id_0, n = _unpack_ihiB(buffer, position)
     position += 11
     if n > 127:
@@ -957,7 +980,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n == 0:
         bad_length("JoinGroupResponse.members", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
     for _ in range(n):
@@ -991,12 +1015,12 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[JoinGroupRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         members_0.append(JoinGroupResponseMember(member_id_1, group_instance_id_1, metadata_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return JoinGroupResponse(throttle_time_ms_0, error_code_0, generation_id_0, protocol_type_0, protocol_name_0, leader_0, skip_assignment_0, member_id_0, members_0), position
 
 

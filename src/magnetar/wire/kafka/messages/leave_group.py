@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -89,6 +91,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -100,7 +103,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
     position += 4
     if n < 0:
         bad_length("LeaveGroupRequest.members", n)
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("LeaveGroupRequest.members", n)
     members_0: list[MemberIdentity] = []
     for _ in range(n):
@@ -126,6 +130,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -142,7 +147,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
     if n == 0:
         bad_length("LeaveGroupRequest.members", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("LeaveGroupRequest.members", n)
     members_0: list[MemberIdentity] = []
     for _ in range(n):
@@ -167,17 +173,18 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         members_0.append(MemberIdentity(member_id_1, group_instance_id_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return LeaveGroupRequest(group_id_0, "", members_0), position
 
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -194,7 +201,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
     if n == 0:
         bad_length("LeaveGroupRequest.members", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("LeaveGroupRequest.members", n)
     members_0: list[MemberIdentity] = []
     for _ in range(n):
@@ -228,12 +236,12 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         members_0.append(MemberIdentity(member_id_1, group_instance_id_1, reason_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return LeaveGroupRequest(group_id_0, "", members_0), position
 
 
@@ -346,11 +354,13 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[LeaveGroupRe
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihi(buffer, position)
     position += 10
     if n < 0:
         bad_length("LeaveGroupResponse.members", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("LeaveGroupResponse.members", n)
     members_0: list[MemberResponse] = []
     for _ in range(n):
@@ -378,6 +388,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupRe
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -385,7 +396,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupRe
     if n == 0:
         bad_length("LeaveGroupResponse.members", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("LeaveGroupResponse.members", n)
     members_0: list[MemberResponse] = []
     for _ in range(n):
@@ -410,12 +422,12 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupRe
         error_code_1, tags_1 = _unpack_hB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         members_0.append(MemberResponse(member_id_1, group_instance_id_1, error_code_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return LeaveGroupResponse(throttle_time_ms_0, error_code_0, members_0), position
 
 

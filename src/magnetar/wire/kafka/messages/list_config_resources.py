@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -55,15 +57,17 @@ class ListConfigResourcesResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListConfigResourcesRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListConfigResourcesRequest(), position
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListConfigResourcesRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -71,14 +75,15 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListConfigRes
     if n == 0:
         bad_length("ListConfigResourcesRequest.resource_types", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListConfigResourcesRequest.resource_types", n)
     resource_types_0 = read_numbers("b", buffer, position, n)
     position += n
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListConfigResourcesRequest(resource_types_0), position
 
 
@@ -109,6 +114,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListConfigResourcesResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -116,7 +122,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListConfigRe
     if n == 0:
         bad_length("ListConfigResourcesResponse.config_resources", -1)
     n -= 1
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("ListConfigResourcesResponse.config_resources", n)
     config_resources_0: list[ConfigResource] = []
     for _ in range(n):
@@ -132,17 +139,18 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListConfigRe
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         config_resources_0.append(ConfigResource(resource_name_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListConfigResourcesResponse(throttle_time_ms_0, error_code_0, config_resources_0), position
 
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListConfigResourcesResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -150,7 +158,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListConfigRe
     if n == 0:
         bad_length("ListConfigResourcesResponse.config_resources", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ListConfigResourcesResponse.config_resources", n)
     config_resources_0: list[ConfigResource] = []
     for _ in range(n):
@@ -166,12 +175,12 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListConfigRe
         resource_type_1, tags_1 = _unpack_bB(buffer, position)
         position += 2
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         config_resources_0.append(ConfigResource(resource_name_1, resource_type_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListConfigResourcesResponse(throttle_time_ms_0, error_code_0, config_resources_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -64,15 +66,17 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListGroupsReq
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListGroupsRequest(), position
 
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -80,7 +84,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     if n == 0:
         bad_length("ListGroupsRequest.states_filter", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListGroupsRequest.states_filter", n)
     states_filter_0: list[str] = []
     for _ in range(n):
@@ -97,12 +102,13 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListGroupsRequest(states_filter_0), position
 
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -110,7 +116,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     if n == 0:
         bad_length("ListGroupsRequest.states_filter", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListGroupsRequest.states_filter", n)
     states_filter_0: list[str] = []
     for _ in range(n):
@@ -131,7 +138,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     if n == 0:
         bad_length("ListGroupsRequest.types_filter", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListGroupsRequest.types_filter", n)
     types_filter_0: list[str] = []
     for _ in range(n):
@@ -148,7 +156,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListGroupsRequest(states_filter_0, types_filter_0), position
 
 
@@ -214,11 +222,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, n = _unpack_hi(buffer, position)
     position += 6
     if n < 0:
         bad_length("ListGroupsResponse.groups", n)
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
     for _ in range(n):
@@ -242,11 +252,13 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListGroupsRe
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihi(buffer, position)
     position += 10
     if n < 0:
         bad_length("ListGroupsResponse.groups", n)
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
     for _ in range(n):
@@ -270,6 +282,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListGroupsRe
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ListGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -277,7 +290,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n == 0:
         bad_length("ListGroupsResponse.groups", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
     for _ in range(n):
@@ -302,17 +316,18 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ListGroupsRe
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(ListedGroup(group_id_1, protocol_type_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListGroupsResponse(throttle_time_ms_0, error_code_0, groups_0), position
 
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -320,7 +335,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n == 0:
         bad_length("ListGroupsResponse.groups", -1)
     n -= 1
-    if n * 4 > end - position:
+    left -= n
+    if n * 4 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
     for _ in range(n):
@@ -354,17 +370,18 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListGroupsRe
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(ListedGroup(group_id_1, protocol_type_1, group_state_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListGroupsResponse(throttle_time_ms_0, error_code_0, groups_0), position
 
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ListGroupsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -372,7 +389,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n == 0:
         bad_length("ListGroupsResponse.groups", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
     for _ in range(n):
@@ -415,12 +433,12 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ListGroupsRe
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(ListedGroup(group_id_1, protocol_type_1, group_state_1, group_type_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListGroupsResponse(throttle_time_ms_0, error_code_0, groups_0), position
 
 

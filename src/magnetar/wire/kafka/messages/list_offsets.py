@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -99,11 +101,13 @@ class ListOffsetsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("ListOffsetsRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
     for _ in range(n):
@@ -118,7 +122,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         position += 4
         if n < 0:
             bad_length("ListOffsetsTopic.partitions", n)
-        if n * 12 > end - position:
+        left -= n
+        if n * 12 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
         for _ in range(n):
@@ -131,11 +136,13 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, isolation_level_0, n = _unpack_ibi(buffer, position)
     position += 9
     if n < 0:
         bad_length("ListOffsetsRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
     for _ in range(n):
@@ -150,7 +157,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         position += 4
         if n < 0:
             bad_length("ListOffsetsTopic.partitions", n)
-        if n * 12 > end - position:
+        left -= n
+        if n * 12 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
         for _ in range(n):
@@ -163,11 +171,13 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, isolation_level_0, n = _unpack_ibi(buffer, position)
     position += 9
     if n < 0:
         bad_length("ListOffsetsRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
     for _ in range(n):
@@ -182,7 +192,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         position += 4
         if n < 0:
             bad_length("ListOffsetsTopic.partitions", n)
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
         for _ in range(n):
@@ -195,6 +206,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, isolation_level_0, n = _unpack_ibB(buffer, position)
     position += 6
     if n > 127:
@@ -202,7 +214,8 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
     if n == 0:
         bad_length("ListOffsetsRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
     for _ in range(n):
@@ -222,29 +235,31 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         if n == 0:
             bad_length("ListOffsetsTopic.partitions", -1)
         n -= 1
-        if n * 17 > end - position:
+        left -= n
+        if n * 17 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
         for _ in range(n):
             partition_index_2, current_leader_epoch_2, timestamp_2, tags_2 = _unpack_iiqB(buffer, position)
             position += 17
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ListOffsetsPartition(partition_index_2, current_leader_epoch_2, timestamp_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(ListOffsetsTopic(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListOffsetsRequest(replica_id_0, isolation_level_0, topics_0), position
 
 
 def _decode_request_v10(buffer: memoryview, position: int) -> tuple[ListOffsetsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, isolation_level_0, n = _unpack_ibB(buffer, position)
     position += 6
     if n > 127:
@@ -252,7 +267,8 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n == 0:
         bad_length("ListOffsetsRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
     for _ in range(n):
@@ -272,24 +288,25 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n == 0:
             bad_length("ListOffsetsTopic.partitions", -1)
         n -= 1
-        if n * 17 > end - position:
+        left -= n
+        if n * 17 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
         for _ in range(n):
             partition_index_2, current_leader_epoch_2, timestamp_2, tags_2 = _unpack_iiqB(buffer, position)
             position += 17
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ListOffsetsPartition(partition_index_2, current_leader_epoch_2, timestamp_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(ListOffsetsTopic(name_1, partitions_1))
     timeout_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListOffsetsRequest(replica_id_0, isolation_level_0, topics_0, timeout_ms_0), position
 
 
@@ -417,11 +434,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ListOffsetsResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
     for _ in range(n):
@@ -436,7 +455,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         position += 4
         if n < 0:
             bad_length("ListOffsetsTopicResponse.partitions", n)
-        if n * 22 > end - position:
+        left -= n
+        if n * 22 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
@@ -449,11 +469,13 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsR
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("ListOffsetsResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
     for _ in range(n):
@@ -468,7 +490,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         position += 4
         if n < 0:
             bad_length("ListOffsetsTopicResponse.partitions", n)
-        if n * 22 > end - position:
+        left -= n
+        if n * 22 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
@@ -481,11 +504,13 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsR
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("ListOffsetsResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
     for _ in range(n):
@@ -500,7 +525,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         position += 4
         if n < 0:
             bad_length("ListOffsetsTopicResponse.partitions", n)
-        if n * 26 > end - position:
+        left -= n
+        if n * 26 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
@@ -513,6 +539,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsR
 
 def _decode_response_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -520,7 +547,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n == 0:
         bad_length("ListOffsetsResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
     for _ in range(n):
@@ -540,24 +568,25 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n == 0:
             bad_length("ListOffsetsTopicResponse.partitions", -1)
         n -= 1
-        if n * 27 > end - position:
+        left -= n
+        if n * 27 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
         for _ in range(n):
             partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2, tags_2 = _unpack_ihqqiB(buffer, position)
             position += 27
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(ListOffsetsTopicResponse(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListOffsetsResponse(throttle_time_ms_0, topics_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -73,6 +75,7 @@ class ListPartitionReassignmentsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListPartitionReassignmentsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     timeout_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -80,7 +83,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListPartition
     topics_0: list[ListPartitionReassignmentsTopics] | None = None
     if n:
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("ListPartitionReassignmentsRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -100,19 +104,20 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListPartition
             if n == 0:
                 bad_length("ListPartitionReassignmentsTopics.partition_indexes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("ListPartitionReassignmentsTopics.partition_indexes", n)
             partition_indexes_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(ListPartitionReassignmentsTopics(name_1, partition_indexes_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListPartitionReassignmentsRequest(timeout_ms_0, topics_0), position
 
 
@@ -148,6 +153,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitionReassignmentsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -164,7 +170,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
     if n == 0:
         bad_length("ListPartitionReassignmentsResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ListPartitionReassignmentsResponse.topics", n)
     topics_0: list[OngoingTopicReassignment] = []
     for _ in range(n):
@@ -184,7 +191,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
         if n == 0:
             bad_length("OngoingTopicReassignment.partitions", -1)
         n -= 1
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("OngoingTopicReassignment.partitions", n)
         partitions_1: list[OngoingPartitionReassignment] = []
         for _ in range(n):
@@ -195,7 +203,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
             if n == 0:
                 bad_length("OngoingPartitionReassignment.replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("OngoingPartitionReassignment.replicas", n)
             replicas_2 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -206,7 +215,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
             if n == 0:
                 bad_length("OngoingPartitionReassignment.adding_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("OngoingPartitionReassignment.adding_replicas", n)
             adding_replicas_2 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -217,24 +227,25 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
             if n == 0:
                 bad_length("OngoingPartitionReassignment.removing_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("OngoingPartitionReassignment.removing_replicas", n)
             removing_replicas_2 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OngoingPartitionReassignment(partition_index_2, replicas_2, adding_replicas_2, removing_replicas_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OngoingTopicReassignment(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListPartitionReassignmentsResponse(throttle_time_ms_0, error_code_0, error_message_0, topics_0), position
 
 

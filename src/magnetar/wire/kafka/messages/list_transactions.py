@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -63,6 +65,7 @@ class ListTransactionsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListTransactionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -70,7 +73,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n == 0:
         bad_length("ListTransactionsRequest.state_filters", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListTransactionsRequest.state_filters", n)
     state_filters_0: list[str] = []
     for _ in range(n):
@@ -91,19 +95,21 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n == 0:
         bad_length("ListTransactionsRequest.producer_id_filters", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("ListTransactionsRequest.producer_id_filters", n)
     producer_id_filters_0 = read_numbers("q", buffer, position, n)
     position += 8 * n
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListTransactionsRequest(state_filters_0, producer_id_filters_0), position
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListTransactionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -111,7 +117,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n == 0:
         bad_length("ListTransactionsRequest.state_filters", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListTransactionsRequest.state_filters", n)
     state_filters_0: list[str] = []
     for _ in range(n):
@@ -132,19 +139,21 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n == 0:
         bad_length("ListTransactionsRequest.producer_id_filters", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("ListTransactionsRequest.producer_id_filters", n)
     producer_id_filters_0 = read_numbers("q", buffer, position, n)
     position += 8 * n
     duration_filter_0, tags_0 = _unpack_qB(buffer, position)
     position += 9
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListTransactionsRequest(state_filters_0, producer_id_filters_0, duration_filter_0), position
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListTransactionsRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -152,7 +161,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n == 0:
         bad_length("ListTransactionsRequest.state_filters", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListTransactionsRequest.state_filters", n)
     state_filters_0: list[str] = []
     for _ in range(n):
@@ -173,7 +183,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n == 0:
         bad_length("ListTransactionsRequest.producer_id_filters", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("ListTransactionsRequest.producer_id_filters", n)
     producer_id_filters_0 = read_numbers("q", buffer, position, n)
     position += 8 * n
@@ -189,7 +200,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListTransacti
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListTransactionsRequest(state_filters_0, producer_id_filters_0, duration_filter_0, transactional_id_pattern_0), position
 
 
@@ -261,6 +272,7 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransactionsResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -268,7 +280,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransact
     if n == 0:
         bad_length("ListTransactionsResponse.unknown_state_filters", -1)
     n -= 1
-    if n > end - position:
+    left -= n
+    if n > end - position or left < 0:
         bad_count("ListTransactionsResponse.unknown_state_filters", n)
     unknown_state_filters_0: list[str] = []
     for _ in range(n):
@@ -289,7 +302,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransact
     if n == 0:
         bad_length("ListTransactionsResponse.transaction_states", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("ListTransactionsResponse.transaction_states", n)
     transaction_states_0: list[TransactionState] = []
     for _ in range(n):
@@ -314,12 +328,12 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransact
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         transaction_states_0.append(TransactionState(transactional_id_1, producer_id_1, transaction_state_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ListTransactionsResponse(throttle_time_ms_0, error_code_0, unknown_state_filters_0, transaction_states_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -128,11 +130,13 @@ class MetadataResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("MetadataRequest.topics", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("MetadataRequest.topics", n)
     topics_0: list[MetadataRequestTopic] = []
     for _ in range(n):
@@ -149,11 +153,13 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[MetadataReque
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topics_0: list[MetadataRequestTopic] | None = None
     if n >= 0:
-        if n * 2 > end - position:
+        left -= n
+        if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -172,11 +178,13 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[MetadataReque
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topics_0: list[MetadataRequestTopic] | None = None
     if n >= 0:
-        if n * 2 > end - position:
+        left -= n
+        if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -197,11 +205,13 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[MetadataReque
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topics_0: list[MetadataRequestTopic] | None = None
     if n >= 0:
-        if n * 2 > end - position:
+        left -= n
+        if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -222,6 +232,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[MetadataReque
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -229,7 +240,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[MetadataReque
     topics_0: list[MetadataRequestTopic] | None = None
     if n:
         n -= 1
-        if n * 2 > end - position:
+        left -= n
+        if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -245,17 +257,18 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[MetadataReque
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(MetadataRequestTopic(ZERO_UUID, name_1))
     allow_auto_topic_creation_0, include_cluster_authorized_operations_0, include_topic_authorized_operations_0, tags_0 = _unpack_oooB(buffer, position)
     position += 4
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataRequest(topics_0, allow_auto_topic_creation_0, include_cluster_authorized_operations_0, include_topic_authorized_operations_0), position
 
 
 def _decode_request_v10(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -263,7 +276,8 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[MetadataRequ
     topics_0: list[MetadataRequestTopic] | None = None
     if n:
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -279,17 +293,18 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[MetadataRequ
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(MetadataRequestTopic(topic_id_1, name_1))
     allow_auto_topic_creation_0, include_cluster_authorized_operations_0, include_topic_authorized_operations_0, tags_0 = _unpack_oooB(buffer, position)
     position += 4
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataRequest(topics_0, allow_auto_topic_creation_0, include_cluster_authorized_operations_0, include_topic_authorized_operations_0), position
 
 
 def _decode_request_v11(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -297,7 +312,8 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[MetadataRequ
     topics_0: list[MetadataRequestTopic] | None = None
     if n:
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -313,12 +329,12 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[MetadataRequ
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(MetadataRequestTopic(topic_id_1, name_1))
     allow_auto_topic_creation_0, include_topic_authorized_operations_0, tags_0 = _unpack_ooB(buffer, position)
     position += 3
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataRequest(topics_0, allow_auto_topic_creation_0, False, include_topic_authorized_operations_0), position
 
 
@@ -460,11 +476,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 10 > end - position:
+    left -= n
+    if n * 10 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -482,7 +500,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 4
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -497,7 +516,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 4
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -505,7 +525,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 14
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -513,7 +534,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -524,11 +546,13 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -553,7 +577,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 8
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 9 > end - position:
+    left -= n
+    if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -568,7 +593,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 5
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -576,7 +602,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 14
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -584,7 +611,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -595,11 +623,13 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -633,7 +663,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 8
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 9 > end - position:
+    left -= n
+    if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -648,7 +679,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 5
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -656,7 +688,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 14
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -664,7 +697,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -675,11 +709,13 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -713,7 +749,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 8
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 9 > end - position:
+    left -= n
+    if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -728,7 +765,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 5
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -736,7 +774,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 14
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -744,7 +783,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -755,11 +795,13 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -793,7 +835,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 8
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 9 > end - position:
+    left -= n
+    if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -808,7 +851,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 5
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 22 > end - position:
+        left -= n
+        if n * 22 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -816,7 +860,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 14
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -824,7 +869,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -832,7 +878,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.offline_replicas", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -843,11 +890,13 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -881,7 +930,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 8
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 9 > end - position:
+    left -= n
+    if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -896,7 +946,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 5
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 26 > end - position:
+        left -= n
+        if n * 26 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -904,7 +955,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 18
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -912,7 +964,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -920,7 +973,8 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.offline_replicas", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -931,11 +985,13 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("MetadataResponse.brokers", n)
-    if n * 12 > end - position:
+    left -= n
+    if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -969,7 +1025,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
     position += 8
     if n < 0:
         bad_length("MetadataResponse.topics", n)
-    if n * 13 > end - position:
+    left -= n
+    if n * 13 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -984,7 +1041,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
         position += 5
         if n < 0:
             bad_length("MetadataResponseTopic.partitions", n)
-        if n * 26 > end - position:
+        left -= n
+        if n * 26 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -992,7 +1050,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 18
             if n < 0:
                 bad_length("MetadataResponsePartition.replica_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1000,7 +1059,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.isr_nodes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1008,7 +1068,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
             position += 4
             if n < 0:
                 bad_length("MetadataResponsePartition.offline_replicas", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1023,6 +1084,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
 
 def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -1030,7 +1092,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n == 0:
         bad_length("MetadataResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -1055,7 +1118,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(MetadataResponseBroker(node_id_1, host_1, port_1, rack_1))
     n = buffer[position]
     position += 1
@@ -1073,7 +1136,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n == 0:
         bad_length("MetadataResponse.topics", -1)
     n -= 1
-    if n * 10 > end - position:
+    left -= n
+    if n * 10 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -1093,7 +1157,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n == 0:
             bad_length("MetadataResponseTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -1104,7 +1169,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
             if n == 0:
                 bad_length("MetadataResponsePartition.replica_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1115,7 +1181,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
             if n == 0:
                 bad_length("MetadataResponsePartition.isr_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1126,29 +1193,31 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
             if n == 0:
                 bad_length("MetadataResponsePartition.offline_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             partitions_2.append(MetadataResponsePartition(error_code_3, partition_index_3, leader_id_3, leader_epoch_3, replica_nodes_3, isr_nodes_3, offline_replicas_3))
         topic_authorized_operations_2, tags_2 = _unpack_iB(buffer, position)
         position += 5
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         topics_0.append(MetadataResponseTopic(error_code_2, name_2, ZERO_UUID, is_internal_2, partitions_2, topic_authorized_operations_2))
     cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataResponse(throttle_time_ms_0, brokers_0, cluster_id_0, controller_id_0, topics_0, cluster_authorized_operations_0), position
 
 
 def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -1156,7 +1225,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -1181,7 +1251,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(MetadataResponseBroker(node_id_1, host_1, port_1, rack_1))
     n = buffer[position]
     position += 1
@@ -1199,7 +1269,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.topics", -1)
     n -= 1
-    if n * 26 > end - position:
+    left -= n
+    if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -1219,7 +1290,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n == 0:
             bad_length("MetadataResponseTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -1230,7 +1302,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.replica_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1241,7 +1314,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.isr_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1252,29 +1326,31 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.offline_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             partitions_2.append(MetadataResponsePartition(error_code_3, partition_index_3, leader_id_3, leader_epoch_3, replica_nodes_3, isr_nodes_3, offline_replicas_3))
         topic_authorized_operations_2, tags_2 = _unpack_iB(buffer, position)
         position += 5
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         topics_0.append(MetadataResponseTopic(error_code_2, name_2, topic_id_2, is_internal_2, partitions_2, topic_authorized_operations_2))
     cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataResponse(throttle_time_ms_0, brokers_0, cluster_id_0, controller_id_0, topics_0, cluster_authorized_operations_0), position
 
 
 def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -1282,7 +1358,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -1307,7 +1384,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(MetadataResponseBroker(node_id_1, host_1, port_1, rack_1))
     n = buffer[position]
     position += 1
@@ -1325,7 +1402,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.topics", -1)
     n -= 1
-    if n * 26 > end - position:
+    left -= n
+    if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -1345,7 +1423,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n == 0:
             bad_length("MetadataResponseTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -1356,7 +1435,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.replica_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1367,7 +1447,8 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.isr_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1378,29 +1459,31 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.offline_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             partitions_2.append(MetadataResponsePartition(error_code_3, partition_index_3, leader_id_3, leader_epoch_3, replica_nodes_3, isr_nodes_3, offline_replicas_3))
         topic_authorized_operations_2, tags_2 = _unpack_iB(buffer, position)
         position += 5
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         topics_0.append(MetadataResponseTopic(error_code_2, name_2, topic_id_2, is_internal_2, partitions_2, topic_authorized_operations_2))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataResponse(throttle_time_ms_0, brokers_0, cluster_id_0, controller_id_0, topics_0), position
 
 
 def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -1408,7 +1491,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -1433,7 +1517,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(MetadataResponseBroker(node_id_1, host_1, port_1, rack_1))
     n = buffer[position]
     position += 1
@@ -1451,7 +1535,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.topics", -1)
     n -= 1
-    if n * 26 > end - position:
+    left -= n
+    if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -1471,7 +1556,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n == 0:
             bad_length("MetadataResponseTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -1482,7 +1568,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.replica_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1493,7 +1580,8 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.isr_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1504,29 +1592,31 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.offline_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             partitions_2.append(MetadataResponsePartition(error_code_3, partition_index_3, leader_id_3, leader_epoch_3, replica_nodes_3, isr_nodes_3, offline_replicas_3))
         topic_authorized_operations_2, tags_2 = _unpack_iB(buffer, position)
         position += 5
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         topics_0.append(MetadataResponseTopic(error_code_2, name_2, topic_id_2, is_internal_2, partitions_2, topic_authorized_operations_2))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataResponse(throttle_time_ms_0, brokers_0, cluster_id_0, controller_id_0, topics_0), position
 
 
 def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -1534,7 +1624,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.brokers", -1)
     n -= 1
-    if n * 11 > end - position:
+    left -= n
+    if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
     for _ in range(n):
@@ -1559,7 +1650,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         brokers_0.append(MetadataResponseBroker(node_id_1, host_1, port_1, rack_1))
     n = buffer[position]
     position += 1
@@ -1577,7 +1668,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n == 0:
         bad_length("MetadataResponse.topics", -1)
     n -= 1
-    if n * 26 > end - position:
+    left -= n
+    if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
     for _ in range(n):
@@ -1597,7 +1689,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n == 0:
             bad_length("MetadataResponseTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
         for _ in range(n):
@@ -1608,7 +1701,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.replica_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.replica_nodes", n)
             replica_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1619,7 +1713,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.isr_nodes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.isr_nodes", n)
             isr_nodes_3 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -1630,24 +1725,25 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
             if n == 0:
                 bad_length("MetadataResponsePartition.offline_replicas", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("MetadataResponsePartition.offline_replicas", n)
             offline_replicas_3 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_3 = buffer[position]
             position += 1
             if tags_3:
-                position = skip_tags(buffer, position, tags_3)
+                position, left = skip_tags(buffer, position, tags_3, left)
             partitions_2.append(MetadataResponsePartition(error_code_3, partition_index_3, leader_id_3, leader_epoch_3, replica_nodes_3, isr_nodes_3, offline_replicas_3))
         topic_authorized_operations_2, tags_2 = _unpack_iB(buffer, position)
         position += 5
         if tags_2:
-            position = skip_tags(buffer, position, tags_2)
+            position, left = skip_tags(buffer, position, tags_2, left)
         topics_0.append(MetadataResponseTopic(error_code_2, name_2, topic_id_2, is_internal_2, partitions_2, topic_authorized_operations_2))
     error_code_0, tags_0 = _unpack_hB(buffer, position)
     position += 3
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return MetadataResponse(throttle_time_ms_0, brokers_0, cluster_id_0, controller_id_0, topics_0, -2147483648, error_code_0), position
 
 

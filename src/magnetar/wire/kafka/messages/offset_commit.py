@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -100,6 +102,7 @@ class OffsetCommitResponse:
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -118,7 +121,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     position += 12
     if n < 0:
         bad_length("OffsetCommitRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -133,7 +137,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         position += 4
         if n < 0:
             bad_length("OffsetCommitRequestTopic.partitions", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -153,6 +158,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitR
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -171,7 +177,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     position += 4
     if n < 0:
         bad_length("OffsetCommitRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -186,7 +193,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         position += 4
         if n < 0:
             bad_length("OffsetCommitRequestTopic.partitions", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -206,6 +214,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[OffsetCommitR
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -224,7 +233,8 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     position += 4
     if n < 0:
         bad_length("OffsetCommitRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -239,7 +249,8 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         position += 4
         if n < 0:
             bad_length("OffsetCommitRequestTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -259,6 +270,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetCommitR
 
 def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -286,7 +298,8 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     position += 4
     if n < 0:
         bad_length("OffsetCommitRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -301,7 +314,8 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         position += 4
         if n < 0:
             bad_length("OffsetCommitRequestTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -321,6 +335,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetCommitR
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -355,7 +370,8 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     if n == 0:
         bad_length("OffsetCommitRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -375,7 +391,8 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         if n == 0:
             bad_length("OffsetCommitRequestTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -391,22 +408,23 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitR
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OffsetCommitRequestPartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, committed_metadata_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetCommitRequestTopic(name_1, ZERO_UUID, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetCommitRequest(group_id_0, generation_id_or_member_epoch_0, member_id_0, group_instance_id_0, -1, topics_0), position
 
 
 def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -441,7 +459,8 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetCommit
     if n == 0:
         bad_length("OffsetCommitRequest.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -452,7 +471,8 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetCommit
         if n == 0:
             bad_length("OffsetCommitRequestTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -468,17 +488,17 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetCommit
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OffsetCommitRequestPartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, committed_metadata_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetCommitRequestTopic("", topic_id_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetCommitRequest(group_id_0, generation_id_or_member_epoch_0, member_id_0, group_instance_id_0, -1, topics_0), position
 
 
@@ -690,11 +710,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("OffsetCommitResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
     for _ in range(n):
@@ -709,7 +731,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetCommit
         position += 4
         if n < 0:
             bad_length("OffsetCommitResponseTopic.partitions", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
@@ -722,11 +745,13 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetCommit
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetCommitResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("OffsetCommitResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
     for _ in range(n):
@@ -741,7 +766,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetCommit
         position += 4
         if n < 0:
             bad_length("OffsetCommitResponseTopic.partitions", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
@@ -754,6 +780,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetCommit
 
 def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -761,7 +788,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetCommit
     if n == 0:
         bad_length("OffsetCommitResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
     for _ in range(n):
@@ -781,29 +809,31 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetCommit
         if n == 0:
             bad_length("OffsetCommitResponseTopic.partitions", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OffsetCommitResponsePartition(partition_index_2, error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetCommitResponseTopic(name_1, ZERO_UUID, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetCommitResponse(throttle_time_ms_0, topics_0), position
 
 
 def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetCommitResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -811,7 +841,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetCommi
     if n == 0:
         bad_length("OffsetCommitResponse.topics", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
     for _ in range(n):
@@ -822,24 +853,25 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetCommi
         if n == 0:
             bad_length("OffsetCommitResponseTopic.partitions", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
         for _ in range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OffsetCommitResponsePartition(partition_index_2, error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetCommitResponseTopic("", topic_id_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetCommitResponse(throttle_time_ms_0, topics_0), position
 
 

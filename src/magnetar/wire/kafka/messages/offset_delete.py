@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -71,6 +73,7 @@ class OffsetDeleteResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -82,7 +85,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteR
     position += 4
     if n < 0:
         bad_length("OffsetDeleteRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetDeleteRequest.topics", n)
     topics_0: list[OffsetDeleteRequestTopic] = []
     for _ in range(n):
@@ -97,7 +101,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteR
         position += 4
         if n < 0:
             bad_length("OffsetDeleteRequestTopic.partitions", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("OffsetDeleteRequestTopic.partitions", n)
         partitions_1: list[OffsetDeleteRequestPartition] = []
         for _ in range(n):
@@ -139,11 +144,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, throttle_time_ms_0, n = _unpack_hii(buffer, position)
     position += 10
     if n < 0:
         bad_length("OffsetDeleteResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetDeleteResponse.topics", n)
     topics_0: list[OffsetDeleteResponseTopic] = []
     for _ in range(n):
@@ -158,7 +165,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[OffsetDelete
         position += 4
         if n < 0:
             bad_length("OffsetDeleteResponseTopic.partitions", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("OffsetDeleteResponseTopic.partitions", n)
         partitions_1: list[OffsetDeleteResponsePartition] = []
         for _ in range(n):

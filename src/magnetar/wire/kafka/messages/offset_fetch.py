@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -131,6 +133,7 @@ class OffsetFetchResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -142,7 +145,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     position += 4
     if n < 0:
         bad_length("OffsetFetchRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchRequest.topics", n)
     topics_0: list[OffsetFetchRequestTopic] = []
     for _ in range(n):
@@ -157,7 +161,8 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
         position += 4
         if n < 0:
             bad_length("OffsetFetchRequestTopic.partition_indexes", n)
-        if n * 4 > end - position:
+        left -= n
+        if n * 4 > end - position or left < 0:
             bad_count("OffsetFetchRequestTopic.partition_indexes", n)
         partition_indexes_1 = read_int32s(buffer, position, n)
         position += 4 * n
@@ -167,6 +172,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -178,7 +184,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     position += 4
     topics_0: list[OffsetFetchRequestTopic] | None = None
     if n >= 0:
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("OffsetFetchRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -193,7 +200,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
             position += 4
             if n < 0:
                 bad_length("OffsetFetchRequestTopic.partition_indexes", n)
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("OffsetFetchRequestTopic.partition_indexes", n)
             partition_indexes_1 = read_int32s(buffer, position, n)
             position += 4 * n
@@ -205,6 +213,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -221,7 +230,8 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     topics_0: list[OffsetFetchRequestTopic] | None = None
     if n:
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("OffsetFetchRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -241,24 +251,26 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
             if n == 0:
                 bad_length("OffsetFetchRequestTopic.partition_indexes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("OffsetFetchRequestTopic.partition_indexes", n)
             partition_indexes_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(OffsetFetchRequestTopic(name_1, partition_indexes_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchRequest(group_id_0, topics_0), position
 
 
 def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -275,7 +287,8 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     topics_0: list[OffsetFetchRequestTopic] | None = None
     if n:
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("OffsetFetchRequest.topics", n)
         topics_0 = []
         for _ in range(n):
@@ -295,24 +308,26 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
             if n == 0:
                 bad_length("OffsetFetchRequestTopic.partition_indexes", -1)
             n -= 1
-            if n * 4 > end - position:
+            left -= n
+            if n * 4 > end - position or left < 0:
                 bad_count("OffsetFetchRequestTopic.partition_indexes", n)
             partition_indexes_1 = read_int32s(buffer, position, n)
             position += 4 * n
             tags_1 = buffer[position]
             position += 1
             if tags_1:
-                position = skip_tags(buffer, position, tags_1)
+                position, left = skip_tags(buffer, position, tags_1, left)
             topics_0.append(OffsetFetchRequestTopic(name_1, partition_indexes_1))
     require_stable_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchRequest(group_id_0, topics_0, [], require_stable_0), position
 
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -320,7 +335,8 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     if n == 0:
         bad_length("OffsetFetchRequest.groups", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("OffsetFetchRequest.groups", n)
     groups_0: list[OffsetFetchRequestGroup] = []
     for _ in range(n):
@@ -340,7 +356,8 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
         topics_1: list[OffsetFetchRequestTopics] | None = None
         if n:
             n -= 1
-            if n * 3 > end - position:
+            left -= n
+            if n * 3 > end - position or left < 0:
                 bad_count("OffsetFetchRequestGroup.topics", n)
             topics_1 = []
             for _ in range(n):
@@ -360,29 +377,31 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
                 if n == 0:
                     bad_length("OffsetFetchRequestTopics.partition_indexes", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("OffsetFetchRequestTopics.partition_indexes", n)
                 partition_indexes_2 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_2 = buffer[position]
                 position += 1
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 topics_1.append(OffsetFetchRequestTopics(name_2, ZERO_UUID, partition_indexes_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(OffsetFetchRequestGroup(group_id_1, None, -1, topics_1))
     require_stable_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchRequest("", [], groups_0, require_stable_0), position
 
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -390,7 +409,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     if n == 0:
         bad_length("OffsetFetchRequest.groups", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("OffsetFetchRequest.groups", n)
     groups_0: list[OffsetFetchRequestGroup] = []
     for _ in range(n):
@@ -419,7 +439,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
         topics_1: list[OffsetFetchRequestTopics] | None = None
         if n:
             n -= 1
-            if n * 3 > end - position:
+            left -= n
+            if n * 3 > end - position or left < 0:
                 bad_count("OffsetFetchRequestGroup.topics", n)
             topics_1 = []
             for _ in range(n):
@@ -439,29 +460,31 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
                 if n == 0:
                     bad_length("OffsetFetchRequestTopics.partition_indexes", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("OffsetFetchRequestTopics.partition_indexes", n)
                 partition_indexes_2 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_2 = buffer[position]
                 position += 1
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 topics_1.append(OffsetFetchRequestTopics(name_2, ZERO_UUID, partition_indexes_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(OffsetFetchRequestGroup(group_id_1, member_id_1, member_epoch_1, topics_1))
     require_stable_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchRequest("", [], groups_0, require_stable_0), position
 
 
 def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -469,7 +492,8 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n == 0:
         bad_length("OffsetFetchRequest.groups", -1)
     n -= 1
-    if n * 8 > end - position:
+    left -= n
+    if n * 8 > end - position or left < 0:
         bad_count("OffsetFetchRequest.groups", n)
     groups_0: list[OffsetFetchRequestGroup] = []
     for _ in range(n):
@@ -498,7 +522,8 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         topics_1: list[OffsetFetchRequestTopics] | None = None
         if n:
             n -= 1
-            if n * 18 > end - position:
+            left -= n
+            if n * 18 > end - position or left < 0:
                 bad_count("OffsetFetchRequestGroup.topics", n)
             topics_1 = []
             for _ in range(n):
@@ -509,24 +534,25 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchR
                 if n == 0:
                     bad_length("OffsetFetchRequestTopics.partition_indexes", -1)
                 n -= 1
-                if n * 4 > end - position:
+                left -= n
+                if n * 4 > end - position or left < 0:
                     bad_count("OffsetFetchRequestTopics.partition_indexes", n)
                 partition_indexes_2 = read_int32s(buffer, position, n)
                 position += 4 * n
                 tags_2 = buffer[position]
                 position += 1
                 if tags_2:
-                    position = skip_tags(buffer, position, tags_2)
+                    position, left = skip_tags(buffer, position, tags_2, left)
                 topics_1.append(OffsetFetchRequestTopics("", topic_id_2, partition_indexes_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(OffsetFetchRequestGroup(group_id_1, member_id_1, member_epoch_1, topics_1))
     require_stable_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchRequest("", [], groups_0, require_stable_0), position
 
 
@@ -728,11 +754,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("OffsetFetchResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
     for _ in range(n):
@@ -747,7 +775,8 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         position += 4
         if n < 0:
             bad_length("OffsetFetchResponseTopic.partitions", n)
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
@@ -769,11 +798,13 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchR
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("OffsetFetchResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
     for _ in range(n):
@@ -788,7 +819,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         position += 4
         if n < 0:
             bad_length("OffsetFetchResponseTopic.partitions", n)
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
@@ -812,11 +844,13 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchR
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("OffsetFetchResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
     for _ in range(n):
@@ -831,7 +865,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         position += 4
         if n < 0:
             bad_length("OffsetFetchResponseTopic.partitions", n)
-        if n * 16 > end - position:
+        left -= n
+        if n * 16 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
@@ -855,11 +890,13 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetFetchR
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("OffsetFetchResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
     for _ in range(n):
@@ -874,7 +911,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         position += 4
         if n < 0:
             bad_length("OffsetFetchResponseTopic.partitions", n)
-        if n * 20 > end - position:
+        left -= n
+        if n * 20 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
@@ -898,6 +936,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[OffsetFetchR
 
 def _decode_response_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -905,7 +944,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n == 0:
         bad_length("OffsetFetchResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
     for _ in range(n):
@@ -925,7 +965,8 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n == 0:
             bad_length("OffsetFetchResponseTopic.partitions", -1)
         n -= 1
-        if n * 20 > end - position:
+        left -= n
+        if n * 20 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
         for _ in range(n):
@@ -941,22 +982,23 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchR
             error_code_2, tags_2 = _unpack_hB(buffer, position)
             position += 3
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OffsetFetchResponsePartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, metadata_2, error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetFetchResponseTopic(name_1, partitions_1))
     error_code_0, tags_0 = _unpack_hB(buffer, position)
     position += 3
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchResponse(throttle_time_ms_0, topics_0, error_code_0), position
 
 
 def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -964,7 +1006,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n == 0:
         bad_length("OffsetFetchResponse.groups", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("OffsetFetchResponse.groups", n)
     groups_0: list[OffsetFetchResponseGroup] = []
     for _ in range(n):
@@ -984,7 +1027,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n == 0:
             bad_length("OffsetFetchResponseGroup.topics", -1)
         n -= 1
-        if n * 3 > end - position:
+        left -= n
+        if n * 3 > end - position or left < 0:
             bad_count("OffsetFetchResponseGroup.topics", n)
         topics_1: list[OffsetFetchResponseTopics] = []
         for _ in range(n):
@@ -1004,7 +1048,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
             if n == 0:
                 bad_length("OffsetFetchResponseTopics.partitions", -1)
             n -= 1
-            if n * 20 > end - position:
+            left -= n
+            if n * 20 > end - position or left < 0:
                 bad_count("OffsetFetchResponseTopics.partitions", n)
             partitions_2: list[OffsetFetchResponsePartitions] = []
             for _ in range(n):
@@ -1020,27 +1065,28 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
                 error_code_3, tags_3 = _unpack_hB(buffer, position)
                 position += 3
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 partitions_2.append(OffsetFetchResponsePartitions(partition_index_3, committed_offset_3, committed_leader_epoch_3, metadata_3, error_code_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(OffsetFetchResponseTopics(name_2, ZERO_UUID, partitions_2))
         error_code_1, tags_1 = _unpack_hB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(OffsetFetchResponseGroup(group_id_1, topics_1, error_code_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchResponse(throttle_time_ms_0, [], 0, groups_0), position
 
 
 def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -1048,7 +1094,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
     if n == 0:
         bad_length("OffsetFetchResponse.groups", -1)
     n -= 1
-    if n * 5 > end - position:
+    left -= n
+    if n * 5 > end - position or left < 0:
         bad_count("OffsetFetchResponse.groups", n)
     groups_0: list[OffsetFetchResponseGroup] = []
     for _ in range(n):
@@ -1068,7 +1115,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
         if n == 0:
             bad_length("OffsetFetchResponseGroup.topics", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("OffsetFetchResponseGroup.topics", n)
         topics_1: list[OffsetFetchResponseTopics] = []
         for _ in range(n):
@@ -1079,7 +1127,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
             if n == 0:
                 bad_length("OffsetFetchResponseTopics.partitions", -1)
             n -= 1
-            if n * 20 > end - position:
+            left -= n
+            if n * 20 > end - position or left < 0:
                 bad_count("OffsetFetchResponseTopics.partitions", n)
             partitions_2: list[OffsetFetchResponsePartitions] = []
             for _ in range(n):
@@ -1095,22 +1144,22 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
                 error_code_3, tags_3 = _unpack_hB(buffer, position)
                 position += 3
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 partitions_2.append(OffsetFetchResponsePartitions(partition_index_3, committed_offset_3, committed_leader_epoch_3, metadata_3, error_code_3))
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             topics_1.append(OffsetFetchResponseTopics("", topic_id_2, partitions_2))
         error_code_1, tags_1 = _unpack_hB(buffer, position)
         position += 3
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         groups_0.append(OffsetFetchResponseGroup(group_id_1, topics_1, error_code_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetFetchResponse(throttle_time_ms_0, [], 0, groups_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -86,11 +88,13 @@ class OffsetForLeaderEpochResponse:
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("OffsetForLeaderEpochRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochRequest.topics", n)
     topics_0: list[OffsetForLeaderTopic] = []
     for _ in range(n):
@@ -105,7 +109,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetForLead
         position += 4
         if n < 0:
             bad_length("OffsetForLeaderTopic.partitions", n)
-        if n * 12 > end - position:
+        left -= n
+        if n * 12 > end - position or left < 0:
             bad_count("OffsetForLeaderTopic.partitions", n)
         partitions_1: list[OffsetForLeaderPartition] = []
         for _ in range(n):
@@ -118,11 +123,13 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetForLead
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("OffsetForLeaderEpochRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochRequest.topics", n)
     topics_0: list[OffsetForLeaderTopic] = []
     for _ in range(n):
@@ -137,7 +144,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[OffsetForLead
         position += 4
         if n < 0:
             bad_length("OffsetForLeaderTopic.partitions", n)
-        if n * 12 > end - position:
+        left -= n
+        if n * 12 > end - position or left < 0:
             bad_count("OffsetForLeaderTopic.partitions", n)
         partitions_1: list[OffsetForLeaderPartition] = []
         for _ in range(n):
@@ -150,6 +158,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[OffsetForLead
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     replica_id_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -157,7 +166,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[OffsetForLead
     if n == 0:
         bad_length("OffsetForLeaderEpochRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochRequest.topics", n)
     topics_0: list[OffsetForLeaderTopic] = []
     for _ in range(n):
@@ -177,24 +187,25 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[OffsetForLead
         if n == 0:
             bad_length("OffsetForLeaderTopic.partitions", -1)
         n -= 1
-        if n * 13 > end - position:
+        left -= n
+        if n * 13 > end - position or left < 0:
             bad_count("OffsetForLeaderTopic.partitions", n)
         partitions_1: list[OffsetForLeaderPartition] = []
         for _ in range(n):
             partition_2, current_leader_epoch_2, leader_epoch_2, tags_2 = _unpack_iiiB(buffer, position)
             position += 13
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(OffsetForLeaderPartition(partition_2, current_leader_epoch_2, leader_epoch_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetForLeaderTopic(topic_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetForLeaderEpochRequest(replica_id_0, topics_0), position
 
 
@@ -268,11 +279,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("OffsetForLeaderEpochResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochResponse.topics", n)
     topics_0: list[OffsetForLeaderTopicResult] = []
     for _ in range(n):
@@ -287,7 +300,8 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetForLea
         position += 4
         if n < 0:
             bad_length("OffsetForLeaderTopicResult.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("OffsetForLeaderTopicResult.partitions", n)
         partitions_1: list[EpochEndOffset] = []
         for _ in range(n):
@@ -300,6 +314,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetForLea
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -307,7 +322,8 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[OffsetForLea
     if n == 0:
         bad_length("OffsetForLeaderEpochResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochResponse.topics", n)
     topics_0: list[OffsetForLeaderTopicResult] = []
     for _ in range(n):
@@ -327,24 +343,25 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[OffsetForLea
         if n == 0:
             bad_length("OffsetForLeaderTopicResult.partitions", -1)
         n -= 1
-        if n * 19 > end - position:
+        left -= n
+        if n * 19 > end - position or left < 0:
             bad_count("OffsetForLeaderTopicResult.partitions", n)
         partitions_1: list[EpochEndOffset] = []
         for _ in range(n):
             error_code_2, partition_2, leader_epoch_2, end_offset_2, tags_2 = _unpack_hiiqB(buffer, position)
             position += 19
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(EpochEndOffset(error_code_2, partition_2, leader_epoch_2, end_offset_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(OffsetForLeaderTopicResult(topic_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return OffsetForLeaderEpochResponse(throttle_time_ms_0, topics_0), position
 
 

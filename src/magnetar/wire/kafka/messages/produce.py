@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_count,
@@ -16,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     malformed,
     skip_tags,
     string_tail,
+    tag_count,
     tag_header,
     tagged,
     unsupported,
@@ -131,6 +134,7 @@ class ProduceResponse:
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     transactional_id_0: str | None = None
@@ -144,7 +148,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceReques
     position += 10
     if n < 0:
         bad_length("ProduceRequest.topic_data", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ProduceRequest.topic_data", n)
     topic_data_0: list[TopicProduceData] = []
     for _ in range(n):
@@ -159,7 +164,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceReques
         position += 4
         if n < 0:
             bad_length("TopicProduceData.partition_data", n)
-        if n * 8 > end - position:
+        left -= n
+        if n * 8 > end - position or left < 0:
             bad_count("TopicProduceData.partition_data", n)
         partition_data_1: list[PartitionProduceData] = []
         for _ in range(n):
@@ -179,6 +185,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceReques
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -195,7 +202,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceReques
     if n == 0:
         bad_length("ProduceRequest.topic_data", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ProduceRequest.topic_data", n)
     topic_data_0: list[TopicProduceData] = []
     for _ in range(n):
@@ -215,7 +223,8 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceReques
         if n == 0:
             bad_length("TopicProduceData.partition_data", -1)
         n -= 1
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("TopicProduceData.partition_data", n)
         partition_data_1: list[PartitionProduceData] = []
         for _ in range(n):
@@ -231,22 +240,23 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceReques
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partition_data_1.append(PartitionProduceData(index_2, records_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topic_data_0.append(TopicProduceData(name_1, ZERO_UUID, partition_data_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ProduceRequest(transactional_id_0, acks_0, timeout_ms_0, topic_data_0), position
 
 
 def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -263,7 +273,8 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceReque
     if n == 0:
         bad_length("ProduceRequest.topic_data", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("ProduceRequest.topic_data", n)
     topic_data_0: list[TopicProduceData] = []
     for _ in range(n):
@@ -274,7 +285,8 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceReque
         if n == 0:
             bad_length("TopicProduceData.partition_data", -1)
         n -= 1
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("TopicProduceData.partition_data", n)
         partition_data_1: list[PartitionProduceData] = []
         for _ in range(n):
@@ -290,17 +302,17 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceReque
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partition_data_1.append(PartitionProduceData(index_2, records_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topic_data_0.append(TopicProduceData("", topic_id_1, partition_data_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ProduceRequest(transactional_id_0, acks_0, timeout_ms_0, topic_data_0), position
 
 
@@ -435,11 +447,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ProduceResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ProduceResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
     for _ in range(n):
@@ -454,7 +468,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ProduceRespo
         position += 4
         if n < 0:
             bad_length("TopicProduceResponse.partition_responses", n)
-        if n * 22 > end - position:
+        left -= n
+        if n * 22 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
         for _ in range(n):
@@ -469,11 +484,13 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ProduceRespo
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ProduceResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ProduceResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
     for _ in range(n):
@@ -488,7 +505,8 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ProduceRespo
         position += 4
         if n < 0:
             bad_length("TopicProduceResponse.partition_responses", n)
-        if n * 30 > end - position:
+        left -= n
+        if n * 30 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
         for _ in range(n):
@@ -503,11 +521,13 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ProduceRespo
 
 def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
         bad_length("ProduceResponse.responses", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
     for _ in range(n):
@@ -522,7 +542,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceRespo
         position += 4
         if n < 0:
             bad_length("TopicProduceResponse.partition_responses", n)
-        if n * 36 > end - position:
+        left -= n
+        if n * 36 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
         for _ in range(n):
@@ -530,7 +551,8 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceRespo
             position += 34
             if n < 0:
                 bad_length("PartitionProduceResponse.record_errors", n)
-            if n * 6 > end - position:
+            left -= n
+            if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
             for _ in range(n):
@@ -562,6 +584,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceRespo
 
 def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -569,7 +592,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
     if n == 0:
         bad_length("ProduceResponse.responses", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
     for _ in range(n):
@@ -589,7 +613,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
         if n == 0:
             bad_length("TopicProduceResponse.partition_responses", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
         for _ in range(n):
@@ -600,7 +625,8 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
             if n == 0:
                 bad_length("PartitionProduceResponse.record_errors", -1)
             n -= 1
-            if n * 6 > end - position:
+            left -= n
+            if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
             for _ in range(n):
@@ -616,7 +642,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
                 tags_3 = buffer[position]
                 position += 1
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 record_errors_2.append(BatchIndexAndErrorMessage(batch_index_3, batch_index_error_message_3))
             n = buffer[position]
             position += 1
@@ -630,22 +656,23 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partition_responses_1.append(PartitionProduceResponse(index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2, record_errors_2, error_message_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(TopicProduceResponse(name_1, ZERO_UUID, partition_responses_1))
     throttle_time_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return ProduceResponse(responses_0, throttle_time_ms_0), position
 
 
 def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -653,7 +680,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
     if n == 0:
         bad_length("ProduceResponse.responses", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
     for _ in range(n):
@@ -673,7 +701,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
         if n == 0:
             bad_length("TopicProduceResponse.partition_responses", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
         for _ in range(n):
@@ -684,7 +713,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
             if n == 0:
                 bad_length("PartitionProduceResponse.record_errors", -1)
             n -= 1
-            if n * 6 > end - position:
+            left -= n
+            if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
             for _ in range(n):
@@ -700,7 +730,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
                 tags_3 = buffer[position]
                 position += 1
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 record_errors_2.append(BatchIndexAndErrorMessage(batch_index_3, batch_index_error_message_3))
             n = buffer[position]
             position += 1
@@ -715,15 +745,14 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
             position += 1
             current_leader_2: LeaderIdAndEpoch | None = None
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
                         leader_id_4, leader_epoch_4, tags_4 = _unpack_iiB(buffer, position)
                         position += 9
                         if tags_4:
-                            position = skip_tags(buffer, position, tags_4)
+                            position, left = skip_tags(buffer, position, tags_4, left)
                         current_leader_2 = LeaderIdAndEpoch(leader_id_4, leader_epoch_4)
                         if position != stop_2:
                             bad_tag("PartitionProduceResponse.current_leader")
@@ -733,14 +762,13 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(TopicProduceResponse(name_1, ZERO_UUID, partition_responses_1))
     throttle_time_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     node_endpoints_0: list[NodeEndpoint] = []
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -751,7 +779,8 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
                 if n == 0:
                     bad_length("ProduceResponse.node_endpoints", -1)
                 n -= 1
-                if n * 11 > end - position:
+                left -= n
+                if n * 11 > end - position or left < 0:
                     bad_count("ProduceResponse.node_endpoints", n)
                 node_endpoints_0 = []
                 for _ in range(n):
@@ -776,7 +805,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
                     tags_5 = buffer[position]
                     position += 1
                     if tags_5:
-                        position = skip_tags(buffer, position, tags_5)
+                        position, left = skip_tags(buffer, position, tags_5, left)
                     node_endpoints_0.append(NodeEndpoint(node_id_5, host_5, port_5, rack_5))
                 if position != stop_0:
                     bad_tag("ProduceResponse.node_endpoints")
@@ -787,6 +816,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
 
 def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -794,7 +824,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
     if n == 0:
         bad_length("ProduceResponse.responses", -1)
     n -= 1
-    if n * 18 > end - position:
+    left -= n
+    if n * 18 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
     for _ in range(n):
@@ -805,7 +836,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
         if n == 0:
             bad_length("TopicProduceResponse.partition_responses", -1)
         n -= 1
-        if n * 33 > end - position:
+        left -= n
+        if n * 33 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
         for _ in range(n):
@@ -816,7 +848,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
             if n == 0:
                 bad_length("PartitionProduceResponse.record_errors", -1)
             n -= 1
-            if n * 6 > end - position:
+            left -= n
+            if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
             for _ in range(n):
@@ -832,7 +865,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
                 tags_3 = buffer[position]
                 position += 1
                 if tags_3:
-                    position = skip_tags(buffer, position, tags_3)
+                    position, left = skip_tags(buffer, position, tags_3, left)
                 record_errors_2.append(BatchIndexAndErrorMessage(batch_index_3, batch_index_error_message_3))
             n = buffer[position]
             position += 1
@@ -847,15 +880,14 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
             position += 1
             current_leader_2: LeaderIdAndEpoch | None = None
             if tags_2:
-                if tags_2 > 127:
-                    tags_2, position = varint_tail(buffer, position, tags_2)
+                tags_2, position, left = tag_count(buffer, position, tags_2, left)
                 for _ in range(tags_2):
                     tag, position, stop_2 = tag_header(buffer, position)
                     if tag == 0:
                         leader_id_4, leader_epoch_4, tags_4 = _unpack_iiB(buffer, position)
                         position += 9
                         if tags_4:
-                            position = skip_tags(buffer, position, tags_4)
+                            position, left = skip_tags(buffer, position, tags_4, left)
                         current_leader_2 = LeaderIdAndEpoch(leader_id_4, leader_epoch_4)
                         if position != stop_2:
                             bad_tag("PartitionProduceResponse.current_leader")
@@ -865,14 +897,13 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         responses_0.append(TopicProduceResponse("", topic_id_1, partition_responses_1))
     throttle_time_ms_0, tags_0 = _unpack_iB(buffer, position)
     position += 5
     node_endpoints_0: list[NodeEndpoint] = []
     if tags_0:
-        if tags_0 > 127:
-            tags_0, position = varint_tail(buffer, position, tags_0)
+        tags_0, position, left = tag_count(buffer, position, tags_0, left)
         for _ in range(tags_0):
             tag, position, stop_0 = tag_header(buffer, position)
             if tag == 0:
@@ -883,7 +914,8 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
                 if n == 0:
                     bad_length("ProduceResponse.node_endpoints", -1)
                 n -= 1
-                if n * 11 > end - position:
+                left -= n
+                if n * 11 > end - position or left < 0:
                     bad_count("ProduceResponse.node_endpoints", n)
                 node_endpoints_0 = []
                 for _ in range(n):
@@ -908,7 +940,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
                     tags_5 = buffer[position]
                     position += 1
                     if tags_5:
-                        position = skip_tags(buffer, position, tags_5)
+                        position, left = skip_tags(buffer, position, tags_5, left)
                     node_endpoints_0.append(NodeEndpoint(node_id_5, host_5, port_5, rack_5))
                 if position != stop_0:
                     bad_tag("ProduceResponse.node_endpoints")

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     bad_length,
@@ -49,6 +51,7 @@ class PushTelemetryResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[PushTelemetryRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     client_instance_id_0, subscription_id_0, terminating_0, compression_type_0, n = _unpack_uiobB(buffer, position)
     position += 23
     if n > 127:
@@ -61,7 +64,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[PushTelemetry
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return PushTelemetryRequest(client_instance_id_0, subscription_id_0, terminating_0, compression_type_0, metrics_0), position
 
 
@@ -88,10 +91,11 @@ _ENCODE_REQUEST = {
 
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[PushTelemetryResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
     position += 7
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return PushTelemetryResponse(throttle_time_ms_0, error_code_0), position
 
 

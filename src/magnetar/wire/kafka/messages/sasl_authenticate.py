@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_length,
     left_over,
@@ -64,6 +66,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SaslAuthentic
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[SaslAuthenticateRequest, int]:
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -76,7 +79,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[SaslAuthentic
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return SaslAuthenticateRequest(auth_bytes_0), position
 
 
@@ -153,6 +156,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[SaslAuthenti
 
 
 def _decode_response_v2(buffer: memoryview, position: int) -> tuple[SaslAuthenticateResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, n = _unpack_hB(buffer, position)
     position += 3
     if n > 127:
@@ -174,7 +178,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[SaslAuthenti
     session_lifetime_ms_0, tags_0 = _unpack_qB(buffer, position)
     position += 9
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return SaslAuthenticateResponse(error_code_0, error_message_0, auth_bytes_0, session_lifetime_ms_0), position
 
 

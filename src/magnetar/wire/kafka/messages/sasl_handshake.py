@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -72,11 +73,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[SaslHandshakeResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     error_code_0, n = _unpack_hi(buffer, position)
     position += 6
     if n < 0:
         bad_length("SaslHandshakeResponse.mechanisms", n)
-    if n * 2 > end - position:
+    left -= n
+    if n * 2 > end - position or left < 0:
         bad_count("SaslHandshakeResponse.mechanisms", n)
     mechanisms_0: list[str] = []
     for _ in range(n):

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -71,6 +73,7 @@ class SyncGroupResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -89,7 +92,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     position += 4
     if n < 0:
         bad_length("SyncGroupRequest.assignments", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
     for _ in range(n):
@@ -113,6 +117,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -140,7 +145,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     position += 4
     if n < 0:
         bad_length("SyncGroupRequest.assignments", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
     for _ in range(n):
@@ -164,6 +170,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -198,7 +205,8 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     if n == 0:
         bad_length("SyncGroupRequest.assignments", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
     for _ in range(n):
@@ -223,17 +231,18 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         assignments_0.append(SyncGroupRequestAssignment(member_id_1, assignment_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return SyncGroupRequest(group_id_0, generation_id_0, member_id_0, group_instance_id_0, None, None, assignments_0), position
 
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -286,7 +295,8 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     if n == 0:
         bad_length("SyncGroupRequest.assignments", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
     for _ in range(n):
@@ -311,12 +321,12 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         assignments_0.append(SyncGroupRequestAssignment(member_id_1, assignment_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return SyncGroupRequest(group_id_0, generation_id_0, member_id_0, group_instance_id_0, protocol_type_0, protocol_name_0, assignments_0), position
 
 
@@ -480,6 +490,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[SyncGroupRes
 
 
 def _decode_response_v4(buffer: memoryview, position: int) -> tuple[SyncGroupResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -492,11 +503,12 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRes
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return SyncGroupResponse(throttle_time_ms_0, error_code_0, None, None, assignment_0), position
 
 
 def _decode_response_v5(buffer: memoryview, position: int) -> tuple[SyncGroupResponse, int]:
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
     position += 7
     if n > 127:
@@ -527,7 +539,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[SyncGroupRes
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return SyncGroupResponse(throttle_time_ms_0, error_code_0, protocol_type_0, protocol_name_0, assignment_0), position
 
 

@@ -7,6 +7,8 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    REQUEST_ELEMENTS_MAX,
+    RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -98,6 +100,7 @@ class TxnOffsetCommitResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -116,7 +119,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
     position += 14
     if n < 0:
         bad_length("TxnOffsetCommitRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("TxnOffsetCommitRequest.topics", n)
     topics_0: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -131,7 +135,8 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
         position += 4
         if n < 0:
             bad_length("TxnOffsetCommitRequestTopic.partitions", n)
-        if n * 14 > end - position:
+        left -= n
+        if n * 14 > end - position or left < 0:
             bad_count("TxnOffsetCommitRequestTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -151,6 +156,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -169,7 +175,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
     position += 14
     if n < 0:
         bad_length("TxnOffsetCommitRequest.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("TxnOffsetCommitRequest.topics", n)
     topics_0: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -184,7 +191,8 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
         position += 4
         if n < 0:
             bad_length("TxnOffsetCommitRequestTopic.partitions", n)
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("TxnOffsetCommitRequestTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -204,6 +212,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buffer)
+    left = REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -247,7 +256,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
     if n == 0:
         bad_length("TxnOffsetCommitRequest.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("TxnOffsetCommitRequest.topics", n)
     topics_0: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(n):
@@ -267,7 +277,8 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
         if n == 0:
             bad_length("TxnOffsetCommitRequestTopic.partitions", -1)
         n -= 1
-        if n * 18 > end - position:
+        left -= n
+        if n * 18 > end - position or left < 0:
             bad_count("TxnOffsetCommitRequestTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(n):
@@ -283,17 +294,17 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
             tags_2 = buffer[position]
             position += 1
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(TxnOffsetCommitRequestPartition(partition_index_2, committed_offset_2, committed_leader_epoch_2, committed_metadata_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(TxnOffsetCommitRequestTopic(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return TxnOffsetCommitRequest(transactional_id_0, group_id_0, producer_id_0, producer_epoch_0, generation_id_0, member_id_0, group_instance_id_0, topics_0), position
 
 
@@ -412,11 +423,13 @@ _ENCODE_REQUEST = {
 
 def _decode_response_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_ii(buffer, position)
     position += 8
     if n < 0:
         bad_length("TxnOffsetCommitResponse.topics", n)
-    if n * 6 > end - position:
+    left -= n
+    if n * 6 > end - position or left < 0:
         bad_count("TxnOffsetCommitResponse.topics", n)
     topics_0: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(n):
@@ -431,7 +444,8 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
         position += 4
         if n < 0:
             bad_length("TxnOffsetCommitResponseTopic.partitions", n)
-        if n * 6 > end - position:
+        left -= n
+        if n * 6 > end - position or left < 0:
             bad_count("TxnOffsetCommitResponseTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitResponsePartition] = []
         for _ in range(n):
@@ -444,6 +458,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
 
 def _decode_response_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitResponse, int]:
     end = len(buffer)
+    left = RESPONSE_ELEMENTS_MAX
     throttle_time_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -451,7 +466,8 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
     if n == 0:
         bad_length("TxnOffsetCommitResponse.topics", -1)
     n -= 1
-    if n * 3 > end - position:
+    left -= n
+    if n * 3 > end - position or left < 0:
         bad_count("TxnOffsetCommitResponse.topics", n)
     topics_0: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(n):
@@ -471,24 +487,25 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
         if n == 0:
             bad_length("TxnOffsetCommitResponseTopic.partitions", -1)
         n -= 1
-        if n * 7 > end - position:
+        left -= n
+        if n * 7 > end - position or left < 0:
             bad_count("TxnOffsetCommitResponseTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitResponsePartition] = []
         for _ in range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
-                position = skip_tags(buffer, position, tags_2)
+                position, left = skip_tags(buffer, position, tags_2, left)
             partitions_1.append(TxnOffsetCommitResponsePartition(partition_index_2, error_code_2))
         tags_1 = buffer[position]
         position += 1
         if tags_1:
-            position = skip_tags(buffer, position, tags_1)
+            position, left = skip_tags(buffer, position, tags_1, left)
         topics_0.append(TxnOffsetCommitResponseTopic(name_1, partitions_1))
     tags_0 = buffer[position]
     position += 1
     if tags_0:
-        position = skip_tags(buffer, position, tags_0)
+        position, left = skip_tags(buffer, position, tags_0, left)
     return TxnOffsetCommitResponse(throttle_time_ms_0, topics_0), position
 
 

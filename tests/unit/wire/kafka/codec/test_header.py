@@ -6,12 +6,14 @@ import pytest
 
 from magnetar.base.errors import WireError
 from magnetar.wire.kafka.header import (
+    HEADER_TAGS_MAX,
     decode_request_header,
     decode_response_header,
     encode_request_header,
     encode_response_header,
 )
 from magnetar.wire.kafka.messages import FLEXIBLE_SINCE, MODULES, NAMES, load
+from magnetar.wire.kafka.runtime import varint
 
 PRODUCE, API_VERSIONS, SASL_HANDSHAKE = 0, 18, 17
 
@@ -43,6 +45,16 @@ def test_a_header_cut_anywhere_is_refused(frame: bytes) -> None:
 def test_tagged_fields_of_a_newer_client_are_skipped() -> None:
     frame = FLEXIBLE[:-1] + b"\x02\x05\x03abc\x07\x00"
     assert decode_request_header(memoryview(frame)).position == len(frame)
+
+
+def test_a_header_has_a_bounded_number_of_tagged_fields() -> None:
+    many = FLEXIBLE[:-1] + varint(HEADER_TAGS_MAX) + b"\x05\0" * HEADER_TAGS_MAX
+    assert decode_request_header(memoryview(many)).position == len(many)
+    more = FLEXIBLE[:-1] + varint(HEADER_TAGS_MAX + 1) + b"\x05\0" * (HEADER_TAGS_MAX + 1)
+    with pytest.raises(WireError, match="1025 tagged fields"):
+        decode_request_header(memoryview(more))
+    with pytest.raises(WireError, match="1025 tagged fields"):
+        decode_response_header(memoryview(bytes(4) + more[len(FLEXIBLE) - 1 :]), PRODUCE, 9)
 
 
 @pytest.mark.parametrize("length", [-2, -32768])

@@ -18,7 +18,7 @@ from magnetar.wire.kafka.messages import (
     metadata,
     produce,
 )
-from magnetar.wire.kafka.runtime import ZERO_UUID, Buffer, varint
+from magnetar.wire.kafka.runtime import REQUEST_ELEMENTS_MAX, ZERO_UUID, Buffer, varint
 
 CASES = list(cases())
 
@@ -80,7 +80,7 @@ def test_unknown_tagged_fields_are_skipped(case: Case) -> None:
         (b"\x01\xa8\x46\xff\xff\xff\xff\x0f", "larger than the frame"),
         (b"\x01\xff\xff\xff\xff\xff\x01\x00", "longer than 5 bytes"),
         (b"\x01\xff\xff\xff\xff\x1f\x00", "does not fit 32 bits"),
-        (b"\xff\xff\xff\xff\x0f" + b"\x05\x00" * 9, "index out of"),
+        (b"\xff\xff\xff\xff\x0f" + b"\x05\x00" * 9, "4294967295 tagged fields are more"),
         (b"\x02\x07\x00", "index out of"),
     ],
 )
@@ -114,6 +114,42 @@ def test_an_array_that_cannot_fit_is_refused_before_it_is_built(count: int) -> N
     compact = b"\0" + struct.pack(">hi", 1, 0) + varint(count + 1)
     with pytest.raises(WireError, match=f"topic_data claims {count} elements"):
         produce.decode_request(9, memoryview(compact))
+
+
+def many_topics(topics: int, tail: bytes) -> memoryview:
+    """A Produce v9 request of as many empty topics, of three bytes each."""
+    return memoryview(b"\0" + struct.pack(">hi", 1, 0) + varint(topics + 1) + b"\x01\x01\0" * topics + tail)
+
+
+def test_a_request_has_a_budget_of_elements() -> None:
+    assert (
+        len(produce.decode_request(9, many_topics(REQUEST_ELEMENTS_MAX, b"\0")).topic_data)
+        == REQUEST_ELEMENTS_MAX
+    )
+    with pytest.raises(WireError, match="topic_data claims 524289 elements"):
+        produce.decode_request(9, many_topics(REQUEST_ELEMENTS_MAX + 1, b"\0"))
+
+
+def test_nested_arrays_and_tagged_fields_share_the_budget() -> None:
+    half = REQUEST_ELEMENTS_MAX // 2
+    partitions = struct.pack(">i", half) + struct.pack(">ii", 0, -1) * half
+    for topics, refused in ((1, False), (2, True)):
+        body = struct.pack(">hhii", -1, 1, 0, topics) + (b"\0\x01t" + partitions) * topics
+        if refused:  # two halves and the two topics themselves
+            with pytest.raises(WireError, match="partition_data claims 262144 elements"):
+                produce.decode_request(3, memoryview(body))
+        else:
+            produce.decode_request(3, memoryview(body))
+    tags = varint(half) + b"\x07\0" * half
+    produce.decode_request(9, many_topics(half, tags))
+    with pytest.raises(WireError, match="262144 tagged fields are more"):
+        produce.decode_request(9, many_topics(half + 1, tags))
+
+
+def test_the_answer_to_a_tool_may_be_larger_than_a_request() -> None:
+    brokers = REQUEST_ELEMENTS_MAX + 1
+    body = struct.pack(">i", brokers) + struct.pack(">ihi", 0, 0, 0) * brokers + bytes(4)
+    assert len(metadata.decode_response(0, memoryview(body)).brokers) == brokers
 
 
 def test_an_array_of_numbers_that_cannot_fit_is_refused() -> None:
