@@ -8,7 +8,6 @@ import contextlib
 import os
 import resource
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -123,33 +122,6 @@ def end(process: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """`count` consecutive TCP ports that nobody listens on now.
-
-    Consecutive, because a Kafka node of the peers takes the port after its own as well.
-    """
-    for _ in range(100):
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(_listener(0)).getsockname()[1]
-            try:
-                for port in range(first + 1, first + count):
-                    stack.enter_context(_listener(port))
-            except (OSError, OverflowError):
-                continue
-            return list(range(first, first + count))
-    raise RunFailed(f"no {count} free TCP ports in a row")
-
-
-def _listener(port: int) -> socket.socket:
-    listener = socket.socket()
-    try:
-        listener.bind(("127.0.0.1", port))
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def raise_file_limit() -> None:

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from bench import probe, process
 from bench.process import RunFailed
+from magnetar.testing.server import ServerFailed, default_command, free_ports
 
 HOST = "127.0.0.1"
 READY_SECONDS_MAX = 180.0
@@ -35,7 +35,7 @@ class Server(ABC):
     def __init__(self, folder: Path, settings: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.settings = settings
-        self.port = process.free_ports(2)[0]
+        self.port = free_ports(2)[0]  # a Kafka node of the peers takes the port after its own as well
         self.pid = 0
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -104,7 +104,7 @@ class Magnetar(Server):
         self.process: subprocess.Popen[bytes] | None = None
 
     def _start(self) -> float:
-        http_port = process.free_ports(1)[0]
+        http_port = free_ports(1, taken=[self.port])[0]
         command = [*magnetar_command(), "standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
         command += ["--kafka-port", str(self.port), "--http-port", str(http_port)]
         for setting in self.settings:
@@ -192,10 +192,10 @@ class Kafka(Server):
 
 def magnetar_command() -> list[str]:
     """The `magnetar` script beside this interpreter; raises RunFailed where it is not installed."""
-    script = Path(sys.executable).parent / "magnetar"
-    if not script.exists():
-        raise RunFailed(f"there is no {script}: run `make install` first")
-    return [str(script)]
+    try:
+        return default_command()
+    except ServerFailed as error:
+        raise RunFailed(str(error).partition("\n")[0]) from error
 
 
 def find_kafka(repository: Path) -> Path | None:

@@ -63,8 +63,3 @@ def test_process_that_ignores_the_polite_signal_is_killed() -> None:
         assert child.stdout.readline() == b"on\n"
         process.end(child, grace_seconds=0.1)
     assert child.returncode == -9
-
-
-def test_ports_come_in_a_row() -> None:
-    first, second, third = process.free_ports(3)
-    assert (second, third) == (first + 1, first + 2)
