@@ -1,16 +1,18 @@
 """The `LedgerStore` port: append-only ledgers with one writer each.
 
-A ledger is a dense sequence of entries 0, 1, 2, ...  It is written by one `LedgerWriter`, then sealed; a sealed ledger
-never changes.  After a crash the ledger that was open is *recovered*: `open` cuts it at the last entry that is whole,
-seals it there and returns a reader.  Whoever takes a ledger over that way fences its old writer.
+A ledger is a dense sequence of entries 0, 1, 2, ...  It is written by one `LedgerWriter`, then sealed; a
+sealed ledger never changes.  After a crash the ledger that was open is *recovered*: `open` cuts it at the
+last entry that is whole, seals it there and returns a reader.  Whoever takes a ledger over that way fences
+its old writer.
 
-The write path is synchronous and has no coroutine in it: `append` only queues; the store folds everything that was
-queued, over all its ledgers, into one synced write (a *round*) and calls each entry's `done` from the event loop, in
-the order of the appends.  A reader sees an entry once `done(None)` was called for it, not before.
+The write path is synchronous and has no coroutine in it: `append` only queues; the store folds everything
+that was queued, over all its ledgers, into one synced write (a *round*) and calls each entry's `done` from
+the event loop, in the order of the appends.  A reader sees an entry once `done(None)` was called for it, not
+before.
 
-Entries carry two numbers that the store keeps in an index of its own, so that looking a position up never scans:
-`last_offset` (the Kafka offset, Pulsar index, of the entry's last message; grows from entry to entry) and
-`max_timestamp_ms` (the greatest record timestamp in the entry; need not grow).
+Entries carry two numbers that the store keeps in an index of its own, so that looking a position up never
+scans: `last_offset` (the Kafka offset, Pulsar index, of the entry's last message; grows from entry to entry)
+and `max_timestamp_ms` (the greatest record timestamp in the entry; need not grow).
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +38,8 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStat:
-    """What is known of a ledger without reading its entries.  Offsets and timestamps are -1 while it is empty."""
+    """What is known of a ledger without reading its entries.  Offsets and timestamps are -1 while it is
+    empty."""
 
     ledger_id: LedgerId
     entry_count: int
@@ -53,13 +56,14 @@ class LedgerReader(Protocol):
     def stat(self) -> LedgerStat: ...
 
     async def read(self, first: EntryId, bytes_max: int) -> list[StoredEntry]:
-        """Consecutive entries from `first` on: at least one, then as many as keep the sum of bodies within `bytes_max`.
+        """Consecutive entries from `first` on: at least one, then as many as keep the sum of bodies within
+        `bytes_max`.
 
         Empty when `first` lies past the last durable entry.
 
         Raises:
-            EntryCorrupt: the first entry asked for fails its checksum.  Whole entries before a corrupt one are
-                returned; the corrupt one itself raises when it is the first.
+            EntryCorrupt: the first entry asked for fails its checksum.  Whole entries before a corrupt one
+                are returned; the corrupt one itself raises when it is the first.
             LedgerNotFound: the ledger was deleted.
             StorageError: the disk cannot be read.
         """
@@ -82,13 +86,15 @@ class LedgerWriter(LedgerReader, Protocol):
     ) -> EntryId:
         """Queue one entry, the concatenation of `parts` (`size` bytes in all), and return its id at once.
 
-        The parts must stay unchanged until the entry has been written behind; the store keeps its own references.
-        `done(None)` is called when the entry is on disk; `done(error)` when it will never be: a failed entry is
-        followed only by failed ones, and the ledger takes no more (`LedgerFenced`), so the caller seals it and goes on
-        in a new one.
+        The parts must stay unchanged until the entry has been written behind; the store keeps its own
+        references. `done(None)` is called when the entry is on disk; `done(error)` when it will never be: a
+        failed entry is followed only by failed ones, and the ledger takes no more (`LedgerFenced`), so the
+        caller seals it and goes on in a new one.
 
         Raises:
             LedgerFenced: the ledger is sealed, fenced or failed.
+            StorageFull: there is no room for it now; nothing was queued and the ledger stays open.
+            StorageError: it cannot be written now (or ever, when it is too large); nothing was queued.
         """
         ...
 
@@ -103,7 +109,8 @@ class LedgerStore(Protocol):
         ...
 
     async def open(self, ledger_id: LedgerId) -> LedgerReader:
-        """Open for reading; an unsealed ledger is fenced, recovered and sealed first.  LedgerNotFound if unknown."""
+        """Open for reading; an unsealed ledger is fenced, recovered and sealed first.  LedgerNotFound if
+        unknown."""
         ...
 
     async def delete(self, ledger_id: LedgerId) -> None:

@@ -1,0 +1,155 @@
+"""The disk, as the store sees it: the only module of `storage/local` that opens a file.
+
+`Disk` is a port, so that a test can hand in a disk that forgets what was not synced, tears writes, or fails
+the Nth call (`magnetar.testing.disk.CrashDisk`).  All calls block and are made from threads, never from the
+event loop (start and recovery excepted, which run in a thread as a whole).
+
+What the store relies on: a write to a file opened with `sync_writes` is durable when it returns; other writes
+are once `sync` has returned; a new, renamed or removed name is once `sync_directory` has returned.  A
+512-byte sector is written whole or not at all.
+"""
+
+import contextlib
+import errno
+import mmap
+import os
+from pathlib import Path
+from typing import Protocol
+
+from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.store import Buffer
+
+
+class File(Protocol):
+    """An open file.  With direct I/O, positions, lengths and addresses are multiples of `BLOCK_BYTES`."""
+
+    def write(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`; OSError when that fails, and then any part may be written."""
+        ...
+
+    def read(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from `position`; fewer bytes only at the end of the file."""
+        ...
+
+    def sync(self) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(
+        self, path: Path, *, create: bool = False, direct: bool = False, sync_writes: bool = False
+    ) -> File:
+        """Open for reading and writing.  FileNotFoundError unless `create`."""
+        ...
+
+    def can_direct(self, directory: Path) -> bool:
+        """Whether files in `directory` can be read and written past the page cache."""
+        ...
+
+    def make_directory(self, path: Path) -> None: ...
+    def names(self, directory: Path) -> list[str]: ...
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; nothing happens when there is none."""
+        ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+
+class RealFile:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            # A short write is how Linux says "full" first; the next call raises what is wrong.  Direct I/O
+            # needs whole blocks, so what was written of the last one is written again.
+            written -= written % BLOCK_BYTES
+            count = os.pwrite(self._descriptor, view[written:], position + written)
+            if count == 0:
+                raise OSError(errno.EIO, "write made no progress")
+            written += count
+
+    def read(self, buffer: memoryview, position: int) -> int:
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(self._descriptor, [buffer[filled:]], position + filled)
+            filled += count
+            if count == 0 or count % BLOCK_BYTES:
+                break
+        return filled
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class RealDisk:
+    """The machine's own disk."""
+
+    def open(
+        self, path: Path, *, create: bool = False, direct: bool = False, sync_writes: bool = False
+    ) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        flags |= os.O_CREAT if create else 0
+        flags |= os.O_DIRECT if direct else 0
+        flags |= os.O_DSYNC if sync_writes else 0
+        return RealFile(os.open(path, flags, 0o640))
+
+    def can_direct(self, directory: Path) -> bool:
+        probe = directory / ".direct-probe"
+        buffer = mmap.mmap(-1, BLOCK_BYTES)
+        try:
+            file = self.open(probe, create=True, direct=True)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+                return False
+            raise
+        try:
+            file.write(memoryview(buffer), 0)
+            return file.read(memoryview(buffer), 0) == BLOCK_BYTES
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+                return False
+            raise
+        finally:
+            file.close()
+            with contextlib.suppress(OSError):
+                os.unlink(probe)
+
+    def make_directory(self, path: Path) -> None:
+        os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def names(self, directory: Path) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,204 @@
+"""Every byte that the local ledger store puts on disk.  Version 1; all integers big-endian.
+
+docs/internals/disk-format.md tells the story; golden files in tests/unit/storage/golden hold the bytes.
+
+Record: one entry, or one control fact in the journal (an entry id below 0).  Journal and segment hold the
+same bytes, so an entry's checksum is computed once.
+
+     0  u32  length            bytes of the body
+     4  u32  crc32c            of everything after this field, body included
+     8  u64  ledger_id
+    16  i64  entry_id          dense from 0 within its ledger; below 0: a control record, see `Control`
+    24  i64  last_offset       offset of the entry's last message; grows
+    32  i64  max_timestamp_ms  greatest record timestamp in the entry; need not grow
+    40  ...  body
+
+Journal file: rounds side by side from position 0, each padded with zeroes to a multiple of
+`BLOCK_BYTES`.  The file is filled with zeroes once and then used again and again, each time with a greater
+epoch: whatever does not carry the epoch of the file's first round is an older use's rest.  Rounds are
+numbered without a hole over all files.
+
+     0  4s   magic             b"MGJR"
+     4  u16  version           1
+     6  u16  zero
+     8  u64  epoch             which use of the file this round belongs to
+    16  u64  sequence          of the round
+    24  u64  length            bytes of the records that follow the header
+    32  u32  record_count
+    36  u32  digest            crc32c over the crc32c fields of the records, in order: a round that was only
+                               partly written over an older one has whole records in it, but not these
+    40  20s  zero
+    60  u32  crc32c            of bytes 0 to 60
+    64  ...  records
+
+A torn tail is legal: replay stops at the first bad round.  When a file's first round carries a sequence that
+an older file has as well, the older file's round failed and was given up: the newer one counts.
+
+Segment: records side by side from position 0.  While its ledger is open, what lies behind the position noted
+in the catalogue has no meaning.  Sealing adds a footer at the next multiple of `BLOCK_BYTES`, which ends the
+file:
+
+     0  ...  points            point_count index points of 32 bytes
+        ...  zero              up to the trailer
+    -64 4s   magic             b"MGSF"
+    -60 u16  version           1
+    -58 u16  zero
+    -56 u64  ledger_id
+    -48 u64  entry_count
+    -40 u64  data_bytes        where the records end
+    -32 i64  last_offset
+    -24 i64  max_timestamp_ms
+    -16 u32  point_count
+    -12 u32  points_crc32c     of the points
+     -8 u32  zero
+     -4 u32  crc32c            of the trailer up to here
+
+Index point: where a stretch of at least `INDEX_STEP_BYTES` begins (one entry, when that is longer).
+
+     0  i64  entry_id          the first entry of the stretch
+     8  i64  position          where it begins in the segment
+    16  i64  offset_before     last_offset of the entry before it; NOTHING_BEFORE when there is none
+    24  i64  timestamp_before  greatest max_timestamp_ms of all entries before it; NOTHING_BEFORE when there
+    is none
+
+Catalogue: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints,
+rewritten whole (and renamed into place) when most of it is outdated.  A torn tail is legal, because the
+checkpoint that wrote it did not finish and the journal still has its entries.
+
+     0  u32  length            bytes after the next field
+     4  u32  crc32c            of everything after this field
+     8  u8   kind              1 progress, 2 sealed, 3 deleted, 4 checkpoint
+     9  u64  ledger_id         for a checkpoint: the smallest ledger id never used
+    17  u64  entry_count       for a checkpoint: the last journal round that is no longer needed
+    25  u64  data_bytes
+    33  i64  last_offset
+    41  i64  max_timestamp_ms
+    49  ...  index points that the ledger has gained since its last fact (progress only)
+
+The file begins with b"MGCATLG1".
+"""
+
+import sys
+from array import array
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+BLOCK_BYTES: Final = 4096
+INDEX_STEP_BYTES: Final = 32 * 1024
+NOTHING_BEFORE: Final = -(1 << 63)
+ENTRY_BYTES_MAX: Final = 1 << 30
+
+RECORD: Final = Struct(">IIQqqq")
+RECORD_START: Final = Struct(">II")
+RECORD_REST: Final = Struct(">Qqqq")
+RECORD_BYTES: Final = 40
+assert RECORD.size == RECORD_BYTES == RECORD_START.size + RECORD_REST.size
+
+ROUND: Final = Struct(">4sHHQQQII20xI")
+ROUND_BYTES: Final = 64
+ROUND_MAGIC: Final = b"MGJR"
+assert ROUND.size == ROUND_BYTES
+
+TRAILER: Final = Struct(">4sHHQQQqqIIII")
+TRAILER_BYTES: Final = 64
+TRAILER_MAGIC: Final = b"MGSF"
+assert TRAILER.size == TRAILER_BYTES
+
+POINT_BYTES: Final = 32
+
+CATALOGUE_MAGIC: Final = b"MGCATLG1"
+FACT: Final = Struct(">BQQQqq")
+FACT_START: Final = Struct(">II")
+FACT_BYTES: Final = 49
+FACT_BYTES_MAX: Final = 1 << 28
+assert FACT_START.size + FACT.size == FACT_BYTES
+
+VERSION: Final = 1
+
+
+class Control(IntEnum):
+    """Entry ids that are no entries: facts which must survive a crash before the next checkpoint."""
+
+    CREATE = -1  # the ledger exists
+    DELETE = -2  # the ledger is gone
+    CUT = -3  # the ledger ends before entry `last_offset`: those writes failed
+
+
+class FactKind(IntEnum):
+    PROGRESS = 1
+    SEALED = 2
+    DELETED = 3
+    CHECKPOINT = 4
+
+
+def align_up(size: int) -> int:
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def control_record(ledger_id: int, control: Control, value: int = 0) -> bytes:
+    """A whole record without a body."""
+    rest = RECORD_REST.pack(ledger_id, control, value, 0)
+    return RECORD_START.pack(0, crc32c(rest)) + rest
+
+
+def round_header(epoch: int, sequence: int, length: int, record_count: int, digest: int) -> bytes:
+    header = ROUND.pack(ROUND_MAGIC, VERSION, 0, epoch, sequence, length, record_count, digest, 0)
+    return header[:-4] + crc32c(header[:-4]).to_bytes(4, "big")
+
+
+def points_bytes(columns: "tuple[array[int], array[int], array[int], array[int]]") -> bytes:
+    """Index points as they lie on disk, from four columns of equal length."""
+    count = len(columns[0])
+    woven = array("q", bytes(POINT_BYTES * count))
+    for number, column in enumerate(columns):
+        woven[number::4] = column
+    if sys.byteorder == "little":
+        woven.byteswap()
+    return woven.tobytes()
+
+
+def points_columns(data: bytes) -> "tuple[array[int], array[int], array[int], array[int]]":
+    """The four columns of `points_bytes`."""
+    woven = array("q", data)
+    if sys.byteorder == "little":
+        woven.byteswap()
+    return woven[0::4], woven[1::4], woven[2::4], woven[3::4]
+
+
+def footer(
+    ledger_id: int, entry_count: int, data_bytes: int, last_offset: int, max_timestamp_ms: int, points: bytes
+) -> bytes:
+    """Everything behind the records of a sealed segment: a multiple of `BLOCK_BYTES`."""
+    trailer = TRAILER.pack(
+        TRAILER_MAGIC,
+        VERSION,
+        0,
+        ledger_id,
+        entry_count,
+        data_bytes,
+        last_offset,
+        max_timestamp_ms,
+        len(points) // POINT_BYTES,
+        crc32c(points),
+        0,
+        0,
+    )
+    trailer = trailer[:-4] + crc32c(trailer[:-4]).to_bytes(4, "big")
+    return points + bytes(align_up(len(points) + TRAILER_BYTES) - TRAILER_BYTES - len(points)) + trailer
+
+
+def fact(
+    kind: FactKind,
+    ledger_id: int,
+    entry_count: int = 0,
+    data_bytes: int = 0,
+    last_offset: int = NOTHING_BEFORE,
+    max_timestamp_ms: int = NOTHING_BEFORE,
+    points: bytes = b"",
+) -> bytes:
+    """One line of the catalogue."""
+    rest = FACT.pack(kind, ledger_id, entry_count, data_bytes, last_offset, max_timestamp_ms) + points
+    return FACT_START.pack(len(rest), crc32c(rest)) + rest

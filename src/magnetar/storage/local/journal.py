@@ -1,0 +1,340 @@
+"""The journal: every append of every ledger, in rounds, each one synced write.
+
+The event loop copies entries straight into the round that fills; one thread writes rounds.  While a round is
+being written the next one fills, and it is taken the moment the write returns: no timer, and the slower the
+disk or the busier the loop, the larger the rounds.  The thread holds the interpreter only to take a round and
+to report one; the checksums and the copy are made by the loop at `append`, where they cost no hand-over of
+the interpreter lock.
+
+When a write fails, that round and everything queued behind it fail, and the ledgers concerned are *cut* in
+another file before anybody is told: a round that failed may be on disk all the same, and must not come back
+at a restart.
+
+Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.
+"""
+
+import asyncio
+import logging
+import mmap
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.base.errors import StorageError, StorageFull
+from magnetar.storage.local.counters import StoreCounters
+from magnetar.storage.local.format import (
+    RECORD,
+    RECORD_BYTES,
+    ROUND_BYTES,
+    Control,
+    align_up,
+    control_record,
+    round_header,
+)
+from magnetar.storage.local.ring import Ring, RingFile
+from magnetar.storage.store import Buffer, Done
+
+if TYPE_CHECKING:
+    from magnetar.storage.local.ledger import LocalLedger
+
+log = logging.getLogger(__name__)
+
+
+class Queued(NamedTuple):
+    """One record on its way to the disk.  `ledger` is None for a control record."""
+
+    ledger: "LocalLedger | None"
+    header: bytes
+    parts: Sequence[Buffer]
+    size: int
+    last_offset: int
+    max_timestamp_ms: int
+    done: Done
+
+
+class Round:
+    """An aligned buffer that fills with records and is written as a whole."""
+
+    __slots__ = ("buffer", "checksums", "end", "entries", "sequence")
+
+    def __init__(self, capacity: int) -> None:
+        self.buffer = memoryview(mmap.mmap(-1, capacity))
+        self.end = ROUND_BYTES
+        self.checksums = bytearray()
+        self.entries: list[Queued] = []
+        self.sequence = 0
+
+    def put(self, entry: Queued) -> bool:
+        """Copy a record in; False when it does not fit."""
+        position = self.end
+        end = position + RECORD_BYTES + entry.size
+        buffer = self.buffer
+        if end > len(buffer):
+            return False
+        header = entry.header
+        buffer[position : position + RECORD_BYTES] = header
+        position += RECORD_BYTES
+        for part in entry.parts:
+            stop = position + len(part)
+            buffer[position:stop] = part
+            position = stop
+        assert position == end
+        self.end = end
+        self.checksums += header[4:8]
+        self.entries.append(entry)
+        return True
+
+    def finish(self, epoch: int, sequence: int) -> memoryview:
+        """Write the header and the padding; what is to be written."""
+        self.sequence = sequence
+        size = align_up(self.end)
+        digest = crc32c(self.checksums)
+        self.buffer[:ROUND_BYTES] = round_header(
+            epoch, sequence, self.end - ROUND_BYTES, len(self.entries), digest
+        )
+        self.buffer[self.end : size] = bytes(size - self.end)
+        return self.buffer[:size]
+
+    def clear(self) -> None:
+        self.end = ROUND_BYTES
+        self.checksums.clear()
+        self.entries = []
+
+
+OnRound = Callable[[list[Queued], int, Exception | None], None]
+"""Told on the loop of each round, in order: its entries, its sequence, and None or why it failed."""
+
+
+class Journal:
+    def __init__(
+        self,
+        ring: Ring,
+        *,
+        round_bytes_max: int,
+        next_sequence: int,
+        sync_after_write: bool,
+        loop: asyncio.AbstractEventLoop,
+        counters: StoreCounters,
+        on_round: OnRound,
+    ) -> None:
+        self._ring = ring
+        self._round_bytes_max = round_bytes_max
+        self._next_sequence = next_sequence
+        self._sync_after_write = sync_after_write
+        self._loop = loop
+        self._counters = counters
+        self._on_round = on_round
+        self._lock = threading.Lock()
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._filling = Round(round_bytes_max)
+        self._spare: Round | None = Round(round_bytes_max)
+        self._overflow: deque[Queued] = deque()
+        self._completed: deque[tuple[list[Queued], int, Exception | None]] = deque()
+        self._idle = True
+        self._stopping = False
+        self._broken: Exception | None = None
+        self._failing = False
+        """A write failed and the loop does not know yet: an append now would leave a hole in its ledger."""
+        self.queued_bytes = 0
+        """Appended and not yet reported.  Loop only."""
+        self.refuse_when_full = False
+        """Set while checkpoints fail: what the ring has no room for is refused instead of queued.  Loop
+        only."""
+        self._thread = threading.Thread(target=self._run, name="magnetar-journal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # -- the loop's side
+
+    def append(self, entry: Queued) -> None:
+        """Queue a record; `on_round` reports it.  StorageFull and StorageError leave nothing queued."""
+        need = RECORD_BYTES + entry.size
+        if self._broken is not None:
+            raise StorageError(f"the journal cannot be written: {self._broken}")
+        if self.refuse_when_full:
+            self._check_room(need)
+        with self._lock:
+            if self._failing:
+                raise StorageError("a journal write has just failed")
+            if self._overflow or not self._filling.put(entry):
+                self._overflow.append(entry)
+                self._refill()
+            kick = self._idle
+            self._idle = False
+        self.queued_bytes += need
+        if kick:
+            # At the end of this turn of the loop: everything it appends shares the round.
+            self._loop.call_soon(self._wake.put, None)
+
+    def entry_bytes_max(self) -> int:
+        """The largest entry that fits a journal file."""
+        with self._lock:
+            return max(file.size for file in self._ring.files()) - ROUND_BYTES - RECORD_BYTES
+
+    def recycle(self, sequence: int) -> None:
+        """No round up to `sequence` is needed any more."""
+        with self._lock:
+            self._ring.recycle(sequence)
+        self._wake.put(None)
+
+    def add_file(self, file: RingFile) -> None:
+        with self._lock:
+            self._ring.free.append(file)
+        self._wake.put(None)
+
+    def bytes_used(self) -> int:
+        with self._lock:
+            return self._ring.bytes_used()
+
+    def fail_queued(self, error: Exception) -> None:
+        """Give up what waits for room in the ring (closing while the disk is full)."""
+        with self._lock:
+            self._broken = error
+        self._wake.put(None)
+
+    def stop(self) -> None:
+        """End the thread once nothing is queued, and release the files."""
+        self._stopping = True
+        self._wake.put(None)
+        self._thread.join()
+        for file in self._ring.files():
+            file.file.close()
+
+    def _check_room(self, need: int) -> None:
+        with self._lock:
+            room = self._ring.bytes_room()
+        # Every record might be alone in its round, and a round that does not fit a file's end leaves it
+        # unused.
+        if self.queued_bytes + need + align_up(ROUND_BYTES) > room - self._round_bytes_max:
+            raise StorageFull("the disk is full: the journal has no room until segments can grow again")
+
+    def _report(self) -> None:
+        completed = self._completed
+        while completed:
+            entries, sequence, error = completed.popleft()
+            self.queued_bytes -= sum([entry.size for entry in entries]) + RECORD_BYTES * len(entries)
+            self._on_round(entries, sequence, error)
+            if error is not None:
+                self._failing = False
+
+    # -- both sides, under the lock
+
+    def _refill(self) -> None:
+        overflow = self._overflow
+        filling = self._filling
+        while overflow and filling.put(overflow[0]):
+            overflow.popleft()
+        if overflow and not filling.entries:
+            # Larger than a whole round: it gets a buffer of its own, once.
+            filling = Round(align_up(ROUND_BYTES + RECORD_BYTES + overflow[0].size))
+            filling.put(overflow.popleft())
+            if len(self._filling.buffer) == self._round_bytes_max:
+                self._spare = self._filling
+            self._filling = filling
+
+    # -- the thread's side
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                round_ = self._take()
+                self._idle = round_ is None
+            if round_ is None:
+                if self._stopping:
+                    return
+                self._wake.get()
+                continue
+            error = self._write(round_)
+            entries, sequence = round_.entries, round_.sequence
+            if error is not None:
+                entries = entries + self._fail_everything(entries)
+            round_.clear()
+            with self._lock:
+                if len(round_.buffer) == self._round_bytes_max:
+                    self._spare = round_
+            self._completed.append((entries, sequence, error))
+            self._loop.call_soon_threadsafe(self._report)
+
+    def _take(self) -> Round | None:
+        self._refill()
+        round_ = self._filling
+        if not round_.entries:
+            return None
+        self._filling = self._spare or Round(self._round_bytes_max)
+        self._spare = None
+        return round_
+
+    def _write(self, round_: Round) -> Exception | None:
+        size = align_up(round_.end)
+        waited = False
+        while True:
+            with self._lock:
+                target = self._ring.reserve(size)
+                broken = self._broken
+            if broken is not None:
+                return broken
+            if target is not None:
+                break
+            if not waited:
+                self._counters.ring_waits += 1
+                waited = True
+            self._wake.get()
+        sequence = self._next_sequence
+        try:
+            target.file.write(round_.finish(target.epoch, sequence), target.position)
+            if self._sync_after_write:
+                target.file.sync()
+        except OSError as error:
+            log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, error)
+            self._counters.journal_errors += 1
+            return StorageError(f"the journal could not be written: {error.strerror or error}")
+        with self._lock:
+            target.position += size
+            target.last_sequence = sequence
+        self._next_sequence = sequence + 1
+        self._counters.rounds += 1
+        self._counters.round_bytes += size
+        return None
+
+    def _fail_everything(self, failed: list[Queued]) -> list[Queued]:
+        """Take what is queued behind a failed round, and cut the ledgers of all of it in another file."""
+        with self._lock:
+            self._failing = True
+            if self._ring.current is not None:
+                self._ring.give_up_current()
+            behind = [*self._filling.entries, *self._overflow]
+            self._filling.clear()
+            self._overflow.clear()
+        ends: dict[int, int] = {}
+        for entry in [*failed, *behind]:
+            _, _, ledger_id, entry_id, _, _ = RECORD.unpack(entry.header)
+            if entry_id >= 0:
+                ends.setdefault(ledger_id, entry_id)
+        while ends and self._broken is None and not self._write_cuts(ends):
+            pass
+        return behind
+
+    def _write_cuts(self, ends: dict[int, int]) -> bool:
+        round_ = Round(align_up(ROUND_BYTES + RECORD_BYTES * len(ends)))
+        for ledger_id, entry_count in ends.items():
+            record = control_record(ledger_id, Control.CUT, entry_count)
+            round_.put(Queued(None, record, (), 0, 0, 0, _nothing))
+        with self._lock:
+            if not self._ring.free and all(file.failed for file in self._ring.full):
+                self._broken = StorageError("no journal file is left that can be written")
+                log.error("the journal is given up: every file has failed")
+                return False
+        if self._write(round_) is None:
+            return True
+        with self._lock:
+            self._ring.give_up_current()
+        return False
+
+
+def _nothing(_: Exception | None) -> None:
+    return None

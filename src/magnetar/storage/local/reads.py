@@ -1,0 +1,331 @@
+"""Reading ledgers: from the dirty entries in memory, or from segments in large verified steps with
+read-ahead.
+
+A step is a run of whole records between two index points, read by one direct read into a recycled buffer,
+verified in a thread, and handed out as views of that buffer.  What a read leaves of its step is *parked*
+under the entry that comes next, so that the read which goes on there finds it, and finds the step behind it
+under way.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.arena import Arena
+from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
+from magnetar.storage.local.counters import StoreCounters
+from magnetar.storage.local.disk import Disk, File
+from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
+from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.local.segment import Chunk, Damaged, Stretch, read_chunk
+from magnetar.storage.store import EntryId, StoredEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from magnetar.storage.local.ledger import LocalLedger
+
+log = logging.getLogger(__name__)
+
+OPEN_FILES_MAX: Final = 128
+PARKED_MAX: Final = 64
+
+
+class _Use:
+    __slots__ = ("count", "file", "stale")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.count = 0
+        self.stale = False
+
+
+class FileTable:
+    """Segments open for reading, at most `OPEN_FILES_MAX` of them idle.  Safe in threads."""
+
+    def __init__(self, disk: Disk, *, direct: bool) -> None:
+        self._disk = disk
+        self._direct = direct
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Path, _Use] = OrderedDict()
+
+    @contextmanager
+    def use(self, path: Path) -> "Iterator[File]":
+        with self._lock:
+            use = self._open.get(path)
+            if use is None:
+                use = self._open[path] = _Use(self._disk.open(path, direct=self._direct))
+            self._open.move_to_end(path)
+            use.count += 1
+        try:
+            yield use.file
+        finally:
+            with self._lock:
+                use.count -= 1
+                if use.stale and use.count == 0:
+                    use.file.close()
+                self._shrink(OPEN_FILES_MAX)
+
+    def forget(self, path: Path) -> None:
+        """The file is removed: close it when its last reader is done."""
+        with self._lock:
+            use = self._open.pop(path, None)
+            if use is not None:
+                use.stale = True
+                if use.count == 0:
+                    use.file.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._shrink(0)
+
+    def _shrink(self, count: int) -> None:
+        while len(self._open) > count:
+            idle = next((path for path, use in self._open.items() if use.count == 0), None)
+            if idle is None:
+                return
+            self._open.pop(idle).file.close()
+
+
+class _Parked:
+    """Where a sequential reader stands: inside a chunk, or just behind one with the next step under way."""
+
+    __slots__ = ("ahead", "chunk", "position")
+
+    def __init__(self, position: int, chunk: Chunk | None, ahead: "asyncio.Future[Chunk] | None") -> None:
+        self.position = position
+        self.chunk = chunk
+        self.ahead = ahead
+
+
+class Reads:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        direct: bool,
+        step_bytes: int,
+        memory_bytes: int,
+        threads: int,
+        counters: StoreCounters,
+        path_of: "Callable[[LocalLedger], Path]",
+        load_index: "Callable[[LocalLedger], asyncio.Future[SparseIndex]]",
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.arena = Arena(memory_bytes)
+        self.files = FileTable(disk, direct=direct)
+        self._step_bytes = step_bytes
+        self._counters = counters
+        self._path_of = path_of
+        self._load_index = load_index
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="magnetar-read")
+        self._parked: OrderedDict[tuple[int, int], _Parked] = OrderedDict()
+
+    async def read(self, ledger: "LocalLedger", first: int, bytes_max: int) -> list[StoredEntry]:
+        found: list[StoredEntry] = []
+        entry_id = max(first, 0)
+        room = bytes_max
+        while True:
+            _check_not_deleted(ledger)
+            if entry_id >= ledger.durable_count:
+                return found
+            if entry_id >= ledger.flushed_count:
+                _read_dirty(ledger, entry_id, room, found)
+                return found
+            parked = self._parked.pop((ledger.ledger_id, entry_id), None)
+            chunk = None if parked is None else parked.chunk
+            if parked is None or chunk is None:
+                try:
+                    chunk = await self._next_chunk(ledger, entry_id, room, parked)
+                except StorageError:
+                    if found:
+                        return found
+                    raise
+            if parked is not None:
+                self._read_ahead(ledger, chunk)
+            entries = chunk.entries
+            for number in range(entry_id - chunk.first, len(entries)):
+                entry = entries[number]
+                if isinstance(entry, Damaged):
+                    if found:
+                        return found
+                    raise EntryCorrupt(f"entry {entry.entry_id} of ledger {ledger.ledger_id} is damaged")
+                size = len(entry.body)
+                if size > room and found:
+                    self._park(ledger, entry_id, _Parked(0, chunk, None))
+                    return found
+                room -= size
+                found.append(entry)
+                entry_id += 1
+            if (ledger.ledger_id, entry_id) not in self._parked:
+                self._park(ledger, entry_id, _Parked(chunk.end_position, None, None))
+            if room <= 0:
+                return found
+
+    async def find_offset(self, ledger: "LocalLedger", offset: int) -> EntryId | None:
+        index = await self._index(ledger)
+        return await self._walk(ledger, index, index.stretch_of_offset(offset), 0, offset)
+
+    async def find_timestamp(self, ledger: "LocalLedger", timestamp_ms: int) -> EntryId | None:
+        index = await self._index(ledger)
+        return await self._walk(ledger, index, index.stretch_of_timestamp(timestamp_ms), 1, timestamp_ms)
+
+    def forget(self, ledger: "LocalLedger") -> None:
+        """The ledger is deleted."""
+        for key in [key for key in self._parked if key[0] == ledger.ledger_id]:
+            del self._parked[key]
+        self.files.forget(self._path_of(ledger))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+        self._parked.clear()
+        self.files.close()
+
+    # -- steps
+
+    async def _index(self, ledger: "LocalLedger") -> SparseIndex:
+        return ledger.index if ledger.index is not None else await self._load_index(ledger)
+
+    async def _next_chunk(
+        self, ledger: "LocalLedger", entry_id: int, room: int, parked: _Parked | None
+    ) -> Chunk:
+        if parked is not None and parked.ahead is not None:
+            return await parked.ahead
+        index = await self._index(ledger)
+        if parked is not None:
+            return await self._load(
+                ledger, self._plan(ledger, index, entry_id, parked.position, self._step_bytes)
+            )
+        stretch = index.stretch_of_entry(entry_id)
+        # The last entry that fits is not known before it is read: one index step more than was asked for.
+        step = min(room + INDEX_STEP_BYTES, self._step_bytes)
+        return await self._load(
+            ledger, self._plan(ledger, index, index.entries[stretch], index.positions[stretch], step)
+        )
+
+    def _plan(
+        self, ledger: "LocalLedger", index: SparseIndex, first: int, position: int, step: int
+    ) -> Stretch:
+        """Whole records from `first` on that span at most `step` bytes, or one stretch of the index."""
+        low = index.stretch_of_entry(first) + 1
+        high = low
+        positions = index.positions
+        limit = ledger.flushed_position
+        while high < len(positions) and positions[high] < limit and positions[high] - position <= step:
+            high += 1
+        if high < len(positions) and positions[high] < limit and high == low:
+            high += 1
+        if high == len(positions) or positions[high] >= limit:
+            at_limit = limit - position <= step or high == low
+        else:
+            at_limit = False
+        if at_limit:
+            end, end_position, inside = ledger.flushed_count, limit, high
+        else:
+            inside = high - 1
+            end, end_position = index.entries[inside], positions[inside]
+        marks = [(index.entries[n], positions[n]) for n in range(low, inside)]
+        return Stretch(first, end, position, end_position, marks)
+
+    def _load(self, ledger: "LocalLedger", stretch: Stretch) -> "asyncio.Future[Chunk]":
+        self._counters.disk_reads += 1
+        self._counters.disk_read_bytes += stretch.end_position - stretch.position
+        return self._loop.run_in_executor(
+            self._pool, self._load_blocking, self._path_of(ledger), ledger.ledger_id, stretch
+        )
+
+    def _load_blocking(self, path: Path, ledger_id: int, stretch: Stretch) -> Chunk:
+        try:
+            with self.files.use(path) as file:
+                chunk = read_chunk(file, self.arena, ledger_id, stretch)
+        except FileNotFoundError:
+            raise LedgerNotFound(f"ledger {ledger_id} was deleted") from None
+        except OSError as error:
+            log.error("segment read failed: ledger=%d file=%s error=%s", ledger_id, path.name, error)
+            raise StorageError(f"ledger {ledger_id} cannot be read: {error.strerror or error}") from error
+        for entry in chunk.entries:
+            if isinstance(entry, Damaged):
+                self._counters.corrupt_entries += 1
+                log.error("entry damaged: ledger=%d entry=%d file=%s", ledger_id, entry.entry_id, path.name)
+        return chunk
+
+    def _read_ahead(self, ledger: "LocalLedger", chunk: Chunk) -> None:
+        """Start the step behind `chunk`, unless that is under way or not in the segment yet."""
+        index = ledger.index
+        if (
+            index is None
+            or chunk.end >= ledger.flushed_count
+            or (ledger.ledger_id, chunk.end) in self._parked
+        ):
+            return
+        ahead = self._load(ledger, self._plan(ledger, index, chunk.end, chunk.end_position, self._step_bytes))
+        ahead.add_done_callback(_consume_error)
+        self._park(ledger, chunk.end, _Parked(chunk.end_position, None, ahead))
+
+    def _park(self, ledger: "LocalLedger", entry_id: int, parked: _Parked) -> None:
+        key = (int(ledger.ledger_id), entry_id)
+        self._parked[key] = parked
+        self._parked.move_to_end(key)
+        while len(self._parked) > PARKED_MAX:
+            self._parked.popitem(last=False)
+
+    # -- lookups
+
+    async def _walk(
+        self, ledger: "LocalLedger", index: SparseIndex, stretch: int, column: int, least: int
+    ) -> EntryId | None:
+        """The first entry of one stretch of the index whose number in `column` is at least `least`."""
+        first = index.entries[stretch]
+        end = index.entries[stretch + 1] if stretch + 1 < len(index) else ledger.durable_count
+        if end - first == 1:
+            return EntryId(first)
+        entry_id = first
+        while entry_id < end:
+            _check_not_deleted(ledger)
+            if entry_id >= ledger.flushed_count:
+                header = ledger.dirty[entry_id - ledger.flushed_count].header
+                if RECORD.unpack(header)[4 + column] >= least:
+                    return EntryId(entry_id)
+                entry_id += 1
+                continue
+            plan = self._plan(ledger, index, first, index.positions[stretch], INDEX_STEP_BYTES)
+            chunk = await self._load(ledger, plan)
+            for entry in chunk.entries[entry_id - first : end - first]:
+                numbers = (entry.last_offset, entry.max_timestamp_ms)
+                number = numbers[column]
+                # What cannot be told may be it: reading it will report the damage.
+                if number is None or number >= least:
+                    return EntryId(entry.entry_id)
+                entry_id += 1
+        return None
+
+
+def _check_not_deleted(ledger: "LocalLedger") -> None:
+    if ledger.deleted:
+        raise LedgerNotFound(f"ledger {ledger.ledger_id} was deleted")
+
+
+def _read_dirty(ledger: "LocalLedger", entry_id: int, room: int, found: list[StoredEntry]) -> None:
+    for record in ledger.dirty[entry_id - ledger.flushed_count :]:
+        parts = record.parts
+        size, _, _, number, last_offset, timestamp = RECORD.unpack(record.header)
+        if size > room and found:
+            return
+        room -= size
+        body = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        found.append(StoredEntry(EntryId(number), last_offset, timestamp, body))
+        if room <= 0:
+            return
+
+
+def _consume_error(future: "asyncio.Future[Chunk]") -> None:
+    """A step that was read ahead and then not wanted may fail without anybody to tell."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,176 @@
+"""From the files of a stopped store to its ledgers: the catalogue first, then the journal behind it.
+
+Runs as a whole in one thread before the store serves.  Unsealed ledgers become `RECOVERED`: known, complete
+and readable, but sealed only when somebody opens them, so that a start costs the same for one ledger as for
+many.
+"""
+
+import logging
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
+from magnetar.storage.local.catalogue import Catalogue, points_count
+from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind
+from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.local.journal import Queued
+from magnetar.storage.local.ledger import LocalLedger, State
+from magnetar.storage.local.replay import Record, replay, survey
+from magnetar.storage.local.ring import RingFile, prepare_file
+from magnetar.storage.local.segment import read_footer, scan
+from magnetar.storage.store import LedgerId
+
+if TYPE_CHECKING:
+    from magnetar.storage.local.reads import Reads
+    from magnetar.storage.local.store import LocalLedgerStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recovered:
+    catalogue: Catalogue
+    ledgers: dict[int, LocalLedger] = field(default_factory=dict)
+    next_ledger_id: int = 1
+    sequence: int = 0
+    next_epoch: int = 1
+    used_files: list[RingFile] = field(default_factory=list)
+    """Journal files with rounds that the next checkpoint will make superfluous, oldest first."""
+    free_files: list[RingFile] = field(default_factory=list)
+    next_file_number: int = 0
+
+
+def recover(store: "LocalLedgerStore") -> Recovered:
+    """Blocking.  OSError when files cannot be read; StorageError when they are damaged beyond a torn tail."""
+    catalogue = Catalogue(store.disk, store.data_dir / "catalogue")
+    catalogue.load()
+    found = Recovered(catalogue, next_ledger_id=catalogue.next_ledger_id, sequence=catalogue.journal_sequence)
+    for ledger_id, (line, points) in catalogue.facts.items():
+        ledger = LocalLedger(store, LedgerId(ledger_id), State.RECOVERED)
+        ledger.next_entry = ledger.durable_count = ledger.flushed_count = line.entry_count
+        ledger.position = ledger.flushed_position = line.data_bytes
+        ledger.last_offset = ledger.flushed_last_offset = line.last_offset
+        ledger.max_timestamp_ms = ledger.flushed_max_timestamp = line.max_timestamp_ms
+        ledger.has_file = line.data_bytes > 0
+        ledger.rest = None if line.data_bytes % BLOCK_BYTES else b""
+        if line.kind is FactKind.SEALED:
+            ledger.state = State.SEALED
+            ledger.finished = True
+        elif line.entry_count:
+            ledger.index = SparseIndex()
+            ledger.index.extend(b"".join(points))
+            ledger.points_noted = points_count(points)
+        found.ledgers[ledger_id] = ledger
+    _replay(store, found)
+    return found
+
+
+def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
+    directory = store.data_dir / "journal"
+    sync_writes = store.settings.journal_sync_data and store.direct
+    for name in store.disk.names(directory):
+        if name.endswith(".new"):
+            store.disk.remove(directory / name)
+    files = survey(store.disk, directory, direct=store.direct, sync_writes=sync_writes)
+    checkpoint = found.sequence
+    for head, records in replay(files, checkpoint):
+        found.sequence = head.sequence
+        for record in records:
+            _apply(store, found, record)
+    for file, first in sorted(files, key=lambda pair: pair[0].epoch):
+        if first is not None:
+            found.next_epoch = max(found.next_epoch, first.epoch + 1)
+        if file.last_sequence > checkpoint:
+            found.used_files.append(file)
+        else:
+            found.free_files.append(file)
+        number = re.match(r"\d+", file.path.name)
+        found.next_file_number = max(found.next_file_number, int(number.group()) + 1 if number else 0)
+    if not found.free_files:
+        # A new file rather than the rest of the last one: its torn round, if any, stays where it is.
+        path = directory / f"{found.next_file_number:04d}.journal"
+        size = store.settings.journal_file_bytes
+        prepare_file(store.disk, path, size, direct=store.direct)
+        handle = store.disk.open(path, direct=store.direct, sync_writes=sync_writes)
+        found.free_files.append(RingFile(path, handle, size))
+        found.next_file_number += 1
+    for file in [*found.used_files, *found.free_files]:
+        file.position = 0
+
+
+def _apply(store: "LocalLedgerStore", found: Recovered, record: Record) -> None:
+    ledger = found.ledgers.get(record.ledger_id)
+    match record.entry_id:
+        case Control.CREATE:
+            if ledger is None:
+                ledger = LocalLedger(store, LedgerId(record.ledger_id), State.RECOVERED)
+                ledger.touched = True
+                found.ledgers[record.ledger_id] = ledger
+            found.next_ledger_id = max(found.next_ledger_id, record.ledger_id + 1)
+        case Control.DELETE:
+            if ledger is not None:
+                del found.ledgers[record.ledger_id]
+            store.disk.remove(store.segments / f"{record.ledger_id:016x}.segment")
+        case Control.CUT:
+            if ledger is not None and ledger.durable_count != record.last_offset:
+                raise StorageError(
+                    f"the journal is damaged: ledger {record.ledger_id} ends at {record.last_offset}, "
+                    f"but has {ledger.durable_count} entries"
+                )
+        case entry_id if ledger is not None and entry_id >= ledger.durable_count:
+            if entry_id > ledger.durable_count:
+                raise StorageError(
+                    f"the journal is damaged: entry {ledger.durable_count} of ledger {record.ledger_id} "
+                    "is missing"
+                )
+            ledger.on_durable(
+                Queued(
+                    ledger,
+                    record.header,
+                    (record.body,),
+                    record.size,
+                    record.last_offset,
+                    record.max_timestamp_ms,
+                    _nobody,
+                )
+            )
+            ledger.next_entry = ledger.durable_count
+
+
+def load_index(reads: "Reads", path: Path, ledger_id: int, entry_count: int, data_bytes: int) -> SparseIndex:
+    """Blocking.  The index of a finished segment: from its footer, or from its records when that is damaged.
+
+    Raises:
+        EntryCorrupt: the footer is damaged and so are records, so that not all entries can be found.
+        LedgerNotFound: the file is gone.
+        StorageError: it cannot be read.
+    """
+    try:
+        with reads.files.use(path) as file:
+            footer = read_footer(file, reads.arena, ledger_id)
+            index = SparseIndex()
+            if footer is not None and (footer.entry_count, footer.data_bytes) == (entry_count, data_bytes):
+                index.extend(footer.points)
+                return index
+            log.error("segment footer damaged, reading records: ledger=%d file=%s", ledger_id, path.name)
+            offset = timestamp = NOTHING_BEFORE
+            count = 0
+            for position, entry in scan(file, reads.arena, ledger_id, data_bytes, 1 << 20):
+                if index.wants_point(position):
+                    index.add(entry.entry_id, position, offset, timestamp)
+                offset = entry.last_offset
+                timestamp = max(timestamp, entry.max_timestamp_ms)
+                count += 1
+            if count == 0:
+                raise EntryCorrupt(f"ledger {ledger_id} has neither a footer nor records that can be read")
+            return index
+    except FileNotFoundError:
+        raise LedgerNotFound(f"the segment of ledger {ledger_id} is gone") from None
+    except OSError as error:
+        raise StorageError(f"ledger {ledger_id} cannot be read: {error.strerror or error}") from error
+
+
+def _nobody(_: Exception | None) -> None:
+    """Nobody waits for an entry that was found in the journal."""

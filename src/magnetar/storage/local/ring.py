@@ -1,0 +1,104 @@
+"""The journal's files: preallocated, written from front to back, recycled once nothing in them is needed.
+
+Not safe in threads by itself: the journal calls it under its lock.
+"""
+
+import mmap
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from magnetar.storage.local.disk import Disk, File
+
+ZEROES_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class RingFile:
+    path: Path
+    file: File
+    size: int
+    epoch: int = 0
+    position: int = 0
+    last_sequence: int = 0
+    """The last round in it, when it has been used."""
+    failed: bool = False
+    """A write to it failed: it keeps its rounds until they are not needed, and gets no more."""
+
+
+def prepare_file(disk: Disk, path: Path, size: int, *, direct: bool) -> None:
+    """Make one journal file: filled with zeroes, so that later writes change no metadata, and whole or not
+    there."""
+    temporary = path.with_suffix(".new")
+    disk.remove(temporary)
+    file = disk.open(temporary, create=True, direct=direct)
+    try:
+        zeroes = memoryview(mmap.mmap(-1, min(ZEROES_BYTES, size)))
+        for position in range(0, size, len(zeroes)):
+            file.write(zeroes[: size - position], position)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
+
+
+class Ring:
+    def __init__(self, file_bytes: int, file_count: int, next_epoch: int) -> None:
+        self.bytes_total = file_bytes * file_count
+        self.next_epoch = next_epoch
+        self.current: RingFile | None = None
+        self.free: deque[RingFile] = deque()
+        self.full: deque[RingFile] = deque()
+        self.failed: list[RingFile] = []
+
+    def files(self) -> Iterable[RingFile]:
+        current = [] if self.current is None else [self.current]
+        return [*self.full, *current, *self.free, *self.failed]
+
+    def reserve(self, size: int) -> RingFile | None:
+        """The file that takes a round of `size` bytes at its `position`; None when every file is in use."""
+        current = self.current
+        if current is not None and current.position + size <= current.size:
+            return current
+        usable = next((file for file in self.free if file.size >= size), None)
+        if usable is None:
+            return None
+        self.free.remove(usable)
+        if current is not None:
+            self.full.append(current)
+        usable.epoch = self.next_epoch
+        usable.position = 0
+        self.next_epoch += 1
+        self.current = usable
+        return usable
+
+    def give_up_current(self) -> None:
+        """A write to the current file failed: go on in another one."""
+        assert self.current is not None
+        self.current.failed = True
+        self.full.append(self.current)
+        self.current = None
+
+    def recycle(self, sequence: int) -> int:
+        """Free the files in which no round is greater than `sequence`; returns how many."""
+        count = 0
+        while self.full and self.full[0].last_sequence <= sequence:
+            file = self.full.popleft()
+            if file.failed:
+                self.failed.append(file)
+            else:
+                self.free.append(file)
+                count += 1
+        return count
+
+    def bytes_used(self) -> int:
+        """What a checkpoint could give back, the current file's part included."""
+        return sum(file.size for file in self.full) + (self.current.position if self.current else 0)
+
+    def bytes_room(self) -> int:
+        """What can still be written without a checkpoint."""
+        room = self.current.size - self.current.position if self.current else 0
+        return room + sum(file.size for file in self.free)

@@ -1,0 +1,333 @@
+"""The local ledger store: one journal for all ledgers, one segment file per ledger, one catalogue.
+
+    data_dir/journal/0000.journal ...   what was acknowledged, in order of time (`journal`, `ring`, `replay`)
+    data_dir/segments/<ledger>.segment  what was acknowledged, in order of ledger (`segment`, `writebehind`,
+    `reads`) data_dir/catalogue                  which ledgers there are and where replay begins (`catalogue`)
+
+All public calls are made on the event loop that `start` ran on.  The bytes are in `format`, the story is in
+docs/internals/disk-format.md.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import LedgerNotFound, StorageError, StorageFull
+from magnetar.storage.local.counters import StoreCounters
+from magnetar.storage.local.disk import Disk, RealDisk
+from magnetar.storage.local.format import ROUND_BYTES, Control, control_record
+from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.local.journal import Journal, Queued
+from magnetar.storage.local.ledger import LocalLedger, State
+from magnetar.storage.local.reads import Reads
+from magnetar.storage.local.recovery import Recovered, load_index, recover
+from magnetar.storage.local.ring import Ring, RingFile, prepare_file
+from magnetar.storage.local.segment import Staging
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.writebehind import WriteBehind
+from magnetar.storage.store import LedgerId, LedgerStat
+
+log = logging.getLogger(__name__)
+
+INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because somebody has read them lately
+
+
+class LocalLedgerStore:
+    """Implements `LedgerStore`; made by `start`."""
+
+    def __init__(
+        self, data_dir: Path, settings: LocalStoreSettings, clock: Clock, disk: Disk, *, direct: bool
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.settings = settings
+        self.clock = clock
+        self.disk = disk
+        self.direct = direct
+        self.data_dir = data_dir
+        self.segments = data_dir / "segments"
+        self.counters = StoreCounters()
+        self.next_ledger_id = 1
+        self.durable_sequence = 0
+        """The last journal round whose entries the ledgers know of."""
+        self.entries_since_checkpoint = 0
+        self.entry_bytes_max = settings.journal_file_bytes - ROUND_BYTES - 64
+        self._ledgers: dict[int, LocalLedger] = {}
+        self._indexes: OrderedDict[int, LocalLedger] = OrderedDict()
+        self._drained: asyncio.Future[None] | None = None
+        self._closed = False
+        self._preparing: asyncio.Task[None] | None = None
+        self._half_ring = settings.journal_file_bytes * settings.journal_file_count // 2
+
+    @classmethod
+    async def start(
+        cls, data_dir: Path, *, settings: LocalStoreSettings, clock: Clock, disk: Disk | None = None
+    ) -> "LocalLedgerStore":
+        """Open the store in `data_dir`, made if need be, and replay its journal.
+
+        Raises:
+            StorageFull: there is no room for two journal files.
+            StorageError: the directory cannot be used, or what is in it is damaged beyond a torn tail.
+        """
+        disk = disk if disk is not None else RealDisk()
+        loop = asyncio.get_running_loop()
+
+        def prepare() -> bool:
+            for directory in (data_dir, data_dir / "journal", data_dir / "segments"):
+                disk.make_directory(directory)
+            disk.sync_directory(data_dir)
+            return disk.can_direct(data_dir)
+
+        try:
+            direct = await loop.run_in_executor(None, prepare)
+            if not direct:
+                log.warning("no direct I/O in %s: buffered writes and fdatasync instead", data_dir)
+            store = cls(data_dir, settings, clock, disk, direct=direct)
+            recovered = await loop.run_in_executor(None, recover, store)
+        except OSError as error:
+            full = error.errno in (28, 122)  # ENOSPC, EDQUOT
+            raise (StorageFull if full else StorageError)(f"{data_dir} cannot be used: {error}") from error
+        await store._begin(recovered)
+        return store
+
+    async def _begin(self, recovered: Recovered) -> None:
+        settings = self.settings
+        self._ledgers = recovered.ledgers
+        self.next_ledger_id = recovered.next_ledger_id
+        self.durable_sequence = recovered.sequence
+        ring = Ring(settings.journal_file_bytes, settings.journal_file_count, recovered.next_epoch)
+        ring.full.extend(recovered.used_files)
+        ring.free.extend(recovered.free_files)
+        self.journal = Journal(
+            ring,
+            round_bytes_max=settings.round_bytes_max,
+            next_sequence=recovered.sequence + 1,
+            sync_after_write=settings.journal_sync_data and not self.direct,
+            loop=self.loop,
+            counters=self.counters,
+            on_round=self._on_round,
+        )
+        staging = Staging(self.disk, direct=self.direct)
+        self.reads = Reads(
+            self.disk,
+            direct=self.direct,
+            step_bytes=settings.read_step_bytes,
+            memory_bytes=settings.read_memory_bytes,
+            threads=settings.read_threads,
+            counters=self.counters,
+            path_of=self.path_of,
+            load_index=self._load_index,
+            loop=self.loop,
+        )
+        self.behind = WriteBehind(self, staging, recovered.catalogue)
+        for ledger in self._ledgers.values():
+            if ledger.dirty or ledger.touched:
+                ledger.touched = False
+                self.touch(ledger)
+        self.journal.start()
+        missing = settings.journal_file_count - len(recovered.used_files) - len(recovered.free_files)
+        if missing > 0:
+            self._preparing = self.loop.create_task(self._prepare_files(recovered.next_file_number, missing))
+        if recovered.used_files:
+            self.behind.checkpoint_soon()
+
+    async def _prepare_files(self, number: int, count: int) -> None:
+        """Make the ring's other files while the first one is in use already."""
+        for offset in range(count):
+            path = self.data_dir / "journal" / f"{number + offset:04d}.journal"
+            try:
+                file = await self.behind.worker.run(self._prepare_file, path)
+            except OSError as error:
+                log.warning("the journal ring stays smaller than set: file=%s error=%s", path.name, error)
+                return
+            self.journal.add_file(file)
+
+    def _prepare_file(self, path: Path) -> RingFile:
+        size = self.settings.journal_file_bytes
+        prepare_file(self.disk, path, size, direct=self.direct)
+        sync_writes = self.settings.journal_sync_data and self.direct
+        return RingFile(path, self.disk.open(path, direct=self.direct, sync_writes=sync_writes), size)
+
+    # -- the port
+
+    async def create(self) -> LocalLedger:
+        self._check_open()
+        ledger_id = LedgerId(self.next_ledger_id)
+        self.next_ledger_id += 1
+        await self._control(ledger_id, Control.CREATE)
+        ledger = LocalLedger(self, ledger_id, State.OPEN)
+        self._ledgers[ledger_id] = ledger
+        self.touch(ledger)
+        return ledger
+
+    async def open(self, ledger_id: LedgerId) -> LocalLedger:
+        self._check_open()
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            raise LedgerNotFound(f"there is no ledger {ledger_id}")
+        if ledger.state is not State.SEALED:
+            await ledger.seal()
+        return ledger
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        self._check_open()
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return
+        await self._control(ledger_id, Control.DELETE)
+        if self._ledgers.pop(ledger_id, None) is None:
+            return
+        ledger.state = State.DELETED
+        ledger.wake_sealers()
+        ledger.dirty = []
+        ledger.dirty_bytes = 0
+        ledger.index = None
+        self._indexes.pop(ledger_id, None)
+        self.reads.forget(ledger)
+        self.behind.on_deleted(ledger)
+
+    async def list_ledgers(self) -> list[LedgerStat]:
+        self._check_open()
+        return [self._ledgers[ledger_id].stat for ledger_id in sorted(self._ledgers)]
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for ledger in self._ledgers.values():
+            if ledger.state is State.OPEN:
+                ledger.state = State.FAILED
+        if self._preparing is not None:
+            await asyncio.wait([self._preparing])
+        if self.journal.queued_bytes:
+            if self.behind.stuck:
+                self.journal.fail_queued(StorageFull("closed while the disk is full"))
+            self._drained = self.loop.create_future()
+            await self._drained
+        await self.behind.close()
+        await self.loop.run_in_executor(None, self.journal.stop)
+        await self.loop.run_in_executor(None, self.reads.close)
+
+    async def checkpoint(self) -> None:
+        """Bring everything acknowledged into segments now (an operator's command, and a test's).
+
+        Raises:
+            StorageError: the disk does not take it.
+        """
+        self._check_open()
+        await self.behind.checkpoint()
+
+    # -- what the parts of the store need of each other
+
+    def path_of(self, ledger: LocalLedger) -> Path:
+        return self.segments / f"{ledger.ledger_id:016x}.segment"
+
+    def touch(self, ledger: LocalLedger) -> None:
+        """The next checkpoint has something to do for `ledger`."""
+        if not ledger.touched:
+            ledger.touched = True
+            self.behind.touched.append(ledger)
+
+    def on_finished(self, ledger: LocalLedger) -> None:
+        """The footer is durable: the index need not stay in memory for ever."""
+        if ledger.index is not None:
+            self._keep_index(ledger)
+
+    def _keep_index(self, ledger: LocalLedger) -> None:
+        self._indexes[ledger.ledger_id] = ledger
+        self._indexes.move_to_end(ledger.ledger_id)
+        while len(self._indexes) > INDEXES_MAX:
+            self._indexes.popitem(last=False)[1].index = None
+
+    def _load_index(self, ledger: LocalLedger) -> "asyncio.Task[SparseIndex]":
+        return self.loop.create_task(self._load_index_now(ledger))
+
+    async def _load_index_now(self, ledger: LocalLedger) -> SparseIndex:
+        index = await self.loop.run_in_executor(
+            None,
+            load_index,
+            self.reads,
+            self.path_of(ledger),
+            ledger.ledger_id,
+            ledger.flushed_count,
+            ledger.flushed_position,
+        )
+        if ledger.index is None and not ledger.deleted:
+            ledger.index = index
+            self._keep_index(ledger)
+        return index
+
+    def _on_round(self, entries: list[Queued], sequence: int, error: Exception | None) -> None:
+        if error is not None:
+            self._on_round_failed(entries, error)
+        else:
+            self.durable_sequence = sequence
+            flush_bytes = self.settings.flush_bytes
+            full: list[LocalLedger] = []
+            touched = self.behind.touched
+            count = 0
+            size = 0
+            for entry in entries:
+                ledger = entry.ledger
+                if ledger is not None and ledger.state is not State.DELETED:
+                    ledger.on_durable(entry)
+                    count += 1
+                    size += entry.size
+                    if not ledger.touched:
+                        ledger.touched = True
+                        touched.append(ledger)
+                    if ledger.dirty_bytes >= flush_bytes and not ledger.flushing:
+                        full.append(ledger)
+                    if ledger.seal_waiters is not None:
+                        ledger.wake_sealers()
+                try:
+                    entry.done(None)
+                except Exception as failure:  # noqa: BLE001 - must not lose the others' answers
+                    self.loop.call_exception_handler({"message": "done() raised", "exception": failure})
+            self.counters.appended_entries += count
+            self.counters.appended_bytes += size
+            self.entries_since_checkpoint += count
+            if not self.behind.stuck:
+                if full:
+                    self.behind.flush(full)
+                if (
+                    self.entries_since_checkpoint >= self.settings.checkpoint_entries_max
+                    or self.journal.bytes_used() >= self._half_ring
+                ):
+                    self.behind.checkpoint_soon()
+        if self._drained is not None and not self.journal.queued_bytes and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _on_round_failed(self, entries: list[Queued], error: Exception) -> None:
+        for entry in entries:
+            if entry.ledger is not None:
+                entry.ledger.on_failed()
+        for entry in entries:
+            if entry.ledger is not None:
+                self.counters.failed_entries += 1
+                entry.ledger.wake_sealers()
+            try:
+                entry.done(error)
+            except Exception as failure:  # noqa: BLE001 - as above
+                self.loop.call_exception_handler({"message": "done() raised", "exception": failure})
+
+    async def _control(self, ledger_id: int, control: Control) -> None:
+        """Make a fact about a ledger durable."""
+        done: asyncio.Future[None] = self.loop.create_future()
+
+        def report(error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.journal.append(Queued(None, control_record(ledger_id, control), (), 0, 0, 0, report))
+        await done
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError("the ledger store is closed")
