@@ -27,7 +27,7 @@ class Verdict:
 
     @property
     def duplicates(self) -> int:
-        return self.deliveries - self.flights
+        return sum(self.duplicates_of.values())
 
     def faults(self, killed: str) -> list[str]:
         """One sentence for each promise that was not kept; duplicates are fine if `killed` had read them first."""

@@ -4,7 +4,7 @@ import json
 from array import array
 from collections.abc import Sequence
 
-import pandas
+import pandas  # type: ignore[import-untyped]
 import pytest
 
 from demo import check, flights
