@@ -1,0 +1,158 @@
+"""Numbers about the server, cheap to count and shown at /metrics.
+
+The hot path holds a `Counter` and does `counter.value += n`; nothing else happens until somebody asks.  A
+`Metrics` is a prometheus-client collector that turns what was counted into samples then.
+
+Names are those of KoP and Pulsar where they exist, so that their dashboards work.  Many of those do not end
+in `_total`, as Prometheus' counters must; such a name goes out as it is, and untyped.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+# Seconds: a request served from memory takes under a millisecond, a long poll tens of seconds.
+LATENCY_BUCKETS_S: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+CHILDREN_MAX: Final = 100_000  # of one family: label values are topics and groups, which clients make up
+
+Labels = tuple[str, ...]
+Child = TypeVar("Child")
+
+
+class Counter:
+    """Add to `value`; it never goes down."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Histogram:
+    """Observations, counted by size."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Family(Generic[Child]):
+    """The children of one metric, by label values.  Keep the child, not the labels, on a hot path."""
+
+    def __init__(self, name: str, documentation: str, labels: Labels, make: Callable[[], Child]) -> None:
+        self.name = name
+        self.documentation = documentation
+        self.label_names = labels
+        self.children: dict[Labels, Child] = {}
+        self._make = make
+        self._overflow: Child | None = None
+
+    def labels(self, *values: str) -> Child:
+        """The child for these label values, in the order of the label names.
+
+        Past `CHILDREN_MAX` children new ones share one that is not exported, so that clients cannot fill
+        memory.
+        """
+        child = self.children.get(values)
+        if child is not None:
+            return child
+        assert len(values) == len(self.label_names), (self.name, values)
+        if len(self.children) >= CHILDREN_MAX:
+            if self._overflow is None:
+                self._overflow = self._make()
+            return self._overflow
+        child = self.children[values] = self._make()
+        return child
+
+    def remove(self, *values: str) -> None:
+        """Forget a child, as when its topic is deleted.  Removing what is not there is harmless."""
+        self.children.pop(values, None)
+
+
+class Metrics(Collector):
+    """Every metric of one server."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, Family[Counter]] = {}
+        self._histograms: dict[str, Family[Histogram]] = {}
+        self._gauges: dict[str, tuple[str, Labels, Callable[[], Iterable[tuple[Labels, float]]]]] = {}
+
+    def counter(self, name: str, documentation: str, labels: Labels = ()) -> Family[Counter]:
+        self._check_new(name)
+        return self._counters.setdefault(name, Family(name, documentation, labels, Counter))
+
+    def histogram(
+        self, name: str, documentation: str, labels: Labels = (), bounds: Sequence[float] = LATENCY_BUCKETS_S
+    ) -> Family[Histogram]:
+        self._check_new(name)
+        return self._histograms.setdefault(
+            name, Family(name, documentation, labels, lambda: Histogram(bounds))
+        )
+
+    def gauge(
+        self,
+        name: str,
+        documentation: str,
+        read: Callable[[], Iterable[tuple[Labels, float]]],
+        labels: Labels = (),
+    ) -> None:
+        """A number that exists anyway: `read` yields (label values, value) whenever somebody asks."""
+        self._check_new(name)
+        self._gauges[name] = (documentation, labels, read)
+
+    def collect(self) -> Iterable[Metric]:
+        for counters in self._counters.values():
+            yield _counter_samples(counters)
+        for histograms in self._histograms.values():
+            yield _histogram_samples(histograms)
+        for name, (documentation, labels, read) in self._gauges.items():
+            gauge = GaugeMetricFamily(name, documentation, labels=labels)
+            for values, value in read():
+                gauge.add_metric(values, value)
+            yield gauge
+
+    def render(self) -> bytes:
+        """Prometheus' text format, version 0.0.4."""
+        return generate_latest(self)
+
+    def _check_new(self, name: str) -> None:
+        taken = name in self._counters or name in self._histograms or name in self._gauges
+        assert not taken, f"metric {name} is declared twice"
+
+
+def _counter_samples(family: Family[Counter]) -> Metric:
+    name = family.name
+    if name.endswith("_total"):
+        typed = CounterMetricFamily(name, family.documentation, labels=family.label_names)
+        for values, counter in list(family.children.items()):
+            typed.add_metric(values, counter.value)
+        return typed
+    untyped = Metric(name, family.documentation, "unknown")
+    for values, counter in list(family.children.items()):
+        untyped.add_sample(name, dict(zip(family.label_names, values, strict=True)), counter.value)
+    return untyped
+
+
+def _histogram_samples(family: Family[Histogram]) -> Metric:
+    metric = HistogramMetricFamily(family.name, family.documentation, labels=family.label_names)
+    for values, histogram in list(family.children.items()):
+        total = 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        metric.add_metric(values, buckets, histogram.sum)
+    return metric
