@@ -146,7 +146,7 @@ _STORAGE = (
         str(512 * MIB),
         "The space of the journal, taken in advance.",
         minimum=JOURNAL_BYTES_MIN,
-        maximum=1 << 40,
+        maximum=1 << 32,
     ),
     ServerKey(
         "entry.cache.bytes",

@@ -1,0 +1,63 @@
+"""`magnetar config`: what can be set."""
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="What can be set.", no_args_is_help=True, rich_markup_mode=None)
+
+_TABLE_COLUMNS_MIN = 160  # where the output is no terminal, so that a line can be searched for
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.callback()
+def root() -> None:
+    """What can be set."""
+
+
+@app.command("list")
+def list_keys(
+    output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.TABLE,
+) -> None:
+    """Every key of the server: its default, its range and what it does."""
+    from magnetar.base.settings import environment_name
+    from magnetar.base.settings_table import SERVER_KEYS
+
+    if output is Output.JSON:
+        rows = [
+            {
+                "key": key.name,
+                "section": key.section.value,
+                "type": key.type.name.lower(),
+                "default": key.default,
+                "allowed": key.allowed or None,
+                "aliases": [alias.name for alias in key.aliases],
+                "environment": environment_name(key.name),
+                "effect": not key.no_effect,
+                "doc": key.doc,
+            }
+            for key in SERVER_KEYS.values()
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_TABLE_COLUMNS_MIN)
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("key", no_wrap=True)
+    table.add_column("default", overflow="fold")
+    table.add_column("what it does")
+    for key in SERVER_KEYS.values():
+        what = f"{key.doc} No effect: {key.no_effect}." if key.no_effect else key.doc
+        table.add_row(key.name, key.default_words if key.default is None else key.default, what)
+    console.print(table, markup=False)

@@ -1,0 +1,162 @@
+"""The `magnetar` command: noun, then verb.
+
+Data goes to standard output, talk to standard error.  What the user can mend is one sentence and exit code 2;
+exit code 1 means that something failed while it ran.  Commands import what they need when they run, so that
+`--help` is quick.
+"""
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.cli import config
+
+EXIT_USER_ERROR: Final = 2
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+
+# typer brings its own copy of click; the class that all bad command lines have in common is only reachable
+# like this.
+UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="magnetar",
+    help="A messaging and streaming server that speaks the Apache Kafka protocol.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(config.app, name="config")
+
+
+def main() -> None:
+    """The console script: runs one command and ends the process with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; the exit code.  Trouble of the user's comes out as one sentence, never as a
+    traceback.
+    """
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(arguments, prog_name="magnetar", standalone_mode=False)
+    except UsageError as error:
+        return _complain(f"{_message(error)} (magnetar --help lists what there is)", EXIT_USER_ERROR)
+    except ConfigError as error:
+        return _complain(str(error), EXIT_USER_ERROR)
+    except MagnetarError as error:
+        return _complain(str(error), EXIT_FAILED)
+    except OSError as error:
+        return _complain(_explain(error), EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"magnetar {version('magnetar')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end."),
+    ] = False,
+) -> None:
+    """A messaging and streaming server that speaks the Apache Kafka protocol."""
+
+
+@app.command()
+def standalone(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", metavar="DIR", help="Where everything is kept [magnetar-data]."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="HOST", help="The address to listen on [every address].")
+    ] = None,
+    kafka_port: Annotated[
+        int | None,
+        typer.Option("--kafka-port", metavar="PORT", help="For Kafka clients; 0 is a free port [9092]."),
+    ] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option("--http-port", metavar="PORT", help="For REST and metrics; 0 is a free port [8080]."),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", metavar="N", help="How many broker ids to serve from this process [1]."),
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A properties file with Kafka's or KoP's keys."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key; may come many times.")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error [info].")
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option("--log-format", metavar="FORMAT", help="text or json [text].")
+    ] = None,
+) -> None:
+    """Serve everything from this one process until SIGTERM."""
+    from magnetar.base.logging import configure_logging
+    from magnetar.base.settings import load_settings
+
+    flags = {
+        "data.dir": data_dir,
+        "host": host,
+        "kafka.port": kafka_port,
+        "http.port": http_port,
+        "nodes": nodes,
+        "log.level": log_level,
+        "log.format": log_format,
+    }
+    try:
+        settings = load_settings(
+            file=config_file,
+            environment=os.environ,
+            assignments=assignments or (),
+            flags={key: str(value) for key, value in flags.items() if value is not None},
+        )
+    except OSError as error:
+        raise ConfigError(f"configuration file {config_file} cannot be read: {error.strerror}") from error
+    configure_logging(settings.log.level, settings.log.format)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"data dir {settings.data_dir} cannot be made: {error.strerror}; choose another one with"
+            " --data-dir"
+        ) from error
+    from magnetar.server import standalone as server
+
+    raise typer.Exit(server.run(settings))
+
+
+def _complain(sentence: str, code: int) -> int:
+    print(f"magnetar: {sentence}", file=sys.stderr)
+    return code
+
+
+def _message(error: Exception) -> str:
+    format_message = getattr(error, "format_message", None)
+    text = format_message() if format_message is not None else str(error)
+    return " ".join(str(text).split()).rstrip(".")
+
+
+def _explain(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
