@@ -26,7 +26,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 ZERO_UUID: Final = bytes(16)
 STRING_BYTES_MAX: Final = 0x7FFF  # Kafka's own readers refuse longer strings in compact form too
 
-REQUEST_ELEMENTS_MAX: Final = 1 << 19  # far above the partitions of one node; at most a second to read
+REQUEST_ELEMENTS_MAX: Final = 1 << 18  # far above the partitions of one node; half a second to read
 RESPONSE_ELEMENTS_MAX: Final = 1 << 24  # tools read metadata of whole clusters
 
 DECODE_FAILURES: Final = (struct.error, IndexError, ValueError, OverflowError)
