@@ -5,9 +5,12 @@ exit code 1 means that something failed while it ran.  Commands import what they
 `--help` is quick.
 """
 
-import os
 import sys
-from importlib.metadata import version
+
+if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this from a source tree has not asked pip
+    sys.exit(f"magnetar: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+
+import os
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -62,6 +65,8 @@ def run(arguments: list[str]) -> int:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"magnetar {version('magnetar')}")
         raise typer.Exit
 
@@ -143,7 +148,16 @@ def standalone(
         ) from error
     from magnetar.server import standalone as server
 
-    raise typer.Exit(server.run(settings))
+    try:
+        code = server.run(settings)
+    except OSError as error:
+        if error.filename is None or not Path(str(error.filename)).is_relative_to(settings.data_dir):
+            raise
+        raise ConfigError(
+            f"data dir {settings.data_dir} cannot be used: {error.strerror} ({error.filename});"
+            " mend that or choose another one with --data-dir"
+        ) from error
+    raise typer.Exit(code)
 
 
 def _complain(sentence: str, code: int) -> int:

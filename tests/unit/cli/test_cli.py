@@ -136,7 +136,7 @@ def test_a_users_error_is_one_sentence_and_exit_code_2(
             2,
             "cannot listen on *:9092: Address already",
         ),
-        (PermissionError(13, "Permission denied", "/data/lock"), 2, "/data/lock: Permission denied"),
+        (PermissionError(13, "Permission denied", "/etc/lock"), 2, "/etc/lock: Permission denied"),
         (OSError(28, "No space left on device"), 2, "No space left on device"),
         (StorageError("the journal cannot be read"), 1, "the journal cannot be read"),
     ],
@@ -156,6 +156,20 @@ def test_what_the_server_raises_is_one_sentence(
     serve_with(monkeypatch, fail)
     assert run(["standalone"]) == code
     assert sentence in complaint(capsys)
+
+
+def test_trouble_with_the_data_dir_names_the_next_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(settings: ServerSettings) -> int:
+        raise PermissionError(13, "Permission denied", str(settings.data_dir / "lock"))
+
+    serve_with(monkeypatch, fail)
+    assert run(["standalone", "--data-dir", str(tmp_path)]) == 2
+    assert complaint(capsys) == (
+        f"magnetar: data dir {tmp_path} cannot be used: Permission denied ({tmp_path}/lock);"
+        " mend that or choose another one with --data-dir"
+    )
 
 
 def test_an_interrupted_command_says_nothing(

@@ -11,10 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from magnetar.base.errors import ConfigError, MetadataError
+from magnetar.base.errors import BadVersion, ConfigError, MetadataError
 from magnetar.metadata.sqlite import APPLICATION_ID, SqliteMetadataStore
-from magnetar.metadata.store import Change, Delete, Put, Versioned
+from magnetar.metadata.store import (
+    ANY_VERSION,
+    MUST_NOT_EXIST,
+    Change,
+    Delete,
+    MetadataStore,
+    Put,
+    Versioned,
+)
+from magnetar.testing.metadata import MemoryMetadataStore
 
 
 def test_values_and_versions_are_there_after_a_restart_and_ephemerals_are_not(tmp_path: Path) -> None:
@@ -46,6 +57,21 @@ def test_values_and_versions_are_there_after_a_restart_and_ephemerals_are_not(tm
         ("/c", Versioned(b"3", 0)),
         ("/was-ephemeral", Versioned(b"y", 1)),
     ]
+
+
+def test_every_transaction_is_synced(tmp_path: Path) -> None:
+    """What a kill cannot show and a power cut would."""
+
+    async def scenario() -> None:
+        store = SqliteMetadataStore(tmp_path / "metadata.db")
+        modes = [
+            store._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous")
+        ]
+        assert modes == ["wal", 2]  # 2 is FULL: the WAL is synced before a COMMIT returns
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 # Writes without end and prints each path once its put has returned; it is killed at some moment.
@@ -233,6 +259,57 @@ def test_a_cancelled_writer_does_not_disturb_the_others(tmp_path: Path) -> None:
         assert await writes[2] == 0
         assert writes[1].cancelled()
         assert await store.put("/after", b"") == 0
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+_PATHS = st.sampled_from(["/a", "/a/b", "/b", "/c"])
+_VERSIONS = st.sampled_from([ANY_VERSION, ANY_VERSION, MUST_NOT_EXIST, 0, 1])
+_STEPS = st.one_of(
+    st.builds(Put, _PATHS, st.binary(max_size=3), _VERSIONS, st.booleans()),
+    st.builds(Delete, _PATHS, _VERSIONS),
+)
+_ROUNDS = st.lists(st.lists(st.lists(_STEPS, min_size=1, max_size=3), max_size=6), max_size=6)
+
+
+@given(rounds=_ROUNDS)
+@settings(max_examples=100, deadline=None)
+def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
+    rounds: list[list[list[Put | Delete]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The in-memory store, which decides each commit by itself, is the model; a restart drops what is
+    ephemeral.
+    """
+    path = tmp_path_factory.mktemp("model") / "metadata.db"
+
+    async def outcome(store: MetadataStore, steps: list[Put | Delete]) -> str:
+        try:
+            await store.commit(steps)
+        except BadVersion:
+            return "lost"
+        return "done"
+
+    async def scenario() -> None:
+        store, model = SqliteMetadataStore(path), MemoryMetadataStore()
+        changes: list[Change] = []
+        expected_changes: list[Change] = []
+        store.watch("/", changes.append)
+        model.watch("/", expected_changes.append)
+        ephemeral: dict[str, bool] = {}
+        for commits in rounds:
+            together = await asyncio.gather(*(outcome(store, steps) for steps in commits))
+            one_by_one = [await outcome(model, steps) for steps in commits]
+            assert list(together) == one_by_one
+            assert await store.scan("/") == await model.scan("/")
+            for steps, result in zip(commits, one_by_one, strict=True):
+                for step in steps if result == "done" else ():
+                    ephemeral[step.path] = isinstance(step, Put) and step.ephemeral
+        assert changes == expected_changes
+        await store.close()
+        store = SqliteMetadataStore(path)
+        durable = [(name, value) for name, value in await model.scan("/") if not ephemeral[name]]
+        assert await store.scan("/") == durable
         await store.close()
 
     asyncio.run(scenario())
