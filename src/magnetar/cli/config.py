@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="What can be set.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="What can be set.", rich_markup_mode=None)
 
 _TABLE_COLUMNS_MIN = 160  # where the output is no terminal, so that a line can be searched for
 

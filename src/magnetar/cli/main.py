@@ -30,7 +30,6 @@ UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     name="magnetar",
     help="A messaging and streaming server that speaks the Apache Kafka protocol.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -49,7 +48,7 @@ def run(arguments: list[str]) -> int:
     """
     command = typer.main.get_command(app)
     try:
-        code = command.main(arguments, prog_name="magnetar", standalone_mode=False)
+        code = command.main(arguments or ["--help"], prog_name="magnetar", standalone_mode=False)
     except UsageError as error:
         return _complain(f"{_message(error)} (magnetar --help lists what there is)", EXIT_USER_ERROR)
     except ConfigError as error:

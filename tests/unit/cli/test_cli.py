@@ -115,6 +115,7 @@ def test_the_servers_exit_code_is_the_commands(monkeypatch: pytest.MonkeyPatch, 
         (["standalone", "--kafka-prot", "1"], "--kafka-prot"),
         (["standalone", "extra"], "extra"),
         (["nonsense"], "nonsense"),
+        (["config"], "Missing command"),
         (["config", "nonsense"], "nonsense"),
         (["config", "list", "--output", "xml"], "xml"),
     ],
@@ -187,6 +188,13 @@ def test_an_interrupted_command_says_nothing(
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"magnetar {version('magnetar')}\n"
+
+
+def test_magnetar_alone_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    out, err = capsys.readouterr()
+    assert "standalone" in out
+    assert err == ""
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
