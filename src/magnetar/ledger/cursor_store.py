@@ -134,8 +134,14 @@ class CursorStore:
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey]) -> None:
-        """Delete cursors in one step; those that do not exist are passed over.  Raises MetadataError."""
-        await self._drop(set(keys), [])
+        """Delete cursors in one step; those that do not exist are passed over.
+
+        Raises MetadataError, and EntryCorrupt as `get`.
+        """
+        dropped = set(keys)
+        for name in {key.subscription for key in dropped}:
+            self._read(name)  # or what was dropped would come back when it is read later
+        await self._drop(dropped, [])
 
     async def drop_subscription(self, name: str, also: Iterable[Put | Delete] = ()) -> None:
         """Delete all cursors of a subscription and, in the same step, apply `also`.  Raises MetadataError.

@@ -211,3 +211,16 @@ def test_any_name_becomes_one_path_part_and_back(name: str) -> None:
     assert unescape(part) == name
     assert part not in ("", ".", "..")
     assert "/" not in part
+
+
+def test_a_cursor_that_was_dropped_before_it_was_read_does_not_come_back() -> None:
+    other = CursorKey("group", T, 1)
+
+    async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
+        await cursors.commit({KEY: Cursor(1), other: Cursor(2)})
+        again = await reopened(store)
+        await again.drop([KEY])
+        assert again.get(KEY) is None
+        assert again.get(other) == Cursor(2)
+
+    run(test)

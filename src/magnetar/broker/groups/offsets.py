@@ -185,6 +185,9 @@ class GroupOffsets:
         except MetadataError as failure:
             log.warning("offsets of group %r could not be deleted: %s", group_id, failure)
             return GroupError.COORDINATOR_NOT_AVAILABLE, []
+        except EntryCorrupt as damage:
+            log.error("offsets of group %r cannot be deleted one by one: %s", group_id, damage)
+            return GroupError.KAFKA_STORAGE_ERROR, []
         return GroupError.NONE, errors
 
     def _check_delete(self, group: Group, topic: str) -> GroupError:
