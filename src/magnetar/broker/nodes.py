@@ -10,7 +10,7 @@ from zlib import crc32
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a listener tells its clients to connect."""
+    """Where a listener tells its clients to connect; an empty host means the one that they came to."""
 
     host: str
     port: int

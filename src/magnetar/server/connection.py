@@ -38,7 +38,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        make_session: Callable[["Connection", str], Session | None],
+        make_session: Callable[["Connection"], Session | None],
         forget: Callable[["Connection"], None],
         clock: Clock,
         idle_s_max: float,
@@ -52,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._last_heard_s = clock.monotonic()
         self._idle_timer: TimerHandle | None = None
         self.client_host = ""
+        self.local_host = ""  # the address that the client connected to
 
     # --- asyncio's side ----------------------------------------------------------------------------------------------
 
@@ -59,11 +60,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else "unknown"
+        local = transport.get_extra_info("sockname")
+        self.local_host = str(local[0]) if local else ""
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES)
-        self._session = self._make_session(self, self.client_host)
+        self._session = self._make_session(self)
         if self._session is None:
             self._transport.abort()
             return

@@ -38,10 +38,11 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def factory(self, make_session: Callable[[Connection, int, str], Session]) -> Callable[[], Connection]:
-        """What a listener calls for each accepted socket; `make_session(connection, connection_id, client_host)`."""
+    def factory(self, make_session: Callable[[Connection, int], Session]) -> Callable[[], Connection]:
+        """What a listener calls for each accepted socket; `make_session(connection, connection_id)`."""
 
-        def admit(connection: Connection, client_host: str) -> Session | None:
+        def admit(connection: Connection) -> Session | None:
+            client_host = connection.client_host
             if len(self._open) >= self._limits.connections_max:
                 log.warning("refusing a connection from %s: %d are open", client_host, len(self._open))
                 return None
@@ -54,7 +55,7 @@ class Connections:
             self._empty.clear()
             self._by_host[client_host] += 1
             self._sequence += 1
-            return make_session(connection, self._sequence, client_host)
+            return make_session(connection, self._sequence)
 
         return lambda: Connection(admit, self._forget, self._clock, self._limits.idle_s_max)
 

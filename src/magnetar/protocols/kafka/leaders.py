@@ -1,6 +1,7 @@
 """Who leads what, as a client on a given listener has to hear it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -15,7 +16,8 @@ Row = TypeVar("Row")
 
 def endpoint_of(context: "RequestContext", node: "Node") -> "Endpoint":
     """The address of `node` on the listener that the client came through."""
-    return node.advertised[context.listener_name]
+    endpoint = node.advertised[context.listener_name]
+    return endpoint if endpoint.host else replace(endpoint, host=context.local_host)
 
 
 def node_endpoints(context: "RequestContext", row: Callable[[int, str, int, str | None], Row]) -> list[Row]:

@@ -72,6 +72,7 @@ class RequestContext:
     listener_name: str
     connection_id: int
     client_host: str
+    local_host: str  # the address that the client connected to
     api_version: int
     client_id: str | None
     # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must

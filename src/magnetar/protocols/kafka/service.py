@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Kafka's `socket.request.max.bytes`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`."""
+    """Sizes in bytes; `queued_bytes_max` bounds unanswered requests over all connections.
+
+    Kafka's `socket.request.max.bytes`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`.
+    """
 
     request_bytes_max: int = 100 << 20
+    queued_bytes_max: int = 1 << 30
     fetch_bytes_max: int = 55 << 20
     fetch_sessions_max: int = 1000
 
@@ -40,6 +44,8 @@ class KafkaService:
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }
+        self.queued_bytes = 0  # unanswered requests of all sessions
+        self.held_back: set[KafkaSession] = set()  # sessions that read nothing until there is less to answer
         self.request_counts: Counter[int] = Counter()
         self.call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
         api_versions.publish(self.apis)
@@ -48,6 +54,12 @@ class KafkaService:
         return api_versions.unsupported()
 
     def connected(
-        self, peer: Peer, node: "Node", listener_name: str, connection_id: int, client_host: str
+        self,
+        peer: Peer,
+        node: "Node",
+        listener_name: str,
+        connection_id: int,
+        client_host: str,
+        local_host: str,
     ) -> KafkaSession:
-        return KafkaSession(self, peer, node, listener_name, connection_id, client_host)
+        return KafkaSession(self, peer, node, listener_name, connection_id, client_host, local_host)

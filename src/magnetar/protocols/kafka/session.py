@@ -70,6 +70,7 @@ class KafkaSession:
         listener_name: str,
         connection_id: int,
         client_host: str,
+        local_host: str,
     ) -> None:
         self._service = service
         self._peer = peer
@@ -77,6 +78,7 @@ class KafkaSession:
         self._listener_name = listener_name
         self._connection_id = connection_id
         self._client_host = client_host
+        self._local_host = local_host
         self._frames = FrameReader(service.scratch, service.arena.take, service.settings.request_bytes_max)
         self._slots: deque[_Slot] = deque()
         self._unanswered_bytes = 0
@@ -126,6 +128,7 @@ class KafkaSession:
                 self._listener_name,
                 self._connection_id,
                 self._client_host,
+                self._local_host,
                 version,
                 header.client_id,
                 frame.owned,
@@ -137,6 +140,7 @@ class KafkaSession:
         slot = _Slot(len(frame.data))
         self._slots.append(slot)
         self._unanswered_bytes += slot.request_bytes
+        service.queued_bytes += slot.request_bytes
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if isinstance(answer, Deferred):
             answer.attach(complete)
@@ -147,10 +151,16 @@ class KafkaSession:
         else:
             complete(answer)
         if not self._paused and (
-            len(self._slots) > UNANSWERED_REQUESTS_MAX or self._unanswered_bytes > UNANSWERED_BYTES_MAX
+            len(self._slots) > UNANSWERED_REQUESTS_MAX
+            or self._unanswered_bytes > UNANSWERED_BYTES_MAX
+            or service.queued_bytes > service.settings.queued_bytes_max
         ):
-            self._paused = True
-            self._peer.pause_reading()
+            self._pause()
+
+    def _pause(self) -> None:
+        self._paused = True
+        self._service.held_back.add(self)
+        self._peer.pause_reading()
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
         try:
@@ -189,23 +199,34 @@ class KafkaSession:
         out: list[Buffer] = []
         while slots and (parts := slots[0].parts) is not None:
             out.extend(parts)
-            self._unanswered_bytes -= slots.popleft().request_bytes
+            self._forget(slots.popleft())
         if out:
             self._peer.send(out)
         if self._finishing:
             if not slots:
                 self._peer.close()
         else:
-            self._resume_if_possible()
+            self.resume_if_possible()
 
-    def _resume_if_possible(self) -> None:
+    def _forget(self, slot: _Slot) -> None:
+        self._unanswered_bytes -= slot.request_bytes
+        service = self._service
+        service.queued_bytes -= slot.request_bytes
+        if service.held_back and service.queued_bytes <= service.settings.queued_bytes_max // 2:
+            for session in list(service.held_back):
+                session.resume_if_possible()
+
+    def resume_if_possible(self) -> None:
+        """Read on, if there is little enough to answer and the peer takes it."""
         if (
             self._paused
+            and not self._finishing
             and not self._peer_is_slow
             and len(self._slots) <= UNANSWERED_REQUESTS_MAX // 2
             and self._unanswered_bytes <= UNANSWERED_BYTES_MAX // 2
         ):
             self._paused = False
+            self._service.held_back.discard(self)
             self._peer.resume_reading()
 
     # --- the connection's life ---------------------------------------------------------------------------------------
@@ -221,10 +242,9 @@ class KafkaSession:
         """The peer does not take what it is sent (True), or does again."""
         self._peer_is_slow = slow
         if slow and not self._paused:
-            self._paused = True
-            self._peer.pause_reading()
-        elif not slow and not self._finishing:
-            self._resume_if_possible()
+            self._pause()
+        elif not slow:
+            self.resume_if_possible()
 
     def _abort(self, reason: str, *args: object) -> None:
         log.warning("closing connection %s: " + reason, self, *args)
@@ -234,7 +254,9 @@ class KafkaSession:
     def closed(self) -> None:
         """The connection is gone: nothing that is still being worked on will be sent."""
         self._closed = True
-        self._slots.clear()
+        while self._slots:
+            self._forget(self._slots.popleft())
+        self._service.held_back.discard(self)
         for task in self._tasks:
             task.cancel()
 

@@ -1,0 +1,201 @@
+"""One process with everything in it: what `magnetar standalone` runs.
+
+Start: lock the data directory, bind every listener (so that a port in use is said at once), recover storage and
+metadata, load the broker, accept connections, say where and then `ready`.  Stop (SIGTERM or SIGINT): stop accepting,
+answer what is in flight, close connections, let the broker and the stores finish, and end with 0.
+"""
+
+import asyncio
+import base64
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+import uvloop
+
+from magnetar.base.arena import Arena
+from magnetar.base.clock import Clock, SystemClock
+from magnetar.base.lockfile import DirectoryLock
+from magnetar.base.settings import ServerSettings
+from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.nodes import Endpoint, Node, Nodes
+from magnetar.metadata.sqlite import SqliteMetadataStore
+from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
+from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
+from magnetar.server.connection import Connection, Session
+from magnetar.server.listeners import ConnectionLimits, Connections, bind
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+
+log = logging.getLogger(__name__)
+
+DRAIN_S_MAX: Final = 10.0  # a client that does not take its responses holds up a stop no longer than this
+IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds
+# The journal's thread asks for the interpreter when its write returns; Python's default of 5 ms would be most of p99.
+SWITCH_INTERVAL_S: Final = 0.0005
+
+_CLUSTER_ID_PATH: Final = "/cluster-id"
+_ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  what a listener on every address is configured as
+
+
+def run(settings: ServerSettings, announce: Callable[[str], None] = partial(print, flush=True)) -> int:
+    """Serve until SIGTERM or SIGINT; the process's exit code.
+
+    `announce` gets one line per listener and then the one that says `ready`.
+
+    Raises:
+        ConfigError: a setting does not work on this machine (a port in use, a data directory in use).
+        OSError: the data directory cannot be used.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    return uvloop.run(_serve(settings, announce))
+
+
+async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    clock = SystemClock()
+    for notice in settings.notices:
+        log.info("%s", notice)
+    async with contextlib.AsyncExitStack() as stack:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock(settings.data_dir / "lock")
+        stack.callback(lock.release)
+        bound = _bind_all(settings, stack)
+        metadata = await SqliteMetadataStore.open(settings.data_dir / "metadata.sqlite")
+        stack.push_async_callback(metadata.close)
+        store = await LocalLedgerStore.start(settings.data_dir, settings=_store_settings(settings), clock=clock)
+        stack.push_async_callback(store.close)
+        nodes = Nodes([one.node for one in bound])
+        broker = Broker(_broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes)
+        await broker.start()
+        stack.push_async_callback(broker.stop)
+        arena = Arena(settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES)
+        service = KafkaService(broker, arena, _kafka_settings(settings))
+        connections = Connections(_connection_limits(settings), clock)
+        stack.push_async_callback(connections.drain, DRAIN_S_MAX)
+        for one in bound:
+            for name, sockets in one.sockets.items():
+                await _listen(sockets, connections.factory(partial(_session, service, one.node, name)), stack)
+                for listening in sockets:
+                    announce(f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})")
+        # What is loaded by now stays: the collector need not look at it ever again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
+        announce(f"data   {settings.data_dir.resolve()}")
+        announce("magnetar is ready")
+        await stop.wait()
+        log.info("stopping")
+    return 0
+
+
+class _BoundNode:
+    """A node id and its listening sockets, by listener name."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.sockets: dict[str, list[socket.socket]] = {}
+        self.protocols: dict[str, str] = {}
+
+
+def _bind_all(settings: ServerSettings, stack: contextlib.AsyncExitStack) -> list[_BoundNode]:
+    bound = []
+    for index in range(settings.nodes.count):
+        one = _BoundNode(Node(settings.nodes.first_id + index, settings.nodes.rack))
+        advertised = settings.network.advertised_of(index)
+        for listener in settings.network.listeners_of(index):
+            sockets = bind(listener.host, listener.port)
+            for listening in sockets:
+                stack.callback(listening.close)
+            port = sockets[0].getsockname()[1]
+            host, told_port = advertised.get(listener.name, (listener.host, 0))
+            # A listener on every address has no host of its own: clients are told the one they came to.
+            one.node.advertised[listener.name] = Endpoint("" if host in _ANY_HOST else host, told_port or port)
+            one.sockets[listener.name] = sockets
+            one.protocols[listener.name] = listener.protocol
+        bound.append(one)
+    return bound
+
+
+async def _listen(
+    sockets: Iterable[socket.socket], factory: Callable[[], Connection], stack: contextlib.AsyncExitStack
+) -> None:
+    for listening in sockets:
+        server = await asyncio.get_running_loop().create_server(factory, sock=listening)
+        stack.callback(server.close)
+
+
+def _session(service: KafkaService, node: Node, name: str, connection: Connection, connection_id: int) -> Session:
+    return service.connected(connection, node, name, connection_id, connection.client_host, connection.local_host)
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _cluster_id(metadata: MetadataStore) -> str:
+    """This cluster's id: 16 random bytes in Kafka's form, made at the first start."""
+    stored = await metadata.get(_CLUSTER_ID_PATH)
+    if stored is not None:
+        return stored.value.decode()
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    await metadata.put(_CLUSTER_ID_PATH, cluster_id.encode(), MUST_NOT_EXIST)
+    return cluster_id
+
+
+# --- from what the user said to what each layer wants to know ----------------------------------------------------
+
+
+def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
+    storage = settings.storage
+    count = LocalStoreSettings.journal_file_count
+    file_bytes = max(storage.journal_bytes // count // 4096 * 4096, LocalStoreSettings.round_bytes_max)
+    return LocalStoreSettings(journal_sync_data=storage.journal_sync_data, journal_file_bytes=file_bytes)
+
+
+def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSettings:
+    topics = settings.topics
+    groups = {name: getattr(settings.groups, name) for name in GroupSettings.__dataclass_fields__}
+    return BrokerSettings(
+        tenant=topics.tenant,
+        namespace=topics.namespace,
+        cluster_id=cluster_id,
+        auto_create_topics=topics.auto_create,
+        delete_topics=topics.may_delete,
+        partition_count_default=topics.partition_count_default,
+        replication_factor_default=topics.replication_factor_default,
+        entry_cache_bytes=settings.storage.entry_cache_bytes,
+        retention_check_interval_ms=settings.storage.retention_check_interval_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        topic_defaults=topics.defaults,
+        groups=GroupSettings(**groups),
+    )
+
+
+def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
+    network = settings.network
+    queued = network.queued_request_bytes_max
+    return KafkaSettings(
+        request_bytes_max=network.request_bytes_max,
+        queued_bytes_max=queued if queued > 0 else KafkaSettings.queued_bytes_max,
+        fetch_bytes_max=network.fetch_bytes_max,
+        fetch_sessions_max=network.fetch_sessions_max,
+    )
+
+
+def _connection_limits(settings: ServerSettings) -> ConnectionLimits:
+    network = settings.network
+    idle_s = network.idle_ms_max / 1000 if network.idle_ms_max > 0 else 0.0
+    return ConnectionLimits(network.connections_max, network.connections_per_ip_max, idle_s)
