@@ -70,16 +70,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._session is None:
             self._transport.abort()
             return
-        # The session's own method: one call less for every read.
-        self.get_buffer = self._session_buffer  # type: ignore[method-assign]
         if self._idle_s_max > 0:
             self._idle_timer = self._clock.call_later(self._idle_s_max, self._check_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(bytearray(1))  # only a connection that was refused gets here
-
-    def _session_buffer(self, sizehint: int) -> memoryview:
-        assert self._session is not None
+        if self._session is None:
+            return memoryview(bytearray(1))  # the connection was refused
         return self._session.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:

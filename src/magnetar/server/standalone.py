@@ -15,6 +15,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -72,7 +73,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         bound = _bind_all(settings, stack)
-        metadata = await SqliteMetadataStore.open(settings.data_dir / "metadata.sqlite")
+        metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite")
         stack.push_async_callback(metadata.close)
         store = await LocalLedgerStore.start(settings.data_dir, settings=_store_settings(settings), clock=clock)
         stack.push_async_callback(store.close)
@@ -160,9 +161,9 @@ async def _cluster_id(metadata: MetadataStore) -> str:
 
 def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
     storage = settings.storage
-    count = LocalStoreSettings.journal_file_count
-    file_bytes = max(storage.journal_bytes // count // 4096 * 4096, LocalStoreSettings.round_bytes_max)
-    return LocalStoreSettings(journal_sync_data=storage.journal_sync_data, journal_file_bytes=file_bytes)
+    default = LocalStoreSettings()
+    file_bytes = max(storage.journal_bytes // default.journal_file_count // 4096 * 4096, default.round_bytes_max)
+    return replace(default, journal_sync_data=storage.journal_sync_data, journal_file_bytes=file_bytes)
 
 
 def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSettings:
@@ -189,7 +190,7 @@ def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
     queued = network.queued_request_bytes_max
     return KafkaSettings(
         request_bytes_max=network.request_bytes_max,
-        queued_bytes_max=queued if queued > 0 else KafkaSettings.queued_bytes_max,
+        queued_bytes_max=queued if queued > 0 else KafkaSettings().queued_bytes_max,
         fetch_bytes_max=network.fetch_bytes_max,
         fetch_sessions_max=network.fetch_sessions_max,
     )
