@@ -92,7 +92,8 @@ class _Fetch:
         """Look at every partition once: take what is cached, note what has to be read."""
         self._reset()
         for target in self._plan.targets:
-            row = PartitionData(target.partition, aborted_transactions=self._aborted())
+            # Not null: librdkafka takes a null record set for a protocol error.
+            row = PartitionData(target.partition, aborted_transactions=self._aborted(), records=b"")
             self._found.append((target, row))
             try:
                 partition = self._resolve(target)
@@ -241,7 +242,7 @@ class _Fetch:
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         served = []
         for target, row in self._found:
-            if row.records is not None:
+            if row.records:
                 served.append(target)
             elif self._plan.is_incremental and not _is_news(target, row):
                 continue
