@@ -185,7 +185,7 @@ class Partition:
         newest = now_ms + config.timestamp_after_max_ms
         if header.max_timestamp_ms > newest or 0 <= header.base_timestamp_ms < oldest:
             raise InvalidTimestamp(
-                f"timestamps {header.base_timestamp_ms} to {header.max_timestamp_ms} are not within {oldest} to {newest}"
+                f"timestamps {header.base_timestamp_ms} to {header.max_timestamp_ms} are not in {oldest} to {newest}"
             )
 
     # --- waiting -----------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ chain follow one another without a gap, so only the first one's first offset is 
 the `LedgerStore` knows of each ledger.
 
 **Writing.**  There is no writer until the first append; that append waits while a ledger is created and recorded in the
-metadata store.  When the open ledger is full or old, its successor is created while appends go on.
-If an append fails, everything queued behind it fails too; then `next_offset` goes back to the high watermark, `on_reset`
-tells the owner that its view of the tail is void, and the next append starts in a new ledger.
+metadata store.  When the open ledger is full or old, a successor is made while appends go on.
+If an append fails, everything queued behind it fails too; then `next_offset` goes back to the high watermark,
+`on_reset` tells the owner that its view of the tail is void, and the next append starts in a new ledger.
 
 **Epochs.**  Each time a partition is opened it takes the next leader epoch, which becomes visible in the metadata with
 the first ledger written under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).

@@ -9,7 +9,6 @@ import asyncio
 import base64
 import contextlib
 import gc
-import logging
 import signal
 import socket
 import sys
@@ -22,8 +21,10 @@ from typing import Final
 import uvloop
 
 from magnetar.base.arena import Arena
-from magnetar.base.clock import Clock, SystemClock
+from magnetar.base.clock import SystemClock
+from magnetar.base.limits import raise_open_files_limit
 from magnetar.base.lockfile import DirectoryLock
+from magnetar.base.logging import get_logger
 from magnetar.base.settings import ServerSettings
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.groups.settings import GroupSettings
@@ -36,7 +37,7 @@ from magnetar.server.listeners import ConnectionLimits, Connections, bind
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DRAIN_S_MAX: Final = 10.0  # a client that does not take its responses holds up a stop no longer than this
 IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds
@@ -47,7 +48,11 @@ _CLUSTER_ID_PATH: Final = "/cluster-id"
 _ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  what a listener on every address is configured as
 
 
-def run(settings: ServerSettings, announce: Callable[[str], None] = partial(print, flush=True)) -> int:
+def _announce(line: str) -> None:
+    print(line, flush=True)
+
+
+def run(settings: ServerSettings, announce: Callable[[str], None] = _announce) -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code.
 
     `announce` gets one line per listener and then the one that says `ready`.
@@ -57,6 +62,7 @@ def run(settings: ServerSettings, announce: Callable[[str], None] = partial(prin
         OSError: the data directory cannot be used.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    raise_open_files_limit()
     return uvloop.run(_serve(settings, announce))
 
 
@@ -67,7 +73,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     for notice in settings.notices:
-        log.info("%s", notice)
+        log.info(notice)
     async with contextlib.AsyncExitStack() as stack:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         lock = DirectoryLock(settings.data_dir / "lock")
@@ -75,13 +81,19 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         bound = _bind_all(settings, stack)
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite")
         stack.push_async_callback(metadata.close)
-        store = await LocalLedgerStore.start(settings.data_dir, settings=_store_settings(settings), clock=clock)
+        store = await LocalLedgerStore.start(
+            settings.data_dir, settings=_store_settings(settings), clock=clock
+        )
         stack.push_async_callback(store.close)
         nodes = Nodes([one.node for one in bound])
-        broker = Broker(_broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes)
+        broker = Broker(
+            _broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes
+        )
         await broker.start()
         stack.push_async_callback(broker.stop)
-        arena = Arena(settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES)
+        arena = Arena(
+            settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES
+        )
         service = KafkaService(broker, arena, _kafka_settings(settings))
         connections = Connections(_connection_limits(settings), clock)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
@@ -89,7 +101,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
             for name, sockets in one.sockets.items():
                 await _listen(sockets, connections.factory(partial(_session, service, one.node, name)), stack)
                 for listening in sockets:
-                    announce(f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})")
+                    announce(
+                        f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})"
+                    )
         # What is loaded by now stays: the collector need not look at it ever again.
         gc.collect()
         gc.freeze()
@@ -122,7 +136,9 @@ def _bind_all(settings: ServerSettings, stack: contextlib.AsyncExitStack) -> lis
             port = sockets[0].getsockname()[1]
             host, told_port = advertised.get(listener.name, (listener.host, 0))
             # A listener on every address has no host of its own: clients are told the one they came to.
-            one.node.advertised[listener.name] = Endpoint("" if host in _ANY_HOST else host, told_port or port)
+            one.node.advertised[listener.name] = Endpoint(
+                "" if host in _ANY_HOST else host, told_port or port
+            )
             one.sockets[listener.name] = sockets
             one.protocols[listener.name] = listener.protocol
         bound.append(one)
@@ -137,8 +153,12 @@ async def _listen(
         stack.callback(server.close)
 
 
-def _session(service: KafkaService, node: Node, name: str, connection: Connection, connection_id: int) -> Session:
-    return service.connected(connection, node, name, connection_id, connection.client_host, connection.local_host)
+def _session(
+    service: KafkaService, node: Node, name: str, connection: Connection, connection_id: int
+) -> Session:
+    return service.connected(
+        connection, node, name, connection_id, connection.client_host, connection.local_host
+    )
 
 
 def _address(listening: socket.socket) -> str:
@@ -162,7 +182,9 @@ async def _cluster_id(metadata: MetadataStore) -> str:
 def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
     storage = settings.storage
     default = LocalStoreSettings()
-    file_bytes = max(storage.journal_bytes // default.journal_file_count // 4096 * 4096, default.round_bytes_max)
+    file_bytes = max(
+        storage.journal_bytes // default.journal_file_count // 4096 * 4096, default.round_bytes_max
+    )
     return replace(default, journal_sync_data=storage.journal_sync_data, journal_file_bytes=file_bytes)
 
 

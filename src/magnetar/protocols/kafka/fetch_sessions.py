@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): the broker remembers which partitions a client reads and from where.
 
 A client sends a full request with epoch 0 and gets a session id; after that it sends only what changed, and is answered
-only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There is
-a fixed number of places; when they are taken, the session that was idle longest gives up its place if it has been
+only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There
+is a fixed number of places; when they are taken, the session that was idle longest gives up its place if it has been
 idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is always right.
 """
 

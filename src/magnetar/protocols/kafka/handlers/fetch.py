@@ -5,8 +5,8 @@ answered in stage one and leaves as the memory it was received in; what it does 
 too little to send, the request waits for `min_bytes` or `max_wait_ms`; an append wakes it.
 
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
-each; the first partition with data sends at least one batch, however large (KIP-74).  There are no aborted transactions to
-report, and the last stable offset is the high watermark.
+each; the first partition with data sends at least one batch, however large (KIP-74).  There are no aborted transactions
+to report, and the last stable offset is the high watermark.
 """
 
 import asyncio
