@@ -11,13 +11,14 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import client, machine, measures, process, report, servers
+from bench import client, machine, measures, process, profile, report, servers
 from bench.measures import MEASURES, Measure, Tools
 from bench.process import RunFailed
 from bench.runner import Result, Runner
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = REPOSITORY / "bench" / ".work"
+LOG_WIDTH = 150  # in a file or a pipe, where rich would take 80 and cut the figures
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -35,6 +36,9 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         default="magnetar,kafka",
         metavar="NAMES",
         help="measure only one of them: magnetar or kafka",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="sample Magnetar with perf, text files beside --output"
     )
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results" / "latest.json")
     parser.add_argument(
@@ -73,6 +77,8 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
         servers.magnetar_command()
     if not names:
         raise RunFailed("there is no server to measure")
+    if arguments.profile:
+        profile.check()
     process.raise_file_limit()
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     program = client.build(WORK, console.print)
@@ -84,15 +90,15 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
         "machine": machine.describe(arguments.scratch),
         "versions": machine.versions(with_kafka=kafka is not None),
         "effort": vars(effort),
+        "profiled": arguments.profile,
     }
-    tools = Tools(
-        client.Librdkafka(program, WORK), None if kafka is None else client.ProducerPerformance(kafka)
-    )
+    tools = Tools(client.Librdkafka(program), None if kafka is None else client.ProducerPerformance(kafka))
+    profiles = arguments.output.parent if arguments.profile else None
     results: list[Result] = []
     try:
         with (
             console.status("starting") as status,
-            Runner(names, kafka, tools, effort, arguments.scratch, status.update) as runner,
+            Runner(names, kafka, tools, effort, arguments.scratch, status.update, profiles) as runner,
         ):
             for measure in chosen:
                 results.append(runner.run(measure))
@@ -106,6 +112,8 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     console = Console()
+    if not console.is_terminal:
+        console.width = LOG_WIDTH
     arguments = parse_arguments(sys.argv[1:] if words is None else words)
     if arguments.list:
         for measure in MEASURES:

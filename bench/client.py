@@ -49,9 +49,8 @@ class Load:
 class Librdkafka:
     """Runs `rdkafka_performance`; `program` is what `build` returned."""
 
-    def __init__(self, program: Path, scratch: Path) -> None:
+    def __init__(self, program: Path) -> None:
         self.program = program
-        self.scratch = scratch
 
     def produce(
         self, bootstrap: str, topic: str, *, size: int, count: int, settings: Sequence[str] = ()
@@ -77,8 +76,6 @@ class Librdkafka:
         count: int,
         arguments: Sequence[str],
     ) -> Load:
-        statistics = self.scratch / "statistics.jsonl"
-        statistics.unlink(missing_ok=True)
         command: list[str | Path] = [
             self.program,
             *arguments,
@@ -90,16 +87,17 @@ class Librdkafka:
             str(count),
             "-q",
         ]
-        # It hands its statistics to a shell command; the path goes by environment so that no quoting is needed.
-        command += ["-T", str(STATISTICS_MS), "-Y", 'cat >"$BENCH_STATISTICS"']
-        finished = process.run(
-            command, seconds_max=RUN_SECONDS_MAX, environment={"BENCH_STATISTICS": str(statistics)}
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            statistics = Path(folder) / "statistics.jsonl"
+            # It hands its statistics to a shell command; the path goes by environment so that no quoting is needed.
+            command += ["-T", str(STATISTICS_MS), "-Y", 'cat >"$BENCH_STATISTICS"']
+            environment = {"BENCH_STATISTICS": str(statistics)}
+            finished = process.run(command, seconds_max=RUN_SECONDS_MAX, environment=environment)
+            text = statistics.read_text() if statistics.exists() else ""
         try:
             transfer = read(finished.output, count)
         except parse.ParseError as error:
             raise RunFailed(str(error)) from error
-        text = statistics.read_text() if statistics.exists() else ""
         return Load(transfer, finished, parse.messages_per_request(text, request))
 
 

@@ -87,6 +87,27 @@ def bulk(size: int, partitions: int) -> Run:
     return run
 
 
+def warm(size: int) -> Run:
+    """Produce as `bulk` does, on a machine whose free memory has just been used.
+
+    Where a hypervisor takes back what a guest frees, a page that was free for a while costs a trip to the host when it
+    is used again: a server that writes through the page cache pays that for every page.  A machine that has been busy
+    for days, or has its memory to itself, does not know this cost.
+    """
+
+    def run(server: Server, tools: Tools, effort: Effort) -> Samples:
+        samples: Samples = {}
+        count = effort.bulk_bytes // size
+        with admin.topic(server.bootstrap, _topic("warm"), HEADLINE_PARTITIONS) as topic:
+            process.use_memory(effort.bulk_bytes * 5 // 4)
+            watch = _Watch(server)
+            load = tools.client.produce(server.bootstrap, topic, size=size, count=count)
+            stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load)))
+        return samples
+
+    return run
+
+
 def cold(size: int) -> Run:
     """Read a backlog four times the size of Magnetar's entry cache."""
 
@@ -298,6 +319,14 @@ def _grid(size: str, partitions: int) -> Measure:
     return Measure(f"grid-{size}-{partitions}", title, figures, bulk(SIZES[size], partitions), repeated=False)
 
 
+def _warm(size: str) -> Measure:
+    figures = (
+        Figure("produce_mb_s", f"produce {size}, warm memory", "MB/s", Better.HIGHER),
+        Figure("produce_cpu_s_gb", f"produce {size}, warm memory, server CPU", "s/GB", Better.LOWER),
+    )
+    return Measure(f"warm-{size}", f"{size} records, memory used just before", figures, warm(SIZES[size]))
+
+
 def _cold(size: str) -> Measure:
     figures = (
         Figure("consume_mb_s", f"consume {size}, 4x the entry cache", "MB/s", Better.HIGHER, 0.6, 1.0),
@@ -321,6 +350,7 @@ MEASURES: tuple[Measure, ...] = (
         single,
         quick=True,
     ),
+    *(_warm(size) for size in SIZES),
     _cold("1KiB"),
     _cold("16KiB"),
     Measure(

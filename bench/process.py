@@ -5,6 +5,7 @@ must burn at least some tenths of a second for a figure per GB to mean something
 """
 
 import contextlib
+import mmap
 import os
 import resource
 import signal
@@ -122,6 +123,12 @@ def end(process: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
+
+
+def use_memory(byte_count: int) -> None:
+    """Touch that much memory and free it again, so that the next user of free pages gets ones the host has backed."""
+    with mmap.mmap(-1, byte_count) as memory, memoryview(memory) as view:
+        view[:: mmap.PAGESIZE] = bytes(len(range(0, byte_count, mmap.PAGESIZE)))
 
 
 def raise_file_limit() -> None:

@@ -15,6 +15,7 @@ from bench.stats import Comparison, Figure, Summary, Verdict
 
 SCHEMA = 1
 NOISE_WARNING_SHARE = 0.10
+WIDTH_WITH_EXTREMES = 120
 COLOURS = {Verdict.GOAL: "bold green", Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.NONE: "dim"}
 
 
@@ -28,7 +29,8 @@ def compare(result: Result, figure: Figure) -> Comparison:
 
 def show(results: Sequence[Result], console: Console) -> None:
     table = Table(title="Magnetar (journal synced) beside Apache Kafka (its defaults)", title_justify="left")
-    table.add_column("measure", no_wrap=True)
+    table.add_column("measure")
+    extremes = console.width >= WIDTH_WITH_EXTREMES
     for heading in ("Magnetar", "Kafka", "ratio", "bar", "goal", ""):
         table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
@@ -38,8 +40,8 @@ def show(results: Sequence[Result], console: Console) -> None:
                 continue
             table.add_row(
                 f"{figure.label}, {figure.unit}",
-                show_summary(row.ours),
-                show_summary(row.theirs),
+                show_summary(row.ours, extremes=extremes),
+                show_summary(row.theirs, extremes=extremes),
                 "-" if row.ratio is None else f"{row.ratio:.2f}x",
                 show_bar(figure),
                 "-" if figure.goal is None else _bound(figure, figure.goal) + "x",
@@ -71,13 +73,13 @@ def noise(result: Result) -> list[str]:
     return warnings
 
 
-def show_summary(summary: Summary | None) -> str:
+def show_summary(summary: Summary | None, *, extremes: bool) -> str:
     if summary is None:
         return "-"
-    if summary.count == 1:
+    if summary.count == 1 or not extremes:
         return show_number(summary.median)
-    extremes = f"({show_number(summary.lowest)}..{show_number(summary.highest)})"
-    return f"{show_number(summary.median)} [dim]{extremes}[/dim]"
+    bounds = f"({show_number(summary.lowest)}..{show_number(summary.highest)})"
+    return f"{show_number(summary.median)} [dim]{bounds}[/dim]"
 
 
 def show_number(value: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from bench import measures, stats
+from bench import measures, profile, stats
 from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
 from bench.servers import KAFKA, MAGNETAR, Kafka, Magnetar, Server
@@ -36,13 +36,22 @@ class Runner:
     """
 
     def __init__(
-        self, names: Sequence[str], kafka: Path | None, tools: Tools, effort: Effort, work: Path, say: Say
-    ):
+        self,
+        names: Sequence[str],
+        kafka: Path | None,
+        tools: Tools,
+        effort: Effort,
+        work: Path,
+        say: Say,
+        profiles: Path | None = None,
+    ) -> None:
+        """`profiles`: the folder for Magnetar's profiles, one for each run; None takes none."""
         self.names = names
         self.kafka = kafka
         self.tools = tools
         self.effort = effort
         self.say = say
+        self.profiles = profiles
         self.scratch = Path(tempfile.mkdtemp(prefix="run-", dir=work))
         self.shared: dict[tuple[str, tuple[str, ...]], Server] = {}
         self.serial = 0
@@ -69,13 +78,20 @@ class Runner:
                     continue
                 self.say(f"{measure.title}: {name}, {pair} of {pairs}")
                 try:
-                    with self._server(name, measure) as server:
+                    with self._server(name, measure) as server, self._profile(server, measure, pair):
                         found = measure.run(server, self.tools, self.effort)
                 except RunFailed as error:
                     result.failures[name] = str(error)
                 else:
                     stats.merge(result.samples.setdefault(name, {}), found)
         return result
+
+    def _profile(
+        self, server: Server, measure: Measure, pair: int
+    ) -> contextlib.AbstractContextManager[None]:
+        if self.profiles is None or server.name != MAGNETAR or measure.fresh:
+            return contextlib.nullcontext()
+        return profile.sampling(server.pid, self.profiles / f"profile-{measure.name}-{pair}.txt")
 
     @contextlib.contextmanager
     def _server(self, name: str, measure: Measure) -> Iterator[Server]:

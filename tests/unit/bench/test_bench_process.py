@@ -63,3 +63,9 @@ def test_process_that_ignores_the_polite_signal_is_killed() -> None:
         assert child.stdout.readline() == b"on\n"
         process.end(child, grace_seconds=0.1)
     assert child.returncode == -9
+
+
+def test_memory_that_was_used_is_free_again() -> None:
+    before = process.resident_mb(os.getpid())
+    process.use_memory(64_000_001)
+    assert process.resident_mb(os.getpid()) < before + 32
