@@ -120,6 +120,7 @@ class Journal:
         loop: asyncio.AbstractEventLoop,
         counters: StoreCounters,
         on_round: OnRound,
+        on_full: Callable[[], None],
     ) -> None:
         self._ring = ring
         self._round_bytes_max = round_bytes_max
@@ -128,6 +129,7 @@ class Journal:
         self._loop = loop
         self._counters = counters
         self._on_round = on_round
+        self._on_full = on_full
         self._lock = threading.Lock()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._filling = Round(round_bytes_max)
@@ -141,9 +143,8 @@ class Journal:
         """A write failed and the loop does not know yet: an append now would leave a hole in its ledger."""
         self.queued_bytes = 0
         """Appended and not yet reported.  Loop only."""
-        self.refuse_when_full = False
-        """Set while checkpoints fail: what the ring has no room for is refused instead of queued.  Loop
-        only."""
+        self._refuse_when_full = False
+        """Set while checkpoints fail: what the ring has no room for is refused instead of queued."""
         self._thread = threading.Thread(target=self._run, name="magnetar-journal", daemon=True)
 
     def start(self) -> None:
@@ -156,7 +157,7 @@ class Journal:
         need = RECORD_BYTES + entry.size
         if self._broken is not None:
             raise StorageError(f"the journal cannot be written: {self._broken}")
-        if self.refuse_when_full:
+        if self._refuse_when_full:
             self._check_room(need)
         with self._lock:
             if self._failing:
@@ -171,11 +172,6 @@ class Journal:
             # At the end of this turn of the loop: everything it appends shares the round.
             self._loop.call_soon(self._wake.put, None)
 
-    def entry_bytes_max(self) -> int:
-        """The largest entry that fits a journal file."""
-        with self._lock:
-            return max(file.size for file in self._ring.files()) - ROUND_BYTES - RECORD_BYTES
-
     def recycle(self, sequence: int) -> None:
         """No round up to `sequence` is needed any more."""
         with self._lock:
@@ -187,9 +183,14 @@ class Journal:
             self._ring.free.append(file)
         self._wake.put(None)
 
-    def bytes_used(self) -> int:
+    def wants_checkpoint(self) -> bool:
         with self._lock:
-            return self._ring.bytes_used()
+            return self._ring.half_used()
+
+    def refuse_when_full(self, refuse: bool) -> None:
+        """Checkpoints fail (or do again what they should): what the ring has no room for is to be refused."""
+        self._refuse_when_full = refuse
+        self._wake.put(None)
 
     def fail_queued(self, error: Exception) -> None:
         """Give up what waits for room in the ring (closing while the disk is full)."""
@@ -269,7 +270,7 @@ class Journal:
         self._spare = None
         return round_
 
-    def _write(self, round_: Round) -> Exception | None:
+    def _write(self, round_: Round, *, patient: bool = True) -> Exception | None:
         size = align_up(round_.end)
         waited = False
         while True:
@@ -280,9 +281,12 @@ class Journal:
                 return broken
             if target is not None:
                 break
+            if self._refuse_when_full and not patient:
+                return StorageError("no journal file can be written or recycled")
             if not waited:
                 self._counters.ring_waits += 1
                 waited = True
+                self._loop.call_soon_threadsafe(self._on_full)
             self._wake.get()
         sequence = self._next_sequence
         try:
@@ -305,7 +309,7 @@ class Journal:
         """Take what is queued behind a failed round, and cut the ledgers of all of it in another file."""
         with self._lock:
             self._failing = True
-            if self._ring.current is not None:
+            if self._broken is None and self._ring.current is not None:
                 self._ring.give_up_current()
             behind = [*self._filling.entries, *self._overflow]
             self._filling.clear()
@@ -325,14 +329,15 @@ class Journal:
             record = control_record(ledger_id, Control.CUT, entry_count)
             round_.put(Queued(None, record, (), 0, 0, 0, _nothing))
         with self._lock:
-            if not self._ring.free and all(file.failed for file in self._ring.full):
-                self._broken = StorageError("no journal file is left that can be written")
-                log.error("the journal is given up: every file has failed")
-                return False
-        if self._write(round_) is None:
+            hopeless = not self._ring.free and all(file.failed for file in self._ring.full)
+        if not hopeless and self._write(round_, patient=False) is None:
             return True
         with self._lock:
-            self._ring.give_up_current()
+            if self._ring.current is not None:
+                self._ring.give_up_current()
+            elif self._broken is None:
+                self._broken = StorageError("no journal file is left that can be written")
+                log.error("the journal is given up: no file can be written or recycled")
         return False
 
 

@@ -40,6 +40,8 @@ class Recovered:
     """Journal files with rounds that the next checkpoint will make superfluous, oldest first."""
     free_files: list[RingFile] = field(default_factory=list)
     next_file_number: int = 0
+    deleted: list[int] = field(default_factory=list)
+    """Ledgers of which the catalogue does not know yet that they are gone."""
 
 
 def recover(store: "LocalLedgerStore") -> Recovered:
@@ -64,7 +66,24 @@ def recover(store: "LocalLedgerStore") -> Recovered:
             ledger.points_noted = points_count(points)
         found.ledgers[ledger_id] = ledger
     _replay(store, found)
+    _remove_segments_of_deleted(store, found)
     return found
+
+
+def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> None:
+    """Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again."""
+    known = found.catalogue.next_ledger_id
+    for name in store.disk.names(store.segments):
+        digits, dot, suffix = name.partition(".")
+        if not re.fullmatch(r"[0-9a-f]{16}", digits) or dot + suffix != ".segment":
+            continue
+        ledger_id = int(digits, 16)
+        if ledger_id in found.ledgers:
+            continue
+        if ledger_id < known or ledger_id in found.deleted:
+            store.disk.remove(store.segments / name)
+        else:
+            log.warning("segment of an unknown ledger left alone: file=%s", name)
 
 
 def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
@@ -112,7 +131,7 @@ def _apply(store: "LocalLedgerStore", found: Recovered, record: Record) -> None:
         case Control.DELETE:
             if ledger is not None:
                 del found.ledgers[record.ledger_id]
-            store.disk.remove(store.segments / f"{record.ledger_id:016x}.segment")
+            found.deleted.append(record.ledger_id)
         case Control.CUT:
             if ledger is not None and ledger.durable_count != record.last_offset:
                 raise StorageError(

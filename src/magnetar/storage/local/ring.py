@@ -46,8 +46,7 @@ def prepare_file(disk: Disk, path: Path, size: int, *, direct: bool) -> None:
 
 
 class Ring:
-    def __init__(self, file_bytes: int, file_count: int, next_epoch: int) -> None:
-        self.bytes_total = file_bytes * file_count
+    def __init__(self, next_epoch: int) -> None:
         self.next_epoch = next_epoch
         self.current: RingFile | None = None
         self.free: deque[RingFile] = deque()
@@ -64,11 +63,13 @@ class Ring:
         if current is not None and current.position + size <= current.size:
             return current
         usable = next((file for file in self.free if file.size >= size), None)
+        if current is not None:
+            # Also when nothing follows: only a file that is not written any more can be recycled.
+            self.full.append(current)
+            self.current = None
         if usable is None:
             return None
         self.free.remove(usable)
-        if current is not None:
-            self.full.append(current)
         usable.epoch = self.next_epoch
         usable.position = 0
         self.next_epoch += 1
@@ -94,9 +95,10 @@ class Ring:
                 count += 1
         return count
 
-    def bytes_used(self) -> int:
-        """What a checkpoint could give back, the current file's part included."""
-        return sum(file.size for file in self.full) + (self.current.position if self.current else 0)
+    def half_used(self) -> bool:
+        """Whether it is time to make room."""
+        used = sum(file.size for file in self.full) + (self.current.position if self.current else 0)
+        return 2 * used >= sum(file.size for file in self.files() if not file.failed)
 
     def bytes_room(self) -> int:
         """What can still be written without a checkpoint."""

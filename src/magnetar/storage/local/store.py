@@ -11,6 +11,7 @@ docs/internals/disk-format.md.
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +60,6 @@ class LocalLedgerStore:
         self._drained: asyncio.Future[None] | None = None
         self._closed = False
         self._preparing: asyncio.Task[None] | None = None
-        self._half_ring = settings.journal_file_bytes * settings.journal_file_count // 2
 
     @classmethod
     async def start(
@@ -97,7 +97,7 @@ class LocalLedgerStore:
         self._ledgers = recovered.ledgers
         self.next_ledger_id = recovered.next_ledger_id
         self.durable_sequence = recovered.sequence
-        ring = Ring(settings.journal_file_bytes, settings.journal_file_count, recovered.next_epoch)
+        ring = Ring(recovered.next_epoch)
         ring.full.extend(recovered.used_files)
         ring.free.extend(recovered.free_files)
         self.journal = Journal(
@@ -108,6 +108,7 @@ class LocalLedgerStore:
             loop=self.loop,
             counters=self.counters,
             on_round=self._on_round,
+            on_full=self._on_ring_full,
         )
         staging = Staging(self.disk, direct=self.direct)
         self.reads = Reads(
@@ -121,7 +122,7 @@ class LocalLedgerStore:
             load_index=self._load_index,
             loop=self.loop,
         )
-        self.behind = WriteBehind(self, staging, recovered.catalogue)
+        self.behind = WriteBehind(self, staging, recovered.catalogue, recovered.deleted)
         for ledger in self._ledgers.values():
             if ledger.dirty or ledger.touched:
                 ledger.touched = False
@@ -130,7 +131,7 @@ class LocalLedgerStore:
         missing = settings.journal_file_count - len(recovered.used_files) - len(recovered.free_files)
         if missing > 0:
             self._preparing = self.loop.create_task(self._prepare_files(recovered.next_file_number, missing))
-        if recovered.used_files:
+        if recovered.used_files or recovered.deleted:
             self.behind.checkpoint_soon()
 
     async def _prepare_files(self, number: int, count: int) -> None:
@@ -156,10 +157,13 @@ class LocalLedgerStore:
         self._check_open()
         ledger_id = LedgerId(self.next_ledger_id)
         self.next_ledger_id += 1
-        await self._control(ledger_id, Control.CREATE)
         ledger = LocalLedger(self, ledger_id, State.OPEN)
-        self._ledgers[ledger_id] = ledger
-        self.touch(ledger)
+
+        def created() -> None:
+            self._ledgers[ledger_id] = ledger
+            self.touch(ledger)
+
+        await self._control(ledger_id, Control.CREATE, created)
         return ledger
 
     async def open(self, ledger_id: LedgerId) -> LocalLedger:
@@ -176,17 +180,20 @@ class LocalLedgerStore:
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return
-        await self._control(ledger_id, Control.DELETE)
-        if self._ledgers.pop(ledger_id, None) is None:
-            return
-        ledger.state = State.DELETED
-        ledger.wake_sealers()
-        ledger.dirty = []
-        ledger.dirty_bytes = 0
-        ledger.index = None
-        self._indexes.pop(ledger_id, None)
-        self.reads.forget(ledger)
-        self.behind.on_deleted(ledger)
+
+        def deleted() -> None:
+            if self._ledgers.pop(ledger_id, None) is None:
+                return
+            ledger.state = State.DELETED
+            ledger.wake_sealers()
+            ledger.dirty = []
+            ledger.dirty_bytes = 0
+            ledger.index = None
+            self._indexes.pop(ledger_id, None)
+            self.reads.forget(ledger)
+            self.behind.on_deleted(ledger)
+
+        await self._control(ledger_id, Control.DELETE, deleted)
 
     async def list_ledgers(self) -> list[LedgerStat]:
         self._check_open()
@@ -202,9 +209,9 @@ class LocalLedgerStore:
         if self._preparing is not None:
             await asyncio.wait([self._preparing])
         if self.journal.queued_bytes:
-            if self.behind.stuck:
-                self.journal.fail_queued(StorageFull("closed while the disk is full"))
             self._drained = self.loop.create_future()
+            if self.behind.stuck:
+                self.on_stuck()
             await self._drained
         await self.behind.close()
         await self.loop.run_in_executor(None, self.journal.stop)
@@ -234,6 +241,17 @@ class LocalLedgerStore:
         """The footer is durable: the index need not stay in memory for ever."""
         if ledger.index is not None:
             self._keep_index(ledger)
+
+    def on_stuck(self) -> None:
+        """Segments cannot be written: when closing, what waits for room in the journal is given up."""
+        if self._drained is not None:
+            self.journal.fail_queued(StorageFull("closed while the disk took no more"))
+
+    def _on_ring_full(self) -> None:
+        if self.behind.stuck:
+            self.on_stuck()
+        else:
+            self.behind.checkpoint_soon()
 
     def _keep_index(self, ledger: LocalLedger) -> None:
         self._indexes[ledger.ledger_id] = ledger
@@ -294,7 +312,7 @@ class LocalLedgerStore:
                     self.behind.flush(full)
                 if (
                     self.entries_since_checkpoint >= self.settings.checkpoint_entries_max
-                    or self.journal.bytes_used() >= self._half_ring
+                    or self.journal.wants_checkpoint()
                 ):
                     self.behind.checkpoint_soon()
         if self._drained is not None and not self.journal.queued_bytes and not self._drained.done():
@@ -313,11 +331,17 @@ class LocalLedgerStore:
             except Exception as failure:  # noqa: BLE001 - as above
                 self.loop.call_exception_handler({"message": "done() raised", "exception": failure})
 
-    async def _control(self, ledger_id: int, control: Control) -> None:
-        """Make a fact about a ledger durable."""
+    async def _control(self, ledger_id: int, control: Control, apply: Callable[[], None]) -> None:
+        """Make a fact about a ledger durable, and `apply` it.
+
+        It is applied together with its round and not when the caller goes on: a checkpoint in between would let
+        the journal forget the fact before the catalogue can know of it.
+        """
         done: asyncio.Future[None] = self.loop.create_future()
 
         def report(error: Exception | None) -> None:
+            if error is None:
+                apply()
             if done.done():
                 return
             if error is None:

@@ -150,13 +150,16 @@ def sync_segments(staging: Staging, syncs: list[Sync]) -> None:
 
 
 class WriteBehind:
-    def __init__(self, store: "LocalLedgerStore", staging: Staging, catalogue: Catalogue) -> None:
+    def __init__(
+        self, store: "LocalLedgerStore", staging: Staging, catalogue: Catalogue, deleted: list[int]
+    ) -> None:
         self._store = store
         self._staging = staging
         self._catalogue = catalogue
         self.worker = Worker("magnetar-flush", store.loop)
         self.touched: list[LocalLedger] = []
-        self._deleted: list[int] = []
+        self._deleted = deleted
+        """Gone since the last checkpoint."""
         self._new_files = False
         self._checkpoint: asyncio.Task[None] | None = None
         self._again = False
@@ -322,8 +325,12 @@ class WriteBehind:
                     raise StorageError(str(sync.error))
             noted += syncs
         if self._new_files:
-            await self.worker.run(self._staging.disk.sync_directory, self._store.segments)
-            self._new_files = False
+            self._new_files = False  # before the sync: a file that is made meanwhile wants another one
+            try:
+                await self.worker.run(self._staging.disk.sync_directory, self._store.segments)
+            except OSError:
+                self._new_files = True
+                raise
         noted = [sync for sync in noted if not sync.ledger.deleted]
         return [sync.fact for sync in noted], noted
 
@@ -380,7 +387,8 @@ class WriteBehind:
         if not self.stuck:
             log.error("write-behind stopped, appends go on while the journal has room: %s", why)
         self.stuck = True
-        self._store.journal.refuse_when_full = True
+        self._store.journal.refuse_when_full(True)
+        self._store.on_stuck()
         if self._retry is None and not self._closing:
             self._retry = self._store.clock.call_later(self._store.settings.retry_s, self._try_again)
 
@@ -392,8 +400,8 @@ class WriteBehind:
     def _on_unstuck(self) -> None:
         if self.stuck:
             log.info("write-behind goes on")
-        self.stuck = False
-        self._store.journal.refuse_when_full = False
+            self.stuck = False
+            self._store.journal.refuse_when_full(False)
 
     async def close(self) -> None:
         """A last checkpoint, if the disk takes it; the journal has everything if it does not."""
