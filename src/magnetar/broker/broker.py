@@ -53,6 +53,8 @@ class BrokerSettings:
     producer_id_expiration_ms: int = 86_400_000
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
     groups: GroupSettings = field(default_factory=GroupSettings)
+    data_dir: str = ""  # as clients are shown it
+    given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
 
 
 class Broker:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
@@ -115,6 +116,10 @@ class Topic:
         """The partitions that somebody has asked for since the start, or that have data."""
         return list(self._partitions.values())
 
+    def opened(self, index: int) -> Partition | None:
+        """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
+        return self._partitions.get(index)
+
     def log_name(self, index: int) -> str:
         name = self.name
         return f"{name.tenant}/{name.namespace}/{name.domain}/{name.local}-partition-{index}@{self.topic_id.hex()}"
@@ -151,6 +156,7 @@ class TopicRegistry:
         self._being_created: dict[
             TopicName, asyncio.Future[None]
         ] = {}  # done when it is there, or will not be
+        self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
         self._logs: dict[str, Versioned] = {}  # metadata of logs that nobody has opened yet, by log name
 
     def __iter__(self) -> Iterator[Topic]:
@@ -231,7 +237,7 @@ class TopicRegistry:
         """
         name = wanted.name
         if name in self._by_name or name in self._being_created:
-            raise TopicExists(f"topic {name} exists already")
+            raise TopicExists(f"Topic '{name.local}' already exists.")
         if wanted.replicas is not None:
             if wanted.partition_count != -1 or wanted.replication_factor != -1:
                 raise InvalidReplicaAssignment(
@@ -245,26 +251,50 @@ class TopicRegistry:
                 if wanted.replication_factor == -1
                 else wanted.replication_factor
             )
-            if not 1 <= count <= PARTITIONS_MAX:
-                raise InvalidPartitions(f"a topic has 1 to {PARTITIONS_MAX} partitions, not {count}")
-            if not 1 <= factor <= len(self._nodes):
+            if count < 1:
+                raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+            if count > PARTITIONS_MAX:
+                raise InvalidPartitions(f"A topic has at most {PARTITIONS_MAX} partitions, not {count}.")
+            if factor < 1:
                 raise InvalidReplicationFactor(
-                    f"{factor} replicas are not possible with {len(self._nodes)} nodes"
+                    "Replication factor must be larger than 0, or -1 to use the default value."
+                )
+            if factor > len(self._nodes):
+                raise InvalidReplicationFactor(
+                    f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor}"
+                    f" cannot be reached because only {len(self._nodes)} broker(s) are registered."
                 )
             replicas = self._nodes.assign(0, count, factor)
         overrides = self.defaults.canonical(wanted.configs)
         return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, self._environment.clock.now_ms(), 0)
 
-    def checked_assignment(self, replicas: Sequence[Sequence[int]]) -> list[list[int]]:
-        """A manual assignment, refused with InvalidReplicaAssignment unless every node exists and none is repeated."""
+    def checked_assignment(
+        self, replicas: Sequence[Sequence[int]], factor: int | None = None
+    ) -> list[list[int]]:
+        """A manual assignment, refused unless every node exists, none is repeated and all lists are equally long.
+
+        Raises:
+            InvalidPartitions, InvalidReplicaAssignment
+        """
         if not 1 <= len(replicas) <= PARTITIONS_MAX:
-            raise InvalidPartitions(f"a topic has 1 to {PARTITIONS_MAX} partitions, not {len(replicas)}")
-        if len({len(one) for one in replicas}) != 1:
-            raise InvalidReplicaAssignment("all partitions of a topic have the same number of replicas")
+            raise InvalidPartitions(f"A topic has 1 to {PARTITIONS_MAX} partitions, not {len(replicas)}.")
+        says = "The manual partition assignment includes"
         for one in replicas:
-            if not one or len(set(one)) != len(one) or not all(node in self._nodes.by_id for node in one):
+            if not one:
+                raise InvalidReplicaAssignment(f"{says} an empty replica list.")
+            for node_id in one:
+                if node_id not in self._nodes.by_id:
+                    raise InvalidReplicaAssignment(
+                        f"{says} broker {node_id}, but no such broker is registered."
+                    )
+                if one.count(node_id) > 1:
+                    raise InvalidReplicaAssignment(f"{says} the broker {node_id} more than once.")
+            if factor is None:
+                factor = len(one)
+            elif len(one) != factor:
                 raise InvalidReplicaAssignment(
-                    f"{list(one)} is not a list of different nodes of this cluster"
+                    f"{says} a partition with {len(one)} replica(s), but this is not consistent with previous"
+                    f" partitions, which have {factor} replica(s)."
                 )
         return [list(one) for one in replicas]
 
@@ -272,7 +302,7 @@ class TopicRegistry:
         """Store topics that `plan` made, all in one step; they can be used when it returns."""
         for topic in topics:
             if topic.name in self._by_name or topic.name in self._being_created:
-                raise TopicExists(f"topic {topic.name} exists already")
+                raise TopicExists(f"Topic '{topic.name.local}' already exists.")
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._being_created |= {topic.name: settled for topic in topics}
         try:
@@ -296,30 +326,49 @@ class TopicRegistry:
                 await self.create([self.plan(NewTopic(name))])
         return topic
 
-    async def add_partitions(self, topic: Topic, count: int, replicas: list[list[int]] | None = None) -> None:
-        """Grow `topic` to `count` partitions; `replicas` assigns the new ones by hand."""
-        added = count - topic.partition_count
-        if added <= 0:
+    def changing(self, topic: Topic) -> asyncio.Lock:
+        """Held by whoever reads a topic's settings or partitions, changes them and stores them: one at a time."""
+        lock = self._changing.get(topic.topic_id)
+        if lock is None:
+            lock = self._changing[topic.topic_id] = asyncio.Lock()
+        return lock
+
+    def plan_partitions(
+        self, topic: Topic, count: int, replicas: Sequence[Sequence[int]] | None = None
+    ) -> list[list[int]]:
+        """The replica lists of all partitions of `topic` after growing to `count`; `replicas` assigns the new ones.
+
+        Raises:
+            InvalidPartitions, InvalidReplicaAssignment
+        """
+        present = topic.partition_count
+        if count == present:
+            raise InvalidPartitions(f"Topic already has {present} partition(s).")
+        if count < present:
             raise InvalidPartitions(
-                f"{topic.name} has {topic.partition_count} partitions and can only get more of them"
+                f"The topic {topic.name.local} currently has {present} partition(s); {count} would not be an increase."
             )
         if count > PARTITIONS_MAX:
-            raise InvalidPartitions(f"a topic has at most {PARTITIONS_MAX} partitions")
+            raise InvalidPartitions(f"A topic has at most {PARTITIONS_MAX} partitions, not {count}.")
+        added = count - present
         factor = len(topic.replicas[0])
         if replicas is None:
-            replicas = self._nodes.assign(topic.partition_count, added, factor)
+            new = self._nodes.assign(present, added, factor)
         else:
             if len(replicas) != added:
                 raise InvalidReplicaAssignment(
-                    f"{added} new partitions need as many assignments, not {len(replicas)}"
+                    f"Attempted to add {added} additional partition(s), but only {len(replicas)} assignment(s) were"
+                    " specified."
                 )
-            replicas = self.checked_assignment(replicas)
-            if len(replicas[0]) != factor:
-                raise InvalidReplicaAssignment(f"the topic's partitions have {factor} replicas each")
-        await self._update(topic, topic.replicas + replicas, topic.overrides)
+            new = self.checked_assignment(replicas, factor)
+        return topic.replicas + new
+
+    async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
+        """Store what `plan_partitions` returned; `changing(topic)` is held over both."""
+        await self._update(topic, replicas, topic.overrides)
 
     async def set_config(self, topic: Topic, overrides: dict[str, str]) -> None:
-        """Replace the topic's own settings; InvalidConfig when they do not hold."""
+        """Replace the topic's own settings; InvalidConfig when they do not hold.  `changing(topic)` is held."""
         config = self.config_of(overrides)
         await self._update(topic, topic.replicas, overrides)
         topic.config = config
@@ -335,11 +384,12 @@ class TopicRegistry:
 
     async def delete(self, topic: Topic) -> None:
         """Remove a topic and, after that, its logs.  A crash in between leaves logs that the next start removes."""
-        if self._by_name.get(topic.name) is not topic:
-            raise UnknownTopic(f"there is no topic {topic.name}")
-        del self._by_name[topic.name]
-        self._by_id.pop(topic.topic_id, None)
-        await self._environment.metadata.delete(topic_path(topic.name))
+        async with self.changing(topic):
+            if self._by_name.get(topic.name) is not topic:
+                raise UnknownTopic(f"there is no topic {topic.name}")
+            await self._environment.metadata.delete(topic_path(topic.name))
+            del self._by_name[topic.name]
+            self._by_id.pop(topic.topic_id, None)
         for partition in topic.open_partitions:
             partition.close()
             await partition.log.delete()

@@ -204,6 +204,8 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         topic_defaults=topics.defaults,
         groups=GroupSettings(**groups),
+        data_dir=str(settings.data_dir.resolve()),
+        given={name: setting.text for name, setting in settings.given.items()},
     )
 
 

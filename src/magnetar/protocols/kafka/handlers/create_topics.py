@@ -1,0 +1,159 @@
+"""CreateTopics: any number of topics, stored in one step.
+
+Served: v2-7 (v4 defaults by -1, v5 the effective settings come back, KIP-525, v7 topic ids, KIP-516).  Each topic
+succeeds or fails by itself; what is right is stored by one commit, so a thousand topics cost one synced write.  A topic
+named twice, also under two spellings, is refused.  `timeout_ms` does not apply: an answered topic is there.  Any node
+takes the request: all of them are one process.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.topic_config import InvalidConfig
+from magnetar.broker.topics import NewTopic, Topic
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.base.names import TopicName
+    from magnetar.broker.broker import Broker
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "create_topics"
+VERSIONS = (2, 7)
+
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # as Kafka: what one request may cost
+
+
+async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
+    broker = context.broker
+    response = CreateTopicsResponse()
+    rows = response.topics
+    wanted = list({topic.name: topic for topic in request.topics}.values())
+    if _partitions_of(broker, wanted) > PARTITIONS_PER_REQUEST_MAX:
+        message = "Excessively large number of partitions per request."
+        rows.extend(_refused(topic.name, ErrorCode.POLICY_VIOLATION, message) for topic in wanted)
+        return response
+    names = _names(broker, wanted, rows)
+    counts = Counter(broker.topic_name(topic.name) for topic in request.topics if topic.name in names)
+    planned: list[tuple[Topic, CreatableTopicResult]] = []
+    described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
+    for topic in wanted:
+        name = names.get(topic.name)
+        if name is None:
+            continue
+        if counts[name] > 1:
+            rows.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            continue
+        try:
+            row = _plan(broker, topic, name, planned, described)
+        except BrokerError as error:
+            row = _refused(topic.name, error_code(error), str(error))
+        rows.append(row)
+    if planned and not request.validate_only:
+        try:
+            await broker.topics.create([topic for topic, _ in planned])
+        except BrokerError as error:
+            for _, row in planned:
+                _refuse(row, error_code(error), str(error))
+    return response
+
+
+def _partitions_of(broker: "Broker", wanted: "Sequence[CreatableTopic]") -> int:
+    default = broker.settings.partition_count_default
+    return sum(
+        len(topic.assignments) or (default if topic.num_partitions == -1 else topic.num_partitions)
+        for topic in wanted
+        if topic.num_partitions >= -1
+    )
+
+
+def _names(
+    broker: "Broker", wanted: "Sequence[CreatableTopic]", rows: list[CreatableTopicResult]
+) -> "dict[str, TopicName]":
+    names = {}
+    for topic in wanted:
+        try:
+            names[topic.name] = broker.topic_name(topic.name)
+        except BrokerError as error:
+            rows.append(_refused(topic.name, error_code(error), str(error)))
+    return names
+
+
+def _plan(
+    broker: "Broker",
+    wanted: CreatableTopic,
+    name: "TopicName",
+    planned: list[tuple[Topic, CreatableTopicResult]],
+    described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
+) -> CreatableTopicResult:
+    configs = {config.name: config.value for config in wanted.configs}
+    nulls = [config for config, value in configs.items() if value is None]
+    if nulls:
+        raise InvalidConfig(f"Null value not supported for topic configs: {', '.join(nulls)[:1000]}")
+    new = NewTopic(name, wanted.num_partitions, wanted.replication_factor, configs=configs)
+    if wanted.assignments:
+        by_hand = {one.partition_index: one.broker_ids for one in wanted.assignments}
+        problem = None
+        if wanted.replication_factor != -1:
+            problem = "A manual partition assignment was specified, but replication factor was not set to -1."
+        elif wanted.num_partitions != -1:
+            problem = "A manual partition assignment was specified, but numPartitions was not set to -1."
+        if problem is not None and broker.topics.find(name) is None:
+            return _refused(wanted.name, ErrorCode.INVALID_REQUEST, problem)
+        if len(by_hand) < len(wanted.assignments):
+            counts = Counter(one.partition_index for one in wanted.assignments)
+            message = (
+                f"Found multiple manual partition assignments for partition {counts.most_common(1)[0][0]}"
+            )
+            return _refused(wanted.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        if sorted(by_hand) != list(range(len(by_hand))):
+            message = "partitions should be a consecutive 0-based integer sequence"
+            return _refused(wanted.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        new.replicas = [by_hand[index] for index in range(len(by_hand))]
+        new.partition_count = new.replication_factor = -1
+    topic = broker.topics.plan(new)
+    identity = frozenset(topic.overrides.items())
+    if identity not in described:
+        described[identity] = _describe(broker, topic)
+    row = CreatableTopicResult(
+        wanted.name,
+        topic.topic_id,
+        error_message=None,
+        num_partitions=topic.partition_count,
+        replication_factor=len(topic.replicas[0]),
+        configs=described[identity],
+    )
+    planned.append((topic, row))
+    return row
+
+
+def _describe(broker: "Broker", topic: Topic) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+        for entry in broker.topics.defaults.describe(topic.overrides)
+    ]
+
+
+def _refused(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    row = CreatableTopicResult(name)
+    _refuse(row, code, message)
+    return row
+
+
+def _refuse(row: CreatableTopicResult, code: ErrorCode, message: str) -> None:
+    row.error_code = code
+    row.error_message = message
+    row.topic_id = bytes(16)
+    row.num_partitions = row.replication_factor = -1
+    row.configs = []  # not null: the Java client would fail on it

@@ -1,0 +1,108 @@
+"""DeleteTopics: topics by name or by id, with their data and the offsets that groups have committed on them.
+
+Served: v1-6 (v5 messages, v6 topic ids, KIP-516).  `delete.topic.enable=false` refuses all of them.  `timeout_ms` does
+not apply: an answered topic is gone.
+"""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import InvalidTopicName
+from magnetar.broker.errors import UnknownTopic
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from magnetar.wire.kafka.runtime import ZERO_UUID
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.topics import Topic
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "delete_topics"
+VERSIONS = (1, 6)
+
+_DISABLED_CODE_SINCE: Final = 3
+_NO_SUCH_NAME: Final = "This server does not host this topic-partition."
+
+
+async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    broker = context.broker
+    wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+    response = DeleteTopicsResponse()
+    if not broker.settings.delete_topics:
+        code, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+        if context.api_version < _DISABLED_CODE_SINCE:
+            code, message = ErrorCode.INVALID_REQUEST, "This version does not support topic deletion."
+        response.responses = [DeletableTopicResult(one.name, one.topic_id, code, message) for one in wanted]
+        return response
+    found: list[tuple[DeletableTopicResult, Topic]] = []
+    named: Counter[str | bytes] = Counter(one.topic_id if one.name is None else one.name for one in wanted)
+    for one in wanted:
+        key = one.topic_id if one.name is None else one.name
+        if named[key] == 0:
+            continue  # answered, as the duplicate it is
+        row = DeletableTopicResult(one.name, one.topic_id)
+        response.responses.append(row)
+        if one.name is not None and one.topic_id != ZERO_UUID:
+            _refuse(row, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        elif one.name is None and one.topic_id == ZERO_UUID:
+            _refuse(row, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        elif named[key] > 1:
+            what = "name" if one.name is not None else "id"
+            _refuse(row, ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+            named[key] = 0
+        else:
+            topic = _find(broker, one, row)
+            if topic is not None:
+                found.append((row, topic))
+    named_twice = Counter(topic.topic_id for _, topic in found)
+    for row, topic in found:
+        if named_twice[topic.topic_id] > 1:
+            _refuse(
+                row,
+                ErrorCode.INVALID_REQUEST,
+                "The provided topic name maps to an id that was already supplied.",
+            )
+    # Side by side, so that the metadata store folds what they write into few commits.
+    await asyncio.gather(
+        *(_delete(broker, row, topic) for row, topic in found if named_twice[topic.topic_id] == 1)
+    )
+    return response
+
+
+def _find(broker: "Broker", wanted: DeleteTopicState, row: DeletableTopicResult) -> "Topic | None":
+    try:
+        if wanted.name is None:
+            topic = broker.topics.get_by_id(wanted.topic_id)
+            row.name = broker.kafka_name(topic.name)
+        else:
+            topic = broker.topics.get(broker.topic_name(wanted.name))
+            row.topic_id = topic.topic_id
+    except (UnknownTopic, InvalidTopicName):
+        # A name that no topic can have is one that no topic has, says Kafka here.
+        _refuse(row, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_SUCH_NAME)
+    except BrokerError as error:
+        _refuse(row, error_code(error), str(error))
+    else:
+        return topic
+    return None
+
+
+async def _delete(broker: "Broker", row: DeletableTopicResult, topic: "Topic") -> None:
+    try:
+        await broker.delete_topic(topic)
+    except BrokerError as error:
+        _refuse(row, error_code(error), str(error))
+
+
+def _refuse(row: DeletableTopicResult, code: ErrorCode, message: str) -> None:
+    row.error_code = code
+    row.error_message = message

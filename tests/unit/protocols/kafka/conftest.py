@@ -1,0 +1,122 @@
+"""A broker on a small local store, and a client that calls the handlers through the codecs, without sockets."""
+
+import asyncio
+import importlib
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from magnetar.base.arena import Arena
+from magnetar.base.clock import SystemClock
+from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.nodes import Endpoint, Node, Nodes
+from magnetar.broker.partition import Partition
+from magnetar.protocols.kafka.registry import Deferred, RequestContext, is_coroutine
+from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.testing.metadata import MemoryMetadataStore
+from magnetar.wire.kafka.runtime import Buffer
+
+_SMALL = LocalStoreSettings(journal_file_bytes=4 << 20, journal_file_count=2, round_bytes_max=1 << 20)
+
+
+def record_batch(count: int, timestamp_ms: int, producer_id: int = -1) -> bytearray:
+    """`count` records (fewer than 64) without key, with the value b"v"."""
+    # length, attributes, timestamp delta, offset delta, key length -1, value length 1, value, no headers
+    records = b"".join(bytes([14, 0, 0, 2 * delta, 1, 2]) + b"v\0" for delta in range(count))
+    epoch, sequence = (0, 0) if producer_id >= 0 else (-1, -1)
+    body = struct.pack(
+        ">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, sequence, count
+    )
+    checked = body + records
+    head = struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked))
+    return bytearray(head + checked)
+
+
+class Client:
+    """Asks handlers as a connection would: request and response go through their encoders and decoders."""
+
+    def __init__(self, service: KafkaService, metadata: MemoryMetadataStore) -> None:
+        self.service = service
+        self.broker = service.broker
+        self.metadata = metadata
+
+    async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
+        codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
+        parts: list[Buffer] = []
+        codec.encode_request(version, request, parts)
+        received = codec.decode_request(version, memoryview(b"".join(parts)))
+        nodes = self.broker.nodes
+        node = nodes.by_id[nodes.controller_id if node_id is None else node_id]
+        context = RequestContext(
+            service=self.service,
+            broker=self.broker,
+            node=node,
+            listener_name="PLAINTEXT",
+            connection_id=1,
+            client_host="127.0.0.1",
+            local_host="127.0.0.1",
+            api_version=version,
+            client_id="test",
+            owns_memory=False,
+        )
+        api = self.service.apis[codec.API_KEY]
+        assert api.min_version <= version <= api.max_version
+        answer = api.handle(context, received)
+        assert not isinstance(answer, Deferred)
+        if is_coroutine(answer):
+            answer = await answer
+        parts = []
+        codec.encode_response(version, answer, parts)
+        return codec.decode_response(version, memoryview(b"".join(parts)))
+
+    async def append(self, partition: Partition, count: int, producer_id: int = -1) -> None:
+        """One durable batch of `count` records."""
+        durable: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        now_ms = self.broker.clock.now_ms()
+        partition.append(memoryview(record_batch(count, now_ms, producer_id)), now_ms, durable.set_result)
+        assert await durable is None
+
+
+@asynccontextmanager
+async def _running(folder: Path, node_count: int, settings: BrokerSettings) -> AsyncIterator[Client]:
+    metadata = MemoryMetadataStore()
+    clock = SystemClock()
+    store = await LocalLedgerStore.start(folder, settings=_SMALL, clock=clock)
+    nodes = Nodes(
+        [
+            Node(node_id, None, {"PLAINTEXT": Endpoint("127.0.0.1", 9000 + node_id)})
+            for node_id in range(1, node_count + 1)
+        ]
+    )
+    broker = Broker(settings, store, metadata, clock, nodes)
+    await broker.start()
+    try:
+        yield Client(KafkaService(broker, Arena(64 << 20), KafkaSettings()), metadata)
+    finally:
+        await broker.stop()
+        await store.close()
+
+
+Scenario = Callable[[Client], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def with_broker(tmp_path: Path) -> Callable[..., None]:
+    """`with_broker(scenario, node_count=1, **settings)` runs the scenario against a fresh broker."""
+
+    def run(scenario: Scenario, node_count: int = 1, **settings: Any) -> None:
+        async def main() -> None:
+            wanted = BrokerSettings(data_dir=str(tmp_path), entry_cache_bytes=1 << 20, **settings)
+            async with _running(tmp_path, node_count, wanted) as client:
+                await scenario(client)
+
+        asyncio.run(main())
+
+    return run
