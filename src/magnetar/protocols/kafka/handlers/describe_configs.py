@@ -1,0 +1,110 @@
+"""DescribeConfigs: the settings of topics and brokers, and the levels of loggers.
+
+Served: v1-4 (v1 synonyms, KIP-226; v3 types and documentation, KIP-569).  An empty list of keys means all, as null
+does.  BROKER "" asks for what was changed for all brokers while they ran: nothing ever is.  Groups and client metrics
+have no settings here; naming one is no error.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.config import ConfigType
+from magnetar.base.errors import BrokerError
+from magnetar.broker.broker_config import describe_broker
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.topic_config import ConfigEntry, InvalidConfigRequest
+from magnetar.protocols.kafka import admin_loggers
+from magnetar.protocols.kafka.admin_configs import CLUSTER_DEFAULT, ResourceType, node_id_of
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from magnetar.broker.broker import Broker
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "describe_configs"
+VERSIONS = (1, 4)
+
+_DYNAMIC_BROKER_LOGGER_CONFIG: Final = 6
+
+
+def handle(context: "RequestContext", request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    response = DescribeConfigsResponse()
+    for wanted in request.resources:
+        row = DescribeConfigsResult(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
+        response.results.append(row)
+        try:
+            row.configs = _describe(context.broker, wanted, request)
+        except UnknownTopic:
+            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            row.error_message = f"The topic '{wanted.resource_name}' does not exist."
+        except BrokerError as error:
+            row.error_code, row.error_message = error_code(error), str(error)
+    return response
+
+
+def _describe(
+    broker: "Broker", wanted: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    names = wanted.configuration_keys or None
+    match wanted.resource_type:
+        case ResourceType.TOPIC:
+            topic = broker.topics.get(broker.topic_name(wanted.resource_name))
+            entries = broker.topics.defaults.describe(topic.overrides, names)
+        case ResourceType.BROKER if wanted.resource_name == CLUSTER_DEFAULT:
+            return []
+        case ResourceType.BROKER:
+            node_id = node_id_of(broker.nodes, wanted.resource_name, "Broker")
+            given = {**broker.settings.given, "node.id": str(node_id)}
+            entries = describe_broker(given, names)
+        case ResourceType.BROKER_LOGGER:
+            node_id_of(broker.nodes, wanted.resource_name, "Broker")
+            return _loggers(names)
+        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            if not wanted.resource_name:
+                what = (
+                    "Group" if wanted.resource_type == ResourceType.GROUP else "Client metrics subscription"
+                )
+                raise InvalidConfigRequest(f"{what} name must not be empty")
+            return []
+        case _:
+            raise InvalidConfigRequest(f"Unknown resource type {wanted.resource_type}")
+    return [_entry(entry, request) for entry in entries]
+
+
+def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    hidden = entry.sensitive
+    row = DescribeConfigsResourceResult(
+        entry.name,
+        None if hidden else entry.value,
+        entry.read_only,
+        entry.source,
+        hidden,
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+    if request.include_synonyms:
+        row.synonyms = [
+            DescribeConfigsSynonym(synonym.name, None if hidden else synonym.value, synonym.source)
+            for synonym in entry.synonyms
+        ]
+    return row
+
+
+def _loggers(names: "Collection[str] | None") -> list[DescribeConfigsResourceResult]:
+    return [
+        DescribeConfigsResourceResult(
+            name, level, config_source=_DYNAMIC_BROKER_LOGGER_CONFIG, config_type=ConfigType.STRING
+        )
+        for name, level in admin_loggers.levels().items()
+        if names is None or name in names
+    ]
