@@ -1,0 +1,59 @@
+"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
+
+Served: v0.  Transactions are not served here yet, so none of them has one open.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "describe_producers"
+VERSIONS = (0, 0)
+
+
+def handle(context: "RequestContext", request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                wanted.name, [_describe(context, wanted.name, index) for index in wanted.partition_indexes]
+            )
+            for wanted in request.topics
+        ]
+    )
+
+
+def _describe(context: "RequestContext", topic_name: str, index: int) -> PartitionResponse:
+    row = PartitionResponse(index)
+    try:
+        partition = context.broker.topics.get(context.broker.topic_name(topic_name)).partition(index)
+    except BrokerError as error:
+        row.error_code, row.error_message = error_code(error), str(error)
+        return row
+    row.error_code = leader_error(context, partition)
+    if row.error_code == ErrorCode.NONE:
+        row.active_producers = [
+            ProducerState(
+                producer_id,
+                known.epoch,
+                known.batches[-1].last_sequence,
+                known.batches[-1].timestamp_ms,
+                coordinator_epoch=-1,
+                current_txn_start_offset=-1,
+            )
+            for producer_id, known in partition.producers.items()
+            if known.batches
+        ]
+    return row
