@@ -146,7 +146,7 @@ class Rebalancer:
         group.park_join(member, reply)
         self._keep_alive(group, member, member.session_timeout_ms)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-            log.info("static member %s of group %s came back as %s", old_id, group.group_id, new_id)
+            log.debug("static member %r of group %r came back as %r", old_id, group.group_id, new_id)
             if request.supports_skip_assignment:
                 leads = group.leader == new_id
                 result = self._current_result(group, new_id, with_members=leads, skip_assignment=leads)
@@ -198,7 +198,7 @@ class Rebalancer:
         group.pending_syncs.clear()
         group.cancel_sync_timer()
         initial = group.state is GroupState.EMPTY
-        log.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        log.debug("group %r rebalances after generation %d: %r", group.group_id, group.generation, reason)
         group.move_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
         group.cancel_join_timer()
         if initial:
@@ -248,7 +248,7 @@ class Rebalancer:
         for member_id in late:
             group.remove(member_id)
         if late:
-            log.info("group %s goes on without those who did not rejoin: %s", group.group_id, late)
+            log.info("group %r goes on without those who did not rejoin: %s", group.group_id, late)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none of them has joined: wait for one, or for their sessions
             # to end.
@@ -358,7 +358,7 @@ class Rebalancer:
             self._arm(group, member)
         elif member.is_new or not member.waits:
             # A new member's client may have given up on the join that is parked: it has no session to lose.
-            log.info("member %s of group %s has failed", member.member_id, group.group_id)
+            log.info("member %r of group %r has failed", member.member_id, group.group_id)
             self._remove(group, member.member_id, f"{member.member_id} has failed")
 
     def _expire_pending(self, group: Group, member_id: str) -> None:
