@@ -94,15 +94,16 @@ class Door:
         codec.encode_request(version, request, parts)
         decoded = codec.decode_request(version, memoryview(b"".join(parts)))
         context = RequestContext(
-            SimpleNamespace(),  # type: ignore[arg-type]
-            self.broker,
-            self.node,
-            "PLAIN",
-            1,
-            "127.0.0.1",
-            version,
-            "client",
-            False,
+            service=SimpleNamespace(),  # type: ignore[arg-type]
+            broker=self.broker,
+            node=self.node,
+            listener_name="PLAIN",
+            connection_id=1,
+            client_host="127.0.0.1",
+            local_host="127.0.0.1",
+            api_version=version,
+            client_id="client",
+            owns_memory=False,
         )
         responses: list[Any] = []
 
