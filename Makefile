@@ -1,64 +1,89 @@
 # Two commands do everything on a machine with Python 3.11+ and make: `make run` and `make test`.
 PYTHON ?= python3
+UV     ?= uv
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run install dev test check format compat bench demo lock generate clean
+.PHONY: help run install dev test check format cover compat bench demo lock generate changelog clean
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "magnetar needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV)
-
-$(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
-	@echo "installing magnetar into $(VENV) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/run.txt
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
-
-$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
-	@echo "installing the development tools ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@touch $@
-
-install: $(VENV)/.run ## install magnetar into .venv
-dev: $(VENV)/.dev ## install what tests and checks need as well
-
-run: install ## start the server (ARGS="--kafka-port 9092 --data-dir data")
+run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 	@exec $(BIN)/magnetar standalone $(ARGS)
 
 test: dev ## every test that needs nothing but this machine (ARGS="-k name")
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
-check: dev ## format, lint, types, import contracts, generated code up to date
+install: $(VENV)/.run ## install magnetar into .venv
+dev: $(VENV)/.dev ## install what tests and checks need as well
+
+# `activate` is the last file that venv writes: without it an earlier attempt was cut off.
+$(BIN)/activate:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "magnetar needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+
+# $(call install_from,FILE): exactly what FILE pins, and this tree in place.  An installation that was cut off may have
+# left half a package, which pip would take for a whole one: the next attempt starts from nothing.
+define install_from
+	@test ! -e $(VENV)/.installing || $(PYTHON) -m venv --clear $(VENV)
+	@touch $(VENV)/.installing
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(1)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@rm $(VENV)/.installing
+endef
+
+$(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/activate
+	@echo "installing magnetar into $(VENV) ..."
+	$(call install_from,requirements/run.txt)
+	@touch $@
+
+# What is pinned for development contains what is pinned for running.
+$(VENV)/.dev: requirements/dev.txt requirements/run.txt pyproject.toml | $(BIN)/activate
+	@echo "installing magnetar and the development tools into $(VENV) ..."
+	$(call install_from,requirements/dev.txt)
+	@touch $(VENV)/.run $@
+
+check: dev ## format, lint, types, import contracts, news fragments, generated files up to date
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/generate_kafka.py --check
+	@$(BIN)/towncrier build --draft --version next >/dev/null
 
-format: dev
+format: dev ## put every file into the form that check wants
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-compat: dev ## the outside suites: kafka-python's and librdkafka's own tests
+cover: dev ## the tests again, with the lines and branches that they do not reach
+	@$(BIN)/coverage run -m pytest -q $(ARGS)
+	@$(BIN)/coverage report --skip-covered --show-missing
+
+compat: dev ## the outside suites: kafka-python's and librdkafka's own tests (ARGS="kafka-python")
 	@$(BIN)/python tests/compat/run.py $(ARGS)
 
-bench: dev ## measure beside Apache Kafka, into bench/results/latest.json
+bench: dev ## measure beside Apache Kafka, into bench/results/latest.json (ARGS="--quick")
 	@$(BIN)/python -m bench $(ARGS)
 
 demo: dev ## 336,776 real flights through a topic and a group of two consumers
 	@$(BIN)/python -m demo $(ARGS)
 
-generate: dev ## write the Kafka codecs from the schema tables again
+generate: dev ## write again what is made from tables: the Kafka codecs and the reference pages
 	@$(BIN)/python tools/generate_kafka.py
+	@$(BIN)/python tools/configuration_reference.py
+	@$(BIN)/python tools/kafka_api_reference.py
 
 lock: ## pin requirements/*.txt from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/run.txt requirements/build.in
-	uv pip compile pyproject.toml requirements/build.in --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/dev.txt
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv, or make UV=/path/to/uv lock)" >&2; exit 1; }
+	@$(UV) pip compile pyproject.toml requirements/build.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/run.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/dev.txt
 
-clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+changelog: dev ## fold newsfragments/ into CHANGELOG.md (VERSION=0.1.0)
+	@test -n "$(VERSION)" || { echo "say which version: make changelog VERSION=0.1.0" >&2; exit 1; }
+	@$(BIN)/towncrier build --yes --version $(VERSION)
+
+clean: ## remove .venv and every cache; data stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
