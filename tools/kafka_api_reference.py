@@ -1,0 +1,62 @@
+"""Write docs/reference/kafka-apis.md from the handlers that exist: `python tools/kafka_api_reference.py`.
+
+What a handler serves is in its `VERSIONS` and in the text on top of its file; the page repeats both.  A test holds
+the file to what this makes.
+"""
+
+import importlib
+import inspect
+from pathlib import Path
+
+from magnetar.protocols.kafka.registry import Api, load_apis
+from magnetar.wire.kafka.schema import APIS
+
+FILE = Path(__file__).parent.parent / "docs" / "reference" / "kafka-apis.md"
+
+INTRODUCTION = """\
+# Kafka APIs
+
+<!-- Made by tools/kafka_api_reference.py from src/magnetar/protocols/kafka/handlers: change those. -->
+
+What the Kafka listener serves, by API key. ApiVersions tells clients the same: it is computed from the handlers
+that exist. A request for anything else closes the connection with one log line, as in Apache Kafka.
+"Known" is the range of versions that Apache Kafka 4.3 has.
+"""
+
+NOT_SERVED = """\
+## Not served
+
+Kafka 4.3 has these too; a client that asks for what is advertised does without them.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    served = load_apis()
+    names = {api.key: api.name for api in APIS}
+    known = {api.key: api.versions for api in APIS}
+    rows = ["| key | API | served | known |", "|---:|---|---|---|"]
+    rows += [
+        f"| {key} | [{names[key]}](#{names[key].lower()}) | {_served(api)} | {known[key]} |"
+        for key, api in served.items()
+    ]
+    sections = [f"## {names[key]}\n\n{_prose(api)}\n" for key, api in served.items()]
+    missing = ", ".join(f"{names[key]} ({key})" for key in sorted(names) if key not in served)
+    return "\n".join([INTRODUCTION, "\n".join(rows) + "\n", *sections, f"{NOT_SERVED}\n{missing}.\n"])
+
+
+def _served(api: Api) -> str:
+    low, high = api.min_version, api.max_version
+    return f"{low}" if low == high else f"{low}-{high}"
+
+
+def _prose(api: Api) -> str:
+    """The handler's own text, its first word (the API's name) left out."""
+    handler = importlib.import_module(f"magnetar.protocols.kafka.handlers.{api.name}")
+    text = inspect.cleandoc(handler.__doc__ or "").partition(": ")[2]
+    return text[:1].upper() + text[1:]
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(render())
