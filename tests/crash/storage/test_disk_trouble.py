@@ -1,0 +1,291 @@
+"""Full disks and failing calls: what cannot be written is refused or reported, and nothing acknowledged is lost."""
+
+import asyncio
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import EntryCorrupt, LedgerFenced, StorageError, StorageFull
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.store import EntryId, LedgerReader, LedgerWriter
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.disk import CrashDisk, Fate
+
+DATA = Path("/data")
+KIB = 1024
+TINY = LocalStoreSettings(
+    journal_file_bytes=64 * KIB,
+    journal_file_count=3,
+    round_bytes_max=16 * KIB,
+    flush_bytes=8 * KIB,
+    read_step_bytes=16 * KIB,
+    checkpoint_entries_max=60,
+)
+
+
+def body(number: int) -> bytes:
+    return number.to_bytes(4, "big") * 500
+
+
+MORE_FILES = replace(TINY, journal_file_count=5)
+
+
+async def start(
+    disk: CrashDisk, clock: FakeClock | None = None, settings: LocalStoreSettings = TINY
+) -> LocalLedgerStore:
+    return await LocalLedgerStore.start(DATA, settings=settings, clock=clock or FakeClock(), disk=disk)
+
+
+class Producer:
+    """Appends numbered bodies to one ledger, and knows what became of each."""
+
+    def __init__(self, ledger: LedgerWriter) -> None:
+        self.ledger = ledger
+        self.acknowledged = 0
+        self.errors: list[Exception] = []
+        self.sent = 0
+
+    def send(self) -> "asyncio.Future[None]":
+        future = asyncio.get_running_loop().create_future()
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                assert not self.errors, "an entry behind a failed one was acknowledged"
+                self.acknowledged += 1
+            else:
+                self.errors.append(error)
+            future.set_result(None)
+
+        data = body(self.sent)
+        self.ledger.append([data], len(data), self.sent, self.sent, done)
+        self.sent += 1
+        return future
+
+
+async def send_until_full(producer: Producer) -> None:
+    for _ in range(2000):
+        try:
+            await producer.send()
+        except StorageFull:
+            return
+    pytest.fail("nothing was refused")
+
+
+async def numbers(ledger: LedgerReader) -> list[int]:
+    found: list[int] = []
+    while entries := await ledger.read(EntryId(len(found)), 20 * KIB):
+        for entry in entries:
+            assert bytes(entry.body) == body(entry.last_offset)
+            found.append(entry.last_offset)
+    return found
+
+
+def test_a_disk_too_small_for_the_journal_is_reported_at_start() -> None:
+    async def scenario() -> None:
+        with pytest.raises(StorageFull):
+            await start(CrashDisk(capacity_bytes=20 * KIB))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("room", range(0, 60, 4))
+def test_a_full_disk_refuses_before_queueing_and_writing_resumes(room: int) -> None:
+    async def scenario() -> None:
+        disk, clock = CrashDisk(), FakeClock()
+        store = await start(disk, clock)
+        producer = Producer(await store.create())
+        await producer.send()
+        await store.checkpoint()
+        disk.capacity_bytes = disk.bytes_used() + room * KIB
+        await send_until_full(producer)
+        assert producer.errors == []
+        assert producer.acknowledged == producer.sent
+        assert await numbers(producer.ledger) == list(range(producer.sent))
+        with pytest.raises(StorageFull):
+            await store.create()
+        disk.capacity_bytes = None
+        refused = producer.sent
+        clock.advance(TINY.retry_s)
+        await store.checkpoint()
+        for _ in range(100):
+            await producer.send()
+        assert producer.acknowledged == refused + 100
+        await store.close()
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        assert await numbers(await store.open(producer.ledger.stat.ledger_id)) == list(range(producer.sent))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_with_a_full_disk_ends_and_loses_nothing() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        producer = Producer(await store.create())
+        await producer.send()
+        disk.capacity_bytes = disk.bytes_used()
+        waiting = [producer.send() for _ in range(400)]
+        await store.close()
+        await asyncio.wait(waiting)
+        assert 0 < producer.acknowledged < producer.sent
+        assert len(producer.errors) == producer.sent - producer.acknowledged
+        disk.capacity_bytes = None
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        reader = await store.open(producer.ledger.stat.ledger_id)
+        assert await numbers(reader) == list(range(producer.acknowledged))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fate", list(Fate))
+@pytest.mark.parametrize("call", range(1, 12))
+def test_a_failed_journal_write_fences_its_ledgers_and_the_store_goes_on(call: int, fate: Fate) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk, settings=MORE_FILES)
+        await store.close()  # with all files of the ring made
+        store = await start(disk, settings=MORE_FILES)
+        first, other = Producer(await store.create()), Producer(await store.create())
+        idle = Producer(await store.create())
+        await idle.send()
+        disk.fail_path = "journal"
+        disk.calls.clear()
+        disk.failures["write"] = {call: errno.EIO}
+        for _ in range(call):
+            if not (first.errors or other.errors):
+                await asyncio.wait([first.send(), other.send(), first.send()])
+        failed = [producer for producer in (first, other) if producer.errors]
+        assert failed
+        for producer in failed:
+            with pytest.raises(LedgerFenced):
+                producer.send()
+            stat = await producer.ledger.seal()
+            assert stat.entry_count == producer.acknowledged
+            assert await numbers(producer.ledger) == list(range(producer.acknowledged))
+        await idle.send()
+        again = Producer(await store.create())
+        for _ in range(20):
+            await again.send()
+        assert again.acknowledged == 20
+        assert idle.acknowledged == 2
+        await store.close()
+        store = await start(disk.after_power_loss(fate, seed=call), settings=MORE_FILES)
+        for producer in (first, other, idle, again):
+            reader = await store.open(producer.ledger.stat.ledger_id)
+            assert await numbers(reader) == list(range(producer.acknowledged))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["write", "sync", "read"])
+@pytest.mark.parametrize("path", ["segment", "catalogue"])
+@pytest.mark.parametrize("call", range(1, 6))
+def test_a_failed_call_on_segments_or_catalogue_loses_nothing(kind: str, path: str, call: int) -> None:
+    async def scenario() -> None:
+        disk, clock = CrashDisk(), FakeClock()
+        store = await start(disk, clock)
+        producers = [Producer(await store.create()) for _ in range(3)]
+        disk.fail_path = path
+        disk.calls.clear()
+        disk.failures[kind] = {call: errno.EIO}
+        for _ in range(40):
+            for producer in producers:
+                try:
+                    await producer.send()
+                except StorageError:
+                    clock.advance(TINY.retry_s)
+                    continue
+            clock.advance(TINY.retry_s)
+        for producer in producers:
+            try:
+                found = await numbers(producer.ledger)
+            except StorageError:
+                assert kind == "read"
+                found = await numbers(producer.ledger)
+            assert found == list(range(producer.acknowledged))
+            assert producer.errors == []
+        await store.close()
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        for producer in producers:
+            reader = await store.open(producer.ledger.stat.ledger_id)
+            assert await numbers(reader) == list(range(producer.acknowledged))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def flip(data: bytearray, position: int) -> None:
+    data[position] ^= 0x40
+
+
+@pytest.mark.parametrize("field", [0, 4, 8, 16, 24, 32, 40, 1999])
+def test_damage_in_a_segment_is_found_and_never_served(field: int) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        producer = Producer(await store.create())
+        for _ in range(60):
+            await producer.send()
+        await producer.ledger.seal()
+        await store.checkpoint()
+        path = next(path for path in disk.paths() if path.suffix == ".segment")
+        bad = 25
+        flip(disk.content(path), bad * 2040 + field)
+        assert [e.entry_id for e in await producer.ledger.read(EntryId(20), 1 << 20)] == list(range(20, bad))
+        with pytest.raises(EntryCorrupt):
+            await producer.ledger.read(EntryId(bad), 1 << 20)
+        assert store.counters.corrupt_entries > 0
+        # What lies behind the damage can be read: at once if only the body is bad, else from the next index point.
+        behind = bad + 1 if field >= 24 or field == 4 else 51
+        entries = await producer.ledger.read(EntryId(behind), 1 << 20)
+        assert [e.entry_id for e in entries] == list(range(behind, 60))
+        assert await producer.ledger.entry_for_offset(59) == 59
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_footer_is_replaced_by_a_scan() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        producer = Producer(await store.create())
+        for _ in range(200):
+            await producer.send()
+        await producer.ledger.seal()
+        await store.close()
+        path = next(path for path in disk.paths() if path.suffix == ".segment")
+        flip(disk.content(path), len(disk.content(path)) - 30)
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        reader = await store.open(producer.ledger.stat.ledger_id)
+        assert await numbers(reader) == list(range(200))
+        assert await reader.entry_for_offset(123) == 123
+        assert await reader.entry_for_timestamp(77) == 77
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_missing_round_in_the_middle_stops_the_start() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        producer = Producer(await store.create())
+        disk.fail_path = "segment"
+        disk.failures["write"] = dict.fromkeys(range(1, 1000), errno.ENOSPC)
+        await send_until_full(producer)
+        dead = disk.after_power_loss(Fate.DROPPED)
+        await store.close()
+        used = [path for path in dead.paths() if path.suffix == ".journal" and any(dead.content(path))]
+        assert len(used) > 1
+        flip(dead.content(used[0]), 9 * 4096 + 100)
+        with pytest.raises(StorageError, match="damaged"):
+            await start(dead)
+
+    asyncio.run(scenario())
