@@ -15,7 +15,6 @@ Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`
 
 import asyncio
 import logging
-import mmap
 import queue
 import threading
 from collections import deque
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
+from magnetar.base.arena import map_memory
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.format import (
@@ -62,7 +62,7 @@ class Round:
     __slots__ = ("buffer", "checksums", "end", "entries", "sequence")
 
     def __init__(self, capacity: int) -> None:
-        self.buffer = memoryview(mmap.mmap(-1, capacity))
+        self.buffer = memoryview(map_memory(capacity))
         self.end = ROUND_BYTES
         self.checksums = bytearray()
         self.entries: list[Queued] = []

@@ -5,13 +5,13 @@ rounds behind the last checkpoint.  The journal ends at the first round that is 
 """
 
 import logging
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from magnetar.base.arena import map_memory
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.format import (
@@ -89,7 +89,7 @@ class _Reader:
     def __init__(self, ring_file: RingFile) -> None:
         self._file = ring_file.file
         self._filled = 0
-        self.buffer = memoryview(mmap.mmap(-1, ring_file.size))
+        self.buffer = memoryview(map_memory(ring_file.size))
 
     def view(self, start: int, end: int) -> memoryview:
         while self._filled < end:
@@ -105,7 +105,7 @@ def survey(
 ) -> list[tuple[RingFile, RoundHead | None]]:
     """Every journal file, opened, with the head of its first round."""
     found = []
-    block = memoryview(mmap.mmap(-1, BLOCK_BYTES))
+    block = memoryview(map_memory(BLOCK_BYTES))
     for name in disk.names(directory):
         if not name.endswith(".journal"):
             continue

@@ -3,13 +3,13 @@
 Not safe in threads by itself: the journal calls it under its lock.
 """
 
-import mmap
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from magnetar.base.arena import map_memory
 from magnetar.storage.local.disk import Disk, File
 
 ZEROES_BYTES: Final = 1 << 20
@@ -35,7 +35,7 @@ def prepare_file(disk: Disk, path: Path, size: int, *, direct: bool) -> None:
     disk.remove(temporary)
     file = disk.open(temporary, create=True, direct=direct)
     try:
-        zeroes = memoryview(mmap.mmap(-1, min(ZEROES_BYTES, size)))
+        zeroes = memoryview(map_memory(min(ZEROES_BYTES, size)))
         for position in range(0, size, len(zeroes)):
             file.write(zeroes[: size - position], position)
         file.sync()

@@ -2,7 +2,6 @@
 threads."""
 
 import contextlib
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from magnetar.base.arena import Arena
+from magnetar.base.arena import Arena, map_memory
 from magnetar.base.errors import EntryCorrupt
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.format import (
@@ -46,7 +45,7 @@ class Staging:
     def __init__(self, disk: Disk, *, direct: bool) -> None:
         self.disk = disk
         self.direct = direct
-        self.buffer = memoryview(mmap.mmap(-1, STAGING_BYTES))
+        self.buffer = memoryview(map_memory(STAGING_BYTES))
 
     @contextlib.contextmanager
     def open(self, path: Path, *, create: bool = False) -> Iterator[File]:

@@ -7,13 +7,13 @@ Spec: Kafka documentation, "Message format", section "Record"; snappy in Kafka c
 framing of the xerial library (Java), KIP-110 for zstd.
 """
 
-import mmap
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 import cramjam
 
+from magnetar.base.arena import map_memory
 from magnetar.base.errors import WireError
 from magnetar.wire.kafka.records import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 
@@ -115,14 +115,14 @@ def _expand_into_bound(
     decompress_into: Callable[[memoryview, memoryview], int], data: memoryview
 ) -> memoryview:
     """Decompress into fresh anonymous memory: only the pages that are written cost anything."""
-    out = memoryview(mmap.mmap(-1, RECORDS_BYTES_MAX))
+    out = memoryview(map_memory(RECORDS_BYTES_MAX))
     return out[: decompress_into(data, out)]
 
 
 def _expand_snappy(data: memoryview) -> memoryview:
     if bytes(data[:8]) != _XERIAL_MAGIC:
         return _expand_into_bound(cramjam.snappy.decompress_raw_into, data)
-    out = memoryview(mmap.mmap(-1, RECORDS_BYTES_MAX))
+    out = memoryview(map_memory(RECORDS_BYTES_MAX))
     size = 0
     position = _XERIAL_HEADER_SIZE
     while position < len(data):
