@@ -19,7 +19,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ BROKER_VERSION = "4.2.0"
 QUICK_TIMEOUT_S = 300
 FULL_TIMEOUT_S = 420
 SUITE_TIMEOUT_S = 3600
+DETAIL_MAX = 240
 
 PROFILE = Profile(
     settings={
@@ -263,24 +264,36 @@ def _read_results(job: Job, results: Path, output: Path, how: str, seconds: floa
             case "PASSED":
                 outcomes.append(Outcome(test_id, Status.PASSED, took))
             case "SKIPPED":
-                outcomes.append(
-                    Outcome(test_id, Status.SKIPPED, took, _reason(output, "SKIP") or "by itself")
-                )
+                outcomes.append(Outcome(test_id, Status.SKIPPED, took, _why_skipped(output, name)))
             case _:
-                detail = _reason(output, "FAILED") or "no word of why"
-                outcomes.append(Outcome(test_id, Status.FAILED, took, f"{how}: {detail}"))
+                outcomes.append(Outcome(test_id, Status.FAILED, took, f"{how}: {_why_failed(output, name)}"))
     return outcomes
 
 
-def _reason(output: Path, word: str) -> str:
-    """The first line of a test's output that says `word`, without colours."""
-    if not output.exists():
-        return ""
-    with output.open(errors="replace") as lines:
-        for line in lines:
-            if word in line and "Tests to run" not in line:
-                return re.sub(r"\x1b\[[0-9;]*m", "", line).strip()[:240]
-    return ""
+def _why_skipped(output: Path, name: str) -> str:
+    for line in _lines(output):
+        if f"[{name} " in line and "SKIPPING TEST: " in line:
+            return line.split("SKIPPING TEST: ", 1)[1][:DETAIL_MAX]
+    return "it skips itself here"
+
+
+def _why_failed(output: Path, name: str) -> str:
+    """What the programme says after its `### Test "name" failed` line, else the last thing it says."""
+    last, next_one = "no output", False
+    for line in _lines(output):
+        if next_one:
+            return line[:DETAIL_MAX]
+        next_one = line.startswith(f'### Test "{name}')
+        last = line or last
+    return last[:DETAIL_MAX]
+
+
+def _lines(output: Path) -> Iterator[str]:
+    """The lines of a log that may not exist, without colours and trailing space."""
+    if output.exists():
+        with output.open(errors="replace") as lines:
+            for line in lines:
+                yield re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
 
 
 def _skipped(job: Job, reason: str) -> list[Outcome]:
