@@ -91,7 +91,8 @@ class MagnetarProcess:
         self._killed = False
         self._lines: list[str] = []
         self.listeners: list[str] = []
-        self.start_seconds = 0.0
+        self._spawned_at = 0.0
+        self.start_seconds = 0.0  # from the start of the process to its `ready` line
 
     # -- what a client needs
 
@@ -124,12 +125,17 @@ class MagnetarProcess:
 
     def start(self) -> None:
         """Start and wait for the `ready` line; `ServerFailed` if it does not come in time."""
+        self.spawn()
+        self.wait_ready()
+
+    def spawn(self) -> None:
+        """Start without waiting, for a test that wants to interrupt the start."""
         if self.running:
             raise self._failure("the server is already running")
         self._started.clear()
         self._ready = self._killed = False
         self.listeners = []
-        began = time.monotonic()
+        self._spawned_at = time.monotonic()
         self._process = subprocess.Popen(  # noqa: S603 - the caller's own command line
             self._command,
             stdin=subprocess.DEVNULL,
@@ -143,13 +149,16 @@ class MagnetarProcess:
         assert self._process.stdout is not None
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
         self._reader.start()
+
+    def wait_ready(self) -> None:
+        """Wait for the `ready` line of a spawned server; `ServerFailed` if it does not come in time."""
         in_time = self._started.wait(self._ready_timeout_s)
         if not self._ready:
             self._signal(signal.SIGKILL)
             code = self._reap()
             what = f"ended with {code}" if in_time else f"was not ready after {self._ready_timeout_s:g} s"
             raise self._failure(f"the server {what}: {' '.join(self._command)}")
-        self.start_seconds = time.monotonic() - began
+        self.start_seconds = time.monotonic() - self._spawned_at
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Wait for the server to end by itself and return its exit code; `ServerFailed` if it goes on."""
