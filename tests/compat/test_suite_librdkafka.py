@@ -1,0 +1,84 @@
+"""How the runner reads librdkafka's table of tests and its reports; nothing is fetched or built here."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import suite_librdkafka as suite
+from outcomes import Status
+
+TABLE = """
+struct test tests[] = {
+    {.name = "<MAIN>", .flags = TEST_F_LOCAL},
+    _TEST(0004_conf, TEST_F_LOCAL),
+    _TEST(0018_cgrp_term, 0, TEST_BRKVER(0, 9, 0, 0)),
+    _TEST(0028_long_topicnames,
+          TEST_F_KNOWN_ISSUE,
+          .extra = "long"),
+    _TEST(0045_subscribe_update, 0, TEST_BRKVER(0, 9, 0, 0)),
+    _TEST(0045_subscribe_many_updates, 0),
+    _TEST(0045_subscribe_update_mock, TEST_F_LOCAL),
+    _TEST(0055_producer_latency, TEST_F_KNOWN_ISSUE_WIN32),
+    _TEST(8000_idle, TEST_F_MANUAL),
+    {NULL}};
+"""
+
+
+@pytest.fixture
+def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "test.c").write_text(TABLE)
+    monkeypatch.setattr(suite, "FULL", ("0018", "0045"))
+    return tmp_path
+
+
+def test_catalogue_leaves_out_what_needs_no_broker(tests: Path) -> None:
+    jobs = suite.catalogue(tests, everything_full=False)
+    assert [test_id for job in jobs for test_id in job.ids] == [
+        "full:0018_cgrp_term",
+        "full:0045_subscribe_update",
+        "full:0045_subscribe_many_updates",
+        "0055_producer_latency",
+    ]
+
+
+def test_everything_can_run_in_full(tests: Path) -> None:
+    jobs = suite.catalogue(tests, everything_full=True)
+    assert "full:0055_producer_latency" in [test_id for job in jobs for test_id in job.ids]
+
+
+def test_report_is_read_test_by_test(tmp_path: Path) -> None:
+    job = suite.Job("0045", True, ("0045_a", "0045_b", "0045_c"))
+    results, output = tmp_path / "report.json", tmp_path / "output.log"
+    states = {"0045_a": {"state": "PASSED", "duration": 1.5}, "0045_b": {"state": "FAILED", "duration": 2.0}}
+    results.write_text(json.dumps({"tests": {**states, "0045_c": {"state": "SKIPPED", "duration": 0.0}}}))
+    output.write_text(
+        '\x1b[31m### Test "0045_b (part)" failed at 0045.c:1:main() at now: ###\n'
+        "part: do_it():12: expected 1, not 2\n\x1b[0m\n"
+        "[0045_c /  0.000s] WARN: SKIPPING TEST: no such thing\n"
+    )
+    passed, failed, skipped = suite._read_results(job, results, output, "ended with 1", 9.0)
+    assert (passed.status, passed.seconds) == (Status.PASSED, 1.5)
+    assert failed.status is Status.FAILED
+    assert failed.detail == "ended with 1: part: do_it():12: expected 1, not 2"
+    assert (skipped.status, skipped.detail) == (Status.SKIPPED, "no such thing")
+
+
+def test_programme_that_leaves_no_report_has_failed(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    output.write_text("assertion failed: cnt > 0\n\n")
+    job = suite.Job("0001", False, ("0001_multiobj",))
+    (outcome,) = suite._read_results(job, tmp_path / "none.json", output, "ended by SIGABRT", 3.0)
+    assert outcome.status is Status.FAILED
+    assert outcome.detail == "ended by SIGABRT: assertion failed: cnt > 0"
+
+
+def test_what_a_job_started_ends_with_its_time(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    environment = {"PATH": "/usr/bin:/bin"}
+    how = suite._spawn(["sh", "-c", "sleep 60 & echo $!; wait"], tmp_path, environment, output, 1.0)
+    assert how == "did not end within 1 s"
+    status = Path("/proc") / output.read_text().strip() / "status"
+    deadline = time.monotonic() + 10
+    while status.exists() and "zombie" not in status.read_text():
+        assert time.monotonic() < deadline, "the child of the test still runs"
