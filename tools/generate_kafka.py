@@ -100,20 +100,23 @@ def codec_lines(
     return lines
 
 
-def public_lines(message: Struct, suffix: str, *, data: bool = False) -> list[str]:
+def public_lines(message: Struct, suffix: str, *, lenient: bool) -> list[str]:
+    """`lenient` readers ignore what follows the message: a newer version's fields in `Data`, and in requests what
+    Apache Kafka overlooks as well (librdkafka sends Metadata of all topics, v9 and later, with three bytes too many).
+    """
     name = message.name
     ending = (
         [
             "    if end > len(buffer):",
             f'        raise left_over("{name}", version, end, len(buffer))',
         ]
-        if data
+        if lenient
         else [
             "    if end != len(buffer):",
             f'        raise left_over("{name}", version, end, len(buffer))',
         ]
     )
-    what = "what follows it is ignored" if data else "it ends where the buffer does"
+    what = "what follows it is ignored" if lenient else "it ends where the buffer does"
     return [
         f"def decode{suffix}(version: int, buffer: memoryview, position: int = 0) -> {name}:",
         f'    """Read one {name} from `position` on; {what}.  Raises WireError."""',
@@ -176,7 +179,8 @@ def api_module(api: Api) -> str:
     structs = StructNames()
     code = codec_lines(structs, request, versions, flexible, "_request")
     code += codec_lines(structs, response, versions, flexible, "_response")
-    code += public_lines(request, "_request") + public_lines(response, "_response")
+    code += public_lines(request, "_request", lenient=True)
+    code += public_lines(response, "_response", lenient=False)
     spoken = (
         f"versions {versions.low} to {versions.high}"
         if versions.low != versions.high
@@ -197,7 +201,7 @@ def data_module(data: Data) -> str:
     versions, flexible = Versions.parse(data.versions), Versions.parse(data.flexible)
     message = Struct(data.name, *data.fields)
     structs = StructNames()
-    code = codec_lines(structs, message, versions, flexible, "") + public_lines(message, "", data=True)
+    code = codec_lines(structs, message, versions, flexible, "") + public_lines(message, "", lenient=True)
     spoken = f"versions {versions.low} to {versions.high}"
     classes = all_classes(
         [(message, f"{spoken.capitalize()}; its version travels in front of it.")], versions

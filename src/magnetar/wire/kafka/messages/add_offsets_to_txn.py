@@ -187,7 +187,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddOffsetsToTxnRequest:
-    """Read one AddOffsetsToTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AddOffsetsToTxnRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AddOffsetsToTxnRequest", version)
@@ -195,7 +195,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddOf
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AddOffsetsToTxnRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AddOffsetsToTxnRequest", version, end, len(buffer))
     return message
 

@@ -621,7 +621,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddPartitionsToTxnRequest:
-    """Read one AddPartitionsToTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AddPartitionsToTxnRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AddPartitionsToTxnRequest", version)
@@ -629,7 +629,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddPa
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AddPartitionsToTxnRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AddPartitionsToTxnRequest", version, end, len(buffer))
     return message
 

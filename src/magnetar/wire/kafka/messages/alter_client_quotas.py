@@ -500,7 +500,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterClientQuotasRequest:
-    """Read one AlterClientQuotasRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterClientQuotasRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterClientQuotasRequest", version)
@@ -508,7 +508,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AlterClientQuotasRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AlterClientQuotasRequest", version, end, len(buffer))
     return message
 

@@ -406,7 +406,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterConfigsRequest:
-    """Read one AlterConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterConfigsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterConfigsRequest", version)
@@ -414,7 +414,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AlterConfigsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AlterConfigsRequest", version, end, len(buffer))
     return message
 

@@ -505,7 +505,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterPartitionReassignmentsRequest:
-    """Read one AlterPartitionReassignmentsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterPartitionReassignmentsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterPartitionReassignmentsRequest", version)
@@ -513,7 +513,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AlterPartitionReassignmentsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AlterPartitionReassignmentsRequest", version, end, len(buffer))
     return message
 

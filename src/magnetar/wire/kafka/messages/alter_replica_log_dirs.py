@@ -401,7 +401,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterReplicaLogDirsRequest:
-    """Read one AlterReplicaLogDirsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterReplicaLogDirsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterReplicaLogDirsRequest", version)
@@ -409,7 +409,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AlterReplicaLogDirsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AlterReplicaLogDirsRequest", version, end, len(buffer))
     return message
 

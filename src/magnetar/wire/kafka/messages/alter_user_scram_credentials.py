@@ -280,7 +280,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> AlterUserScramCredentialsRequest:
-    """Read one AlterUserScramCredentialsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one AlterUserScramCredentialsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("AlterUserScramCredentialsRequest", version)
@@ -288,7 +288,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("AlterUserScramCredentialsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("AlterUserScramCredentialsRequest", version, end, len(buffer))
     return message
 

@@ -389,7 +389,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ApiVersionsRequest:
-    """Read one ApiVersionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ApiVersionsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ApiVersionsRequest", version)
@@ -397,7 +397,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ApiVe
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ApiVersionsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ApiVersionsRequest", version, end, len(buffer))
     return message
 

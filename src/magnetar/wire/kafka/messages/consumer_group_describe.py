@@ -876,7 +876,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupDescribeRequest:
-    """Read one ConsumerGroupDescribeRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ConsumerGroupDescribeRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ConsumerGroupDescribeRequest", version)
@@ -884,7 +884,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Consu
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ConsumerGroupDescribeRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ConsumerGroupDescribeRequest", version, end, len(buffer))
     return message
 

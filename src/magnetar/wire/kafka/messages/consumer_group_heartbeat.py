@@ -529,7 +529,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupHeartbeatRequest:
-    """Read one ConsumerGroupHeartbeatRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ConsumerGroupHeartbeatRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ConsumerGroupHeartbeatRequest", version)
@@ -537,7 +537,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Consu
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ConsumerGroupHeartbeatRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ConsumerGroupHeartbeatRequest", version, end, len(buffer))
     return message
 

@@ -340,7 +340,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> CreateAclsRequest:
-    """Read one CreateAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreateAclsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("CreateAclsRequest", version)
@@ -348,7 +348,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Creat
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("CreateAclsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("CreateAclsRequest", version, end, len(buffer))
     return message
 

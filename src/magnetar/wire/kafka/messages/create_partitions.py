@@ -384,7 +384,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> CreatePartitionsRequest:
-    """Read one CreatePartitionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreatePartitionsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("CreatePartitionsRequest", version)
@@ -392,7 +392,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Creat
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("CreatePartitionsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("CreatePartitionsRequest", version, end, len(buffer))
     return message
 

@@ -726,7 +726,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> CreateTopicsRequest:
-    """Read one CreateTopicsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one CreateTopicsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("CreateTopicsRequest", version)
@@ -734,7 +734,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Creat
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("CreateTopicsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("CreateTopicsRequest", version, end, len(buffer))
     return message
 

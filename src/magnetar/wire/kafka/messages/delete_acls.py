@@ -502,7 +502,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteAclsRequest:
-    """Read one DeleteAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteAclsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteAclsRequest", version)
@@ -510,7 +510,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DeleteAclsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DeleteAclsRequest", version, end, len(buffer))
     return message
 

@@ -254,7 +254,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteGroupsRequest:
-    """Read one DeleteGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteGroupsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteGroupsRequest", version)
@@ -262,7 +262,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DeleteGroupsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DeleteGroupsRequest", version, end, len(buffer))
     return message
 

@@ -366,7 +366,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteRecordsRequest:
-    """Read one DeleteRecordsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteRecordsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteRecordsRequest", version)
@@ -374,7 +374,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DeleteRecordsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DeleteRecordsRequest", version, end, len(buffer))
     return message
 

@@ -478,7 +478,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DeleteTopicsRequest:
-    """Read one DeleteTopicsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DeleteTopicsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DeleteTopicsRequest", version)
@@ -486,7 +486,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DeleteTopicsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DeleteTopicsRequest", version, end, len(buffer))
     return message
 

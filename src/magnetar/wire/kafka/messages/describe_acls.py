@@ -424,7 +424,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeAclsRequest:
-    """Read one DescribeAclsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeAclsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeAclsRequest", version)
@@ -432,7 +432,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeAclsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeAclsRequest", version, end, len(buffer))
     return message
 

@@ -469,7 +469,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeClientQuotasRequest:
-    """Read one DescribeClientQuotasRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeClientQuotasRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeClientQuotasRequest", version)
@@ -477,7 +477,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeClientQuotasRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeClientQuotasRequest", version, end, len(buffer))
     return message
 

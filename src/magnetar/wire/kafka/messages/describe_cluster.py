@@ -455,7 +455,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeClusterRequest:
-    """Read one DescribeClusterRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeClusterRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeClusterRequest", version)
@@ -463,7 +463,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeClusterRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeClusterRequest", version, end, len(buffer))
     return message
 

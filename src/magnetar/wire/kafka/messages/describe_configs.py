@@ -789,7 +789,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeConfigsRequest:
-    """Read one DescribeConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeConfigsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeConfigsRequest", version)
@@ -797,7 +797,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeConfigsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeConfigsRequest", version, end, len(buffer))
     return message
 

@@ -1173,7 +1173,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeGroupsRequest:
-    """Read one DescribeGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeGroupsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeGroupsRequest", version)
@@ -1181,7 +1181,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeGroupsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeGroupsRequest", version, end, len(buffer))
     return message
 

@@ -775,7 +775,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeLogDirsRequest:
-    """Read one DescribeLogDirsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeLogDirsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeLogDirsRequest", version)
@@ -783,7 +783,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeLogDirsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeLogDirsRequest", version, end, len(buffer))
     return message
 

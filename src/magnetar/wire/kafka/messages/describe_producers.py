@@ -281,7 +281,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeProducersRequest:
-    """Read one DescribeProducersRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeProducersRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeProducersRequest", version)
@@ -289,7 +289,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeProducersRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeProducersRequest", version, end, len(buffer))
     return message
 

@@ -258,7 +258,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeTransactionsRequest:
-    """Read one DescribeTransactionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeTransactionsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeTransactionsRequest", version)
@@ -266,7 +266,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeTransactionsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeTransactionsRequest", version, end, len(buffer))
     return message
 

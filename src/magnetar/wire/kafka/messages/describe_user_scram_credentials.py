@@ -246,7 +246,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> DescribeUserScramCredentialsRequest:
-    """Read one DescribeUserScramCredentialsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one DescribeUserScramCredentialsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("DescribeUserScramCredentialsRequest", version)
@@ -254,7 +254,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("DescribeUserScramCredentialsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("DescribeUserScramCredentialsRequest", version, end, len(buffer))
     return message
 

@@ -496,7 +496,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ElectLeadersRequest:
-    """Read one ElectLeadersRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ElectLeadersRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ElectLeadersRequest", version)
@@ -504,7 +504,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Elect
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ElectLeadersRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ElectLeadersRequest", version, end, len(buffer))
     return message
 

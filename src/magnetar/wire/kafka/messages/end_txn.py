@@ -185,7 +185,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> EndTxnRequest:
-    """Read one EndTxnRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one EndTxnRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("EndTxnRequest", version)
@@ -193,7 +193,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> EndTx
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("EndTxnRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("EndTxnRequest", version, end, len(buffer))
     return message
 

@@ -2456,7 +2456,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> FetchRequest:
-    """Read one FetchRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one FetchRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("FetchRequest", version)
@@ -2464,7 +2464,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Fetch
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("FetchRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("FetchRequest", version, end, len(buffer))
     return message
 

@@ -422,7 +422,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> FindCoordinatorRequest:
-    """Read one FindCoordinatorRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one FindCoordinatorRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("FindCoordinatorRequest", version)
@@ -430,7 +430,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> FindC
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("FindCoordinatorRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("FindCoordinatorRequest", version, end, len(buffer))
     return message
 

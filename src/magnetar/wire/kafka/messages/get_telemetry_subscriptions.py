@@ -160,7 +160,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> GetTelemetrySubscriptionsRequest:
-    """Read one GetTelemetrySubscriptionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one GetTelemetrySubscriptionsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("GetTelemetrySubscriptionsRequest", version)
@@ -168,7 +168,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> GetTe
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("GetTelemetrySubscriptionsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("GetTelemetrySubscriptionsRequest", version, end, len(buffer))
     return message
 

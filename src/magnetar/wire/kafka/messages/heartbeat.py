@@ -249,7 +249,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> HeartbeatRequest:
-    """Read one HeartbeatRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one HeartbeatRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("HeartbeatRequest", version)
@@ -257,7 +257,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Heart
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("HeartbeatRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("HeartbeatRequest", version, end, len(buffer))
     return message
 

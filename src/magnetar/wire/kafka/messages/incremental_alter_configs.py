@@ -406,7 +406,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> IncrementalAlterConfigsRequest:
-    """Read one IncrementalAlterConfigsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one IncrementalAlterConfigsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("IncrementalAlterConfigsRequest", version)
@@ -414,7 +414,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Incre
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("IncrementalAlterConfigsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("IncrementalAlterConfigsRequest", version, end, len(buffer))
     return message
 

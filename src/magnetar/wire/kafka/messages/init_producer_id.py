@@ -253,7 +253,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> InitProducerIdRequest:
-    """Read one InitProducerIdRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one InitProducerIdRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("InitProducerIdRequest", version)
@@ -261,7 +261,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> InitP
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("InitProducerIdRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("InitProducerIdRequest", version, end, len(buffer))
     return message
 

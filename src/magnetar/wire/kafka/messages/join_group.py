@@ -1251,7 +1251,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> JoinGroupRequest:
-    """Read one JoinGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one JoinGroupRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("JoinGroupRequest", version)
@@ -1259,7 +1259,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> JoinG
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("JoinGroupRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("JoinGroupRequest", version, end, len(buffer))
     return message
 

@@ -498,7 +498,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> LeaveGroupRequest:
-    """Read one LeaveGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one LeaveGroupRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("LeaveGroupRequest", version)
@@ -506,7 +506,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Leave
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("LeaveGroupRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("LeaveGroupRequest", version, end, len(buffer))
     return message
 

@@ -231,7 +231,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListConfigResourcesRequest:
-    """Read one ListConfigResourcesRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListConfigResourcesRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListConfigResourcesRequest", version)
@@ -239,7 +239,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListC
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ListConfigResourcesRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ListConfigResourcesRequest", version, end, len(buffer))
     return message
 

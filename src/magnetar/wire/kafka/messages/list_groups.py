@@ -566,7 +566,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListGroupsRequest:
-    """Read one ListGroupsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListGroupsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListGroupsRequest", version)
@@ -574,7 +574,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListG
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ListGroupsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ListGroupsRequest", version, end, len(buffer))
     return message
 

@@ -691,7 +691,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListOffsetsRequest:
-    """Read one ListOffsetsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListOffsetsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListOffsetsRequest", version)
@@ -699,7 +699,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListO
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ListOffsetsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ListOffsetsRequest", version, end, len(buffer))
     return message
 

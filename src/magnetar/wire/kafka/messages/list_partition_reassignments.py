@@ -298,7 +298,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListPartitionReassignmentsRequest:
-    """Read one ListPartitionReassignmentsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListPartitionReassignmentsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListPartitionReassignmentsRequest", version)
@@ -306,7 +306,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListP
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ListPartitionReassignmentsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ListPartitionReassignmentsRequest", version, end, len(buffer))
     return message
 

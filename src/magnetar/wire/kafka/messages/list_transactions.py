@@ -383,7 +383,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListTransactionsRequest:
-    """Read one ListTransactionsRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ListTransactionsRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ListTransactionsRequest", version)
@@ -391,7 +391,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListT
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ListTransactionsRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ListTransactionsRequest", version, end, len(buffer))
     return message
 

@@ -2365,7 +2365,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> MetadataRequest:
-    """Read one MetadataRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one MetadataRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("MetadataRequest", version)
@@ -2373,7 +2373,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Metad
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("MetadataRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("MetadataRequest", version, end, len(buffer))
     return message
 

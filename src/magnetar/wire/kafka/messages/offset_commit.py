@@ -977,7 +977,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetCommitRequest:
-    """Read one OffsetCommitRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetCommitRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetCommitRequest", version)
@@ -985,7 +985,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Offse
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("OffsetCommitRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("OffsetCommitRequest", version, end, len(buffer))
     return message
 

@@ -204,7 +204,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetDeleteRequest:
-    """Read one OffsetDeleteRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetDeleteRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetDeleteRequest", version)
@@ -212,7 +212,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Offse
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("OffsetDeleteRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("OffsetDeleteRequest", version, end, len(buffer))
     return message
 

@@ -1375,7 +1375,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetFetchRequest:
-    """Read one OffsetFetchRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetFetchRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetFetchRequest", version)
@@ -1383,7 +1383,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Offse
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("OffsetFetchRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("OffsetFetchRequest", version, end, len(buffer))
     return message
 

@@ -418,7 +418,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> OffsetForLeaderEpochRequest:
-    """Read one OffsetForLeaderEpochRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one OffsetForLeaderEpochRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("OffsetForLeaderEpochRequest", version)
@@ -426,7 +426,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Offse
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("OffsetForLeaderEpochRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("OffsetForLeaderEpochRequest", version, end, len(buffer))
     return message
 

@@ -1235,7 +1235,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> ProduceRequest:
-    """Read one ProduceRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one ProduceRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("ProduceRequest", version)
@@ -1243,7 +1243,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Produ
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("ProduceRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("ProduceRequest", version, end, len(buffer))
     return message
 

@@ -115,7 +115,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> PushTelemetryRequest:
-    """Read one PushTelemetryRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one PushTelemetryRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("PushTelemetryRequest", version)
@@ -123,7 +123,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> PushT
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("PushTelemetryRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("PushTelemetryRequest", version, end, len(buffer))
     return message
 

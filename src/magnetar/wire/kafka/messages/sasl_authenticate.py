@@ -234,7 +234,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslAuthenticateRequest:
-    """Read one SaslAuthenticateRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SaslAuthenticateRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("SaslAuthenticateRequest", version)
@@ -242,7 +242,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslA
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("SaslAuthenticateRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("SaslAuthenticateRequest", version, end, len(buffer))
     return message
 

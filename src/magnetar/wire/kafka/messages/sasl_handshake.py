@@ -117,7 +117,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslHandshakeRequest:
-    """Read one SaslHandshakeRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SaslHandshakeRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("SaslHandshakeRequest", version)
@@ -125,7 +125,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslH
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("SaslHandshakeRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("SaslHandshakeRequest", version, end, len(buffer))
     return message
 

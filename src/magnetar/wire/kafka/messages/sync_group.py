@@ -610,7 +610,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> SyncGroupRequest:
-    """Read one SyncGroupRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one SyncGroupRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("SyncGroupRequest", version)
@@ -618,7 +618,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> SyncG
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("SyncGroupRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("SyncGroupRequest", version, end, len(buffer))
     return message
 

@@ -568,7 +568,7 @@ _ENCODE_RESPONSE = {
 
 
 def decode_request(version: int, buffer: memoryview, position: int = 0) -> TxnOffsetCommitRequest:
-    """Read one TxnOffsetCommitRequest from `position` on; it ends where the buffer does.  Raises WireError."""
+    """Read one TxnOffsetCommitRequest from `position` on; what follows it is ignored.  Raises WireError."""
     decode = _DECODE_REQUEST.get(version)
     if decode is None:
         raise unsupported("TxnOffsetCommitRequest", version)
@@ -576,7 +576,7 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> TxnOf
         message, end = decode(buffer, position)
     except DECODE_FAILURES as error:
         raise malformed("TxnOffsetCommitRequest", version, error) from error
-    if end != len(buffer):
+    if end > len(buffer):
         raise left_over("TxnOffsetCommitRequest", version, end, len(buffer))
     return message
 
