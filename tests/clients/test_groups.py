@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from adapters import CLIENTS, Client, Confluent, Record, create_topic
 
-pytestmark = pytest.mark.clients
+# kafka-python leaves sockets for the garbage collector to close.
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 PARTITIONS = 4
 EACH = 25  # records per partition and stage

@@ -6,7 +6,11 @@ from collections.abc import Callable
 import pytest
 from adapters import CLIENTS, Client, Record, create_topic
 
-pytestmark = pytest.mark.clients
+# kafka-python leaves sockets for the garbage collector to close.
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 PARTITIONS = 2
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
