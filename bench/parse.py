@@ -72,7 +72,8 @@ def consumed(output: str, messages: int) -> Transfer:
     """The summary of `rdkafka_performance -C`; it must have seen `messages`."""
     found = _last(CONSUMED, output, "rdkafka_performance -C")
     if int(found["messages"]) != messages:
-        raise ParseError(f"rdkafka_performance -C read {found['messages']} of {messages} messages")
+        said = next((line for line in output.splitlines() if "rror" in line), "no error was shown")
+        raise ParseError(f"rdkafka_performance -C read {found['messages']} of {messages} messages: {said}")
     return _transfer(messages, found)
 
 

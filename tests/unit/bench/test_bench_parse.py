@@ -53,8 +53,9 @@ def test_undelivered_messages_are_an_error(output: str) -> None:
 
 
 def test_short_read_is_an_error() -> None:
-    with pytest.raises(parse.ParseError, match="read 999 of 1000000"):
-        parse.consumed(CONSUMED.replace("% 1000000 messages", "% 999 messages"), 1_000_000)
+    said = '% Consume error for topic "t" [3] offset 0: Broker: Unknown topic or partition\n'
+    with pytest.raises(parse.ParseError, match=r"read 999 of 1000000 messages: % Consume error .* Unknown topic"):
+        parse.consumed(said + CONSUMED.replace("% 1000000 messages", "% 999 messages"), 1_000_000)
 
 
 def test_run_that_the_tool_rounds_to_nothing_still_divides() -> None:
