@@ -197,10 +197,14 @@ def test_a_failed_call_on_segments_or_catalogue_loses_nothing(kind: str, path: s
         for _ in range(40):
             for producer in producers:
                 try:
-                    await producer.send()
+                    waiting = producer.send()
                 except StorageError:
                     clock.advance(TINY.retry_s)
                     continue
+                while not waiting.done():
+                    # It may wait for room in the journal, which comes when the clock lets the store try again.
+                    await asyncio.wait([waiting], timeout=0.05)
+                    clock.advance(TINY.retry_s)
             clock.advance(TINY.retry_s)
         for producer in producers:
             try:
@@ -209,7 +213,8 @@ def test_a_failed_call_on_segments_or_catalogue_loses_nothing(kind: str, path: s
                 assert kind == "read"
                 found = await numbers(producer.ledger)
             assert found == list(range(producer.acknowledged))
-            assert producer.errors == []
+            # A failed sync is never believed again: when the journal is full behind it, it takes no more.
+            assert producer.errors == [] or (kind, path) == ("sync", "segment")
         await store.close()
         store = await start(disk.after_power_loss(Fate.DROPPED))
         for producer in producers:

@@ -26,9 +26,8 @@ from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.recovery import Recovered, load_index, recover
 from magnetar.storage.local.ring import Ring, RingFile, prepare_file
-from magnetar.storage.local.segment import Staging
 from magnetar.storage.local.settings import LocalStoreSettings
-from magnetar.storage.local.writebehind import WriteBehind
+from magnetar.storage.local.writebehind import Crew, WriteBehind
 from magnetar.storage.store import LedgerId, LedgerStat
 
 log = logging.getLogger(__name__)
@@ -59,6 +58,8 @@ class LocalLedgerStore:
         self._indexes: OrderedDict[int, LocalLedger] = OrderedDict()
         self._drained: asyncio.Future[None] | None = None
         self._closed = False
+        self._ring_full = False
+        """Rounds have had to wait since the last checkpoint."""
         self._preparing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -110,7 +111,6 @@ class LocalLedgerStore:
             on_round=self._on_round,
             on_full=self._on_ring_full,
         )
-        staging = Staging(self.disk, direct=self.direct)
         self.reads = Reads(
             self.disk,
             direct=self.direct,
@@ -122,7 +122,9 @@ class LocalLedgerStore:
             load_index=self._load_index,
             loop=self.loop,
         )
-        self.behind = WriteBehind(self, staging, recovered.catalogue, recovered.deleted)
+        self.behind = WriteBehind(
+            self, Crew(self.disk, direct=self.direct), recovered.catalogue, recovered.deleted
+        )
         for ledger in self._ledgers.values():
             if ledger.dirty or ledger.touched:
                 ledger.touched = False
@@ -242,12 +244,18 @@ class LocalLedgerStore:
         if ledger.index is not None:
             self._keep_index(ledger)
 
+    def on_checkpoint(self, sequence: int) -> None:
+        """Segments and catalogue have everything up to this round."""
+        self._ring_full = False
+        self.journal.recycle(sequence)
+
     def on_stuck(self) -> None:
-        """Segments cannot be written: when closing, what waits for room in the journal is given up."""
-        if self._drained is not None:
-            self.journal.fail_queued(StorageFull("closed while the disk took no more"))
+        """Segments cannot be written: what waits for room in the journal is given up if that will never come."""
+        if self._drained is not None or (self.behind.hopeless and self._ring_full):
+            self.journal.fail_queued(StorageFull("the journal is full, and segments cannot be written"))
 
     def _on_ring_full(self) -> None:
+        self._ring_full = True
         if self.behind.stuck:
             self.on_stuck()
         else:

@@ -19,12 +19,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.catalogue import Catalogue, Fact
+from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.format import BLOCK_BYTES, FactKind, align_up, footer
 from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.segment import Dirty, Staging, pieces_of
@@ -37,6 +39,7 @@ T = TypeVar("T")
 
 # Ledgers per hand-over to the thread: long enough to be cheap, short enough to keep the loop free.
 BATCH: Final = 64
+CREW_THREADS: Final = 8
 
 
 class Worker:
@@ -117,9 +120,45 @@ class Sync:
     sync_failed: bool = field(default=False)
 
 
-def flush_segments(staging: Staging, flushes: list[Flush]) -> None:
-    """In the thread: write each segment's entries; a failure concerns its own ledger only."""
-    for flush in flushes:
+class Crew:
+    """Carries tasks out for the worker: one task in its own thread, many in several.
+
+    Many small segments cost a device's latency each, which overlaps; a thousand syncs of new files take 0.9 s one
+    after the other and 0.05 s in eight threads.
+    """
+
+    def __init__(self, disk: Disk, *, direct: bool) -> None:
+        self.disk = disk
+        self._direct = direct
+        self._own = threading.local()
+        self._pool = ThreadPoolExecutor(CREW_THREADS, thread_name_prefix="magnetar-flush-crew")
+
+    def flush(self, flushes: list[Flush]) -> None:
+        """Write each segment's entries; a failure concerns its own ledger only."""
+        self._each(self._flush_one, flushes)
+
+    def sync(self, syncs: list[Sync]) -> None:
+        """Footers, and syncs."""
+        self._each(self._sync_one, syncs)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _each(self, call: Callable[[T], None], tasks: list[T]) -> None:
+        if len(tasks) == 1:
+            call(tasks[0])
+        else:
+            for _ in self._pool.map(call, tasks):
+                pass
+
+    def _staging(self) -> Staging:
+        staging: Staging | None = getattr(self._own, "staging", None)
+        if staging is None:
+            staging = self._own.staging = Staging(self.disk, direct=self._direct)
+        return staging
+
+    def _flush_one(self, flush: Flush) -> None:
+        staging = self._staging()
         try:
             with staging.open(flush.path, create=flush.create) as file:
                 rest = flush.rest
@@ -131,10 +170,8 @@ def flush_segments(staging: Staging, flushes: list[Flush]) -> None:
             flush.error = error
         flush.records = []
 
-
-def sync_segments(staging: Staging, syncs: list[Sync]) -> None:
-    """In the thread: footers and syncs."""
-    for sync in syncs:
+    def _sync_one(self, sync: Sync) -> None:
+        staging = self._staging()
         try:
             with staging.open(sync.path) as file:
                 if sync.footer is not None:
@@ -151,10 +188,10 @@ def sync_segments(staging: Staging, syncs: list[Sync]) -> None:
 
 class WriteBehind:
     def __init__(
-        self, store: "LocalLedgerStore", staging: Staging, catalogue: Catalogue, deleted: list[int]
+        self, store: "LocalLedgerStore", crew: Crew, catalogue: Catalogue, deleted: list[int]
     ) -> None:
         self._store = store
-        self._staging = staging
+        self._crew = crew
         self._catalogue = catalogue
         self.worker = Worker("magnetar-flush", store.loop)
         self.touched: list[LocalLedger] = []
@@ -168,6 +205,11 @@ class WriteBehind:
         self.stuck = False
         """A write failed and has not succeeded since."""
         self._retry: Any = None
+
+    @property
+    def hopeless(self) -> bool:
+        """A sync has failed, so no checkpoint will succeed before the next start."""
+        return bool(self._lost)
 
     # -- flushing
 
@@ -200,7 +242,7 @@ class WriteBehind:
             if not done.done():
                 done.set_result(None)
 
-        self.worker.submit(flush_segments, self._staging, flushes, report=report)
+        self.worker.submit(self._crew.flush, flushes, report=report)
         return done
 
     def _on_flushed(self, flush: Flush, count: int) -> None:
@@ -284,7 +326,7 @@ class WriteBehind:
                 store.on_finished(sync.ledger)
         store.counters.checkpoints += 1
         self._on_unstuck()
-        store.journal.recycle(sequence)
+        store.on_checkpoint(sequence)
 
     async def _flush_all(self, touched: list[LocalLedger]) -> None:
         errors = self._store.counters.flush_errors
@@ -313,7 +355,7 @@ class WriteBehind:
                 if not ledger.deleted and not ledger.finished
             ]
             with_files = [sync for sync in syncs if sync.ledger.has_file]
-            await self.worker.run(sync_segments, self._staging, with_files)
+            await self.worker.run(self._crew.sync, with_files)
             for sync in with_files:
                 if sync.sync_failed:
                     self._lost.add(sync.ledger.ledger_id)
@@ -327,7 +369,7 @@ class WriteBehind:
         if self._new_files:
             self._new_files = False  # before the sync: a file that is made meanwhile wants another one
             try:
-                await self.worker.run(self._staging.disk.sync_directory, self._store.segments)
+                await self.worker.run(self._crew.disk.sync_directory, self._store.segments)
             except OSError:
                 self._new_files = True
                 raise
@@ -379,7 +421,7 @@ class WriteBehind:
             if error is not None:
                 log.warning("segment could not be removed: file=%s error=%s", path.name, error)
 
-        self.worker.submit(self._staging.disk.remove, path, report=report)
+        self.worker.submit(self._crew.disk.remove, path, report=report)
 
     # -- trouble
 
@@ -413,6 +455,7 @@ class WriteBehind:
         except StorageError as error:
             log.error("closed without a checkpoint, the next start replays the journal: %s", error)
         await self.worker.run(self._catalogue.close)
+        await self.worker.run(self._crew.close)
         self.worker.stop()
 
 
