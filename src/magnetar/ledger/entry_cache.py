@@ -104,6 +104,10 @@ class EntryCache:
         # charge is given back when the place comes up, so the sum never drifts.
         self._order: deque[tuple[CachedRun, int]] = deque()
 
+    def entry_count(self) -> int:
+        """Entries that were inserted and not yet evicted."""
+        return len(self._order)
+
     def insert(self, run: CachedRun, entry: Entry) -> None:
         charge = len(entry.payload) + ENTRY_OVERHEAD_BYTES
         run.push(entry)

@@ -8,7 +8,6 @@ answer what is in flight, close connections, let the broker and the stores finis
 import asyncio
 import base64
 import contextlib
-import gc
 import signal
 import socket
 import sys
@@ -33,6 +32,7 @@ from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.server.connection import Connection, Session
+from magnetar.server.garbage import tune_collector
 from magnetar.server.listeners import ConnectionLimits, Connections, bind
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
@@ -104,10 +104,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
                     announce(
                         f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})"
                     )
-        # What is loaded by now stays: the collector need not look at it ever again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
+        tune_collector(clock, broker.cache.entry_count)
         announce(f"data   {settings.data_dir.resolve()}")
         announce("magnetar is ready")
         await stop.wait()

@@ -64,7 +64,7 @@ class Deferred:
 
 @dataclass(slots=True)
 class RequestContext:
-    """Who asks, where and in which version.  Made anew for each request."""
+    """Who asks, where and in which version.  Requests of one connection that agree in all of it share one."""
 
     service: "KafkaService"
     broker: "Broker"

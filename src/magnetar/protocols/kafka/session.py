@@ -79,6 +79,7 @@ class KafkaSession:
         self._connection_id = connection_id
         self._client_host = client_host
         self._local_host = local_host
+        self._context = self._context_of(0, None, False)
         self._frames = FrameReader(service.scratch, service.arena.take, service.settings.request_bytes_max)
         self._slots: deque[_Slot] = deque()
         self._unanswered_bytes = 0
@@ -121,18 +122,13 @@ class KafkaSession:
             version = 0
         else:
             request = api.decode_request(version, frame.data, header.position)
-            context = RequestContext(
-                service,
-                service.broker,
-                self._node,
-                self._listener_name,
-                self._connection_id,
-                self._client_host,
-                self._local_host,
-                version,
-                header.client_id,
-                frame.owned,
-            )
+            context = self._context
+            if (
+                version != context.api_version
+                or frame.owned != context.owns_memory
+                or header.client_id != context.client_id
+            ):
+                context = self._context = self._context_of(version, header.client_id, frame.owned)
             service.request_counts[api.key] += 1
             answer = api.handle(context, request)
         if answer is None:
@@ -156,6 +152,21 @@ class KafkaSession:
             or service.queued_bytes > service.settings.queued_bytes_max
         ):
             self._pause()
+
+    def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
+        service = self._service
+        return RequestContext(
+            service,
+            service.broker,
+            self._node,
+            self._listener_name,
+            self._connection_id,
+            self._client_host,
+            self._local_host,
+            version,
+            client_id,
+            owns_memory,
+        )
 
     def _pause(self) -> None:
         self._paused = True
