@@ -4,7 +4,7 @@ The entry cache may hold ten million entries.  They are freed by their reference
 time on them: a full collection walks all of them, for a second, with the event loop standing still.  So:
 
 * what start-up loaded is frozen: never looked at again;
-* young garbage (cycles of exceptions and tracebacks) is collected in small steps, a few milliseconds each;
+* young garbage (cycles of exceptions and tracebacks) is collected in steps of some milliseconds, seldom;
 * full collections happen on a timer, and only while there is little to walk.
 
 Long-lived objects that form cycles (connections and their sessions) are taken apart by hand when they end.
@@ -16,8 +16,8 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 
-YOUNG_OBJECTS: Final = 20_000  # net allocations between two steps
-STEPS_PER_MIDDLE: Final = 5
+YOUNG_OBJECTS: Final = 200_000  # net allocations between two steps: requests in flight come and go below it
+STEPS_PER_MIDDLE: Final = 2
 NEVER: Final = 1 << 30
 FULL_INTERVAL_S: Final = 60.0
 FULL_ENTRIES_MAX: Final = 100_000  # some objects each: about 50 ms
