@@ -27,7 +27,12 @@ from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section, ServerKey
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
-from magnetar.base.settings_table import ALIASES, ENTRY_CACHE_BYTES_MIN, SERVER_KEYS
+from magnetar.base.settings_table import (
+    ALIASES,
+    ENTRY_CACHE_BYTES_DEFAULT_MAX,
+    ENTRY_CACHE_BYTES_MIN,
+    SERVER_KEYS,
+)
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
 
@@ -339,7 +344,7 @@ class _Reader:
     def _entry_cache_bytes(self) -> int:
         if "entry.cache.bytes" in self._given:
             return self._integer("entry.cache.bytes")
-        return max(memory_bytes() // 4, ENTRY_CACHE_BYTES_MIN)
+        return min(max(memory_bytes() // 4, ENTRY_CACHE_BYTES_MIN), ENTRY_CACHE_BYTES_DEFAULT_MAX)
 
     def _text_or_none(self, name: str) -> str | None:
         setting = self._given.get(name)

@@ -34,7 +34,7 @@ def test_no_key_is_required() -> None:
     assert (settings.nodes.first_id, settings.nodes.count, settings.nodes.rack) == (1, 1, None)
     assert settings.data_dir == Path.cwd() / "magnetar-data"
     assert settings.storage.journal_sync_data is True
-    assert settings.storage.entry_cache_bytes == memory_bytes() // 4
+    assert settings.storage.entry_cache_bytes == min(memory_bytes() // 4, 1 << 30)
     assert settings.topics.partition_count_default == 1
     assert settings.topics.defaults == {}
     assert settings.groups.offsets_retention_minutes == 7 * 24 * 60

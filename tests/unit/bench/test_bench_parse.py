@@ -54,7 +54,9 @@ def test_undelivered_messages_are_an_error(output: str) -> None:
 
 def test_short_read_is_an_error() -> None:
     said = '% Consume error for topic "t" [3] offset 0: Broker: Unknown topic or partition\n'
-    with pytest.raises(parse.ParseError, match=r"read 999 of 1000000 messages: % Consume error .* Unknown topic"):
+    with pytest.raises(
+        parse.ParseError, match=r"read 999 of 1000000 messages: % Consume error .* Unknown topic"
+    ):
         parse.consumed(said + CONSUMED.replace("% 1000000 messages", "% 999 messages"), 1_000_000)
 
 
