@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -119,7 +118,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for measure in MEASURES:
             console.print(f"{measure.name:16} {measure.title}{'  (quick)' if measure.quick else ''}")
         return 0
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run(arguments, console)
     except RunFailed as error:
@@ -129,10 +128,6 @@ def main(words: Sequence[str] | None = None) -> int:
         console.print("bench: interrupted; everything it started has been ended", style="yellow")
         return 130
     return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import signal
 import sys
 import time
 import uuid
@@ -15,13 +16,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from demo import check, flights
+from demo.consumer import LOG_LEVEL
 from demo.flights import Flights
 from demo.group import VICTIM, Group, GroupFailed, Story
 from magnetar.testing.server import MagnetarProcess, ServerFailed
 
 PARTITIONS = 4
 REQUEST_SECONDS = 20.0
+CONNECT_SECONDS = 5.0
 FLUSH_SECONDS = 60.0
+LOG_WIDTH = 120  # in a file or a pipe, where rich would take 80
 
 
 class DemoFailed(Exception):
@@ -36,9 +40,13 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the topic there (only with --bootstrap)")
     arguments = parser.parse_args()
     console = Console()
+    if not console.is_terminal:
+        console.width = LOG_WIDTH
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended either way
     try:
         with _server(arguments.bootstrap, console) as bootstrap:
-            faults = tell(bootstrap, console, keep=arguments.keep)
+            # A server of our own takes its data with it when it goes.
+            faults = tell(bootstrap, console, keep=arguments.keep or arguments.bootstrap is None)
     except (DemoFailed, GroupFailed, ServerFailed) as error:
         console.print(f"demo: {error}", style="bold red", markup=False)
         return 1
@@ -59,7 +67,7 @@ def tell(bootstrap: str, console: Console, *, keep: bool) -> list[str]:
     """Produce, consume, judge; returns the promises that were broken."""
     data = _load(console)
     topic = f"flights-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
     _create(admin, bootstrap, topic)
     try:
         with _progress(console) as progress:
@@ -73,7 +81,7 @@ def tell(bootstrap: str, console: Console, *, keep: bool) -> list[str]:
         verdict = check.judge(data, story.read)
     finally:
         if not keep:
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException, TimeoutError):
                 admin.delete_topics([topic])[topic].result(REQUEST_SECONDS)
     console.print(_table(data, seconds, story, verdict))
     return verdict.faults(VICTIM)
@@ -87,6 +95,7 @@ def produce(bootstrap: str, topic: str, data: Flights, on_progress: Callable[[in
             "enable.idempotence": True,
             "partitioner": "murmur2_random",  # the Java client's: the same key, the same partition
             "linger.ms": 5,
+            "log_level": LOG_LEVEL,
         }
     )
     acknowledged = 0
@@ -147,13 +156,11 @@ def _load(console: Console) -> Flights:
 
 def _create(admin: AdminClient, bootstrap: str, topic: str) -> None:
     try:
-        wanted = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)]
-        admin.create_topics(wanted, request_timeout=REQUEST_SECONDS)[topic].result(REQUEST_SECONDS)
+        admin.list_topics(timeout=CONNECT_SECONDS)
     except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            raise DemoFailed(f"no server answers at {bootstrap}") from error
-        raise
+        raise DemoFailed(f"no server answers at {bootstrap}") from error
+    wanted = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)]
+    admin.create_topics(wanted, request_timeout=REQUEST_SECONDS)[topic].result(REQUEST_SECONDS)
 
 
 def _progress(console: Console) -> Progress:

@@ -5,6 +5,7 @@ database that a consumer writes to.  A member killed between the two has its las
 at least once.
 """
 
+import signal
 import time
 from array import array
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ SESSION_TIMEOUT_MS = (
     6_000  # how long a killed member keeps its partitions: the least that Kafka's defaults allow
 )
 HEARTBEAT_MS = 500
+LOG_LEVEL = 2  # the client shows what is critical; the rest of its talk would tear the progress bar
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,12 @@ class Stop:
 
 def main(bootstrap: str, topic: str, group: str, pipe: Connection, wait_for_go: bool) -> None:
     """Reads until told to stop.  With `wait_for_go` it joins, says what it got, and reads nothing before `Go`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process: the parent decides
     try:
         _Member(bootstrap, topic, group, pipe, reading=not wait_for_go).run()
     except KafkaException as error:
         pipe.send(Failed(str(error)))
-    except (BrokenPipeError, EOFError, KeyboardInterrupt):
+    except (BrokenPipeError, EOFError):
         return  # the parent has gone
 
 
@@ -85,6 +88,7 @@ class _Member:
                 "enable.auto.commit": False,
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": HEARTBEAT_MS,
+                "log_level": LOG_LEVEL,
             }
         )
         self.consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
