@@ -28,6 +28,7 @@ class Profile:
 
     settings: Mapping[str, str]
     kafka_only: Mapping[str, str] = field(default_factory=dict)
+    magnetar_only: Mapping[str, str] = field(default_factory=dict)
 
 
 Bootstrap = Callable[[int], str | None]
@@ -56,7 +57,7 @@ def on_demand(start: Callable[[int], contextlib.AbstractContextManager[str] | No
 @contextlib.contextmanager
 def magnetar(profile: Profile, log: Path, nodes: int = 1) -> Iterator[str]:
     """Yields the bootstrap address; what the server printed is left in `log`."""
-    server = MagnetarProcess(settings=profile.settings, nodes=nodes)
+    server = MagnetarProcess(settings={**profile.settings, **profile.magnetar_only}, nodes=nodes)
     try:
         with server:
             yield server.bootstrap

@@ -39,6 +39,8 @@ PROFILE = Profile(
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     },
+    # A test wants this key to have been set; the script that starts Kafka sets it, port 0 is the port in use.
+    magnetar_only={"advertised.listeners": "PLAINTEXT://127.0.0.1:0"},
 )
 
 SERVICE = '''"""Stands in for the module that starts brokers: the broker already runs."""
