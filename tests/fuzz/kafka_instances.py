@@ -113,6 +113,8 @@ def primitive(name: str, type_: Primitive, rng: random.Random) -> Any:
     if type_.code == "q" and ("timestamp" in name or name.endswith("time_ms")):
         return rng.choice((0 if name == "transaction_start_time_ms" else -1, rng.randrange(TIME_MS_MAX)))
     bits = 8 * type_.size
+    if type_.code == "H":
+        return rng.choice((0, 1, rng.randrange(1 << bits), (1 << bits) - 1))
     return rng.choice((0, 1, -1, rng.randrange(-(1 << bits - 1), 1 << bits - 1), (1 << bits - 1) - 1))
 
 

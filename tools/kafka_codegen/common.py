@@ -59,7 +59,7 @@ def element_of(type_: FieldType) -> Primitive | Struct | None:
 
 
 def code_size(code: str) -> int:
-    return {"?": 1, "b": 1, "B": 1, "h": 2, "i": 4, "q": 8, "d": 8, "16s": 16}[code]
+    return {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "q": 8, "d": 8, "16s": 16}[code]
 
 
 def is_tagged(field: Field, version: int) -> bool:

@@ -17,6 +17,11 @@ from magnetar.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from magnetar.wire.kafka.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_producers import DescribeProducersRequest
 from magnetar.wire.kafka.messages.describe_producers import TopicRequest as ProducersOf
+from magnetar.wire.kafka.messages.describe_quorum import (
+    DescribeQuorumPartition,
+    DescribeQuorumRequest,
+    DescribeQuorumTopic,
+)
 from magnetar.wire.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -63,6 +68,31 @@ def test_only_brokers_can_be_asked_for(with_broker: Run, kind: int, code: str) -
         assert response.error_message
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_quorum_is_the_controller_alone(with_broker: Run, version: int) -> None:
+    async def scenario(client: Any) -> None:
+        asked = DescribeQuorumRequest(
+            [
+                DescribeQuorumTopic("__cluster_metadata", [DescribeQuorumPartition(n) for n in (0, 1)]),
+                DescribeQuorumTopic("other", [DescribeQuorumPartition(0)]),
+            ]
+        )
+        response = await client.ask("describe_quorum", version, asked)
+        (metadata, beyond), (other,) = (topic.partitions for topic in response.topics)
+        assert (metadata.error_code, metadata.leader_id) == (0, 1)
+        assert [voter.replica_id for voter in metadata.current_voters] == [1]
+        assert metadata.observers == []
+        for row in (beyond, other):
+            assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert row.current_voters == []
+        nodes = [
+            (node.node_id, [(each.host, each.port) for each in node.listeners]) for node in response.nodes
+        ]
+        assert nodes == ([(1, [("127.0.0.1", 9001)])] if version >= 2 else [])
+
+    with_broker(scenario, node_count=2)
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -1,4 +1,4 @@
-"""What a client asks first: Metadata, ApiVersions, FindCoordinator; and DescribeCluster,
+"""What a client asks first: Metadata, ApiVersions, FindCoordinator; and DescribeCluster, DescribeQuorum,
 DescribeTopicPartitions.
 
 Metadata: v4 topics may be created on the way; v5 offline replicas; v7 leader epochs (KIP-320); v8
@@ -10,7 +10,19 @@ features (KIP-584). FindCoordinator: v1 transactions; v4 several keys at once (K
 
 from typing import Final
 
-from magnetar.wire.kafka.schema.model import BOOLEAN, INT8, INT16, INT32, INT64, STRING, UUID, Api, F, S
+from magnetar.wire.kafka.schema.model import (
+    BOOLEAN,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    Api,
+    F,
+    S,
+)
 
 _NO_OPERATIONS: Final = -2147483648  # "not asked for", as Kafka says it
 
@@ -153,6 +165,61 @@ DESCRIBE_CLUSTER: Final = Api(
             F("is_fenced", BOOLEAN, "2+"),
         )]),
         F("cluster_authorized_operations", INT32, default=_NO_OPERATIONS),
+    ),
+)  # fmt: skip
+
+_REPLICA_STATES: Final = [S(
+    "ReplicaState",
+    F("replica_id", INT32),
+    F("replica_directory_id", UUID, "2+"),
+    F("log_end_offset", INT64),
+    F("last_fetch_timestamp", INT64, "1+", default=-1),
+    F("last_caught_up_timestamp", INT64, "1+", default=-1),
+)]  # fmt: skip
+
+DESCRIBE_QUORUM: Final = Api(
+    name="DescribeQuorum",
+    key=55,
+    versions="0-2",
+    flexible="0+",
+    request=(
+        F("topics", [S(
+            "DescribeQuorumTopic",
+            F("topic_name", STRING),
+            F("partitions", [S(
+                "DescribeQuorumPartition",
+                F("partition_index", INT32),
+            )]),
+        )]),
+    ),
+    response=(
+        F("error_code", INT16),
+        F("error_message", STRING, "2+", nullable="2+", default=None),
+        F("topics", [S(
+            "DescribeQuorumResponseTopic",
+            F("topic_name", STRING),
+            F("partitions", [S(
+                "DescribeQuorumResponsePartition",
+                F("partition_index", INT32),
+                F("error_code", INT16),
+                F("error_message", STRING, "2+", nullable="2+", default=None),
+                F("leader_id", INT32),
+                F("leader_epoch", INT32),
+                F("high_watermark", INT64),
+                F("current_voters", _REPLICA_STATES),
+                F("observers", _REPLICA_STATES),
+            )]),
+        )]),
+        F("nodes", [S(
+            "DescribeQuorumNode",
+            F("node_id", INT32),
+            F("listeners", [S(
+                "DescribeQuorumListener",
+                F("name", STRING),
+                F("host", STRING),
+                F("port", UINT16),
+            )]),
+        )], "2+"),
     ),
 )  # fmt: skip
 
