@@ -294,3 +294,25 @@ def test_a_missing_round_in_the_middle_stops_the_start() -> None:
             await start(dead)
 
     asyncio.run(scenario())
+
+
+def test_journal_files_follow_a_changed_setting() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        larger = replace(TINY, journal_file_bytes=256 * KIB, round_bytes_max=128 * KIB)
+        ids = []
+        for chosen in (TINY, larger, TINY):
+            store = await start(disk, settings=chosen)
+            producer = Producer(await store.create())
+            ids.append(producer.ledger.stat.ledger_id)
+            await asyncio.wait([producer.send() for _ in range(200)])
+            assert producer.acknowledged == 200
+            await store.close()
+        store = await start(disk)
+        for ledger_id in ids:
+            assert await numbers(await store.open(ledger_id)) == list(range(200))
+        await store.close()
+        sizes = {len(disk.content(path)) for path in disk.paths() if path.suffix == ".journal"}
+        assert sizes == {TINY.journal_file_bytes}
+
+    asyncio.run(scenario())

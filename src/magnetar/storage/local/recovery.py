@@ -103,6 +103,10 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
             found.next_epoch = max(found.next_epoch, first.epoch + 1)
         if file.last_sequence > checkpoint:
             found.used_files.append(file)
+        elif file.size != store.settings.journal_file_bytes:
+            # The setting has changed: a round that suits the new size might never fit this file.
+            file.file.close()
+            store.disk.remove(file.path)
         else:
             found.free_files.append(file)
         number = re.match(r"\d+", file.path.name)
