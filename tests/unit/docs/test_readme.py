@@ -83,7 +83,9 @@ def shape(line: str) -> str:
 
 def test_the_server_starts_as_shown(server: MagnetarProcess) -> None:
     shown = block("console", "magnetar is ready").splitlines()[1:]
-    said = [line for line in server.log.splitlines() if not line[0].isdigit()]  # log lines begin with the time
+    said = [
+        line for line in server.log.splitlines() if not line[0].isdigit()
+    ]  # log lines begin with the time
     assert list(dict.fromkeys(map(shape, said))) == list(dict.fromkeys(map(shape, shown)))
 
 
