@@ -22,6 +22,7 @@ LATENCY_BUCKETS_S: Final = (
 CHILDREN_MAX: Final = 100_000  # of one family: label values are topics and groups, which clients make up
 
 Labels = tuple[str, ...]
+Read = Callable[[], Iterable[tuple[Labels, float]]]
 Child = TypeVar("Child")
 
 
@@ -88,7 +89,8 @@ class Metrics(Collector):
     def __init__(self) -> None:
         self._counters: dict[str, Family[Counter]] = {}
         self._histograms: dict[str, Family[Histogram]] = {}
-        self._gauges: dict[str, tuple[str, Labels, Callable[[], Iterable[tuple[Labels, float]]]]] = {}
+        self._gauges: dict[str, tuple[str, Labels, Read]] = {}
+        self._totals: dict[str, tuple[str, Labels, Read]] = {}
 
     def counter(self, name: str, documentation: str, labels: Labels = ()) -> Family[Counter]:
         self._check_new(name)
@@ -106,12 +108,17 @@ class Metrics(Collector):
         self,
         name: str,
         documentation: str,
-        read: Callable[[], Iterable[tuple[Labels, float]]],
+        read: Read,
         labels: Labels = (),
     ) -> None:
         """A number that exists anyway: `read` yields (label values, value) whenever somebody asks."""
         self._check_new(name)
         self._gauges[name] = (documentation, labels, read)
+
+    def total(self, name: str, documentation: str, read: Read, labels: Labels = ()) -> None:
+        """As `gauge`, for a number that only grows."""
+        self._check_new(name)
+        self._totals[name] = (documentation, labels, read)
 
     def collect(self) -> Iterable[Metric]:
         for counters in self._counters.values():
@@ -123,26 +130,35 @@ class Metrics(Collector):
             for values, value in read():
                 gauge.add_metric(values, value)
             yield gauge
+        for name, (documentation, labels, read) in self._totals.items():
+            yield _total_samples(name, documentation, labels, read())
 
     def render(self) -> bytes:
         """Prometheus' text format, version 0.0.4."""
         return generate_latest(self)
 
     def _check_new(self, name: str) -> None:
-        taken = name in self._counters or name in self._histograms or name in self._gauges
+        declared = (self._counters, self._histograms, self._gauges, self._totals)
+        taken = any(name in families for families in declared)
         assert not taken, f"metric {name} is declared twice"
 
 
 def _counter_samples(family: Family[Counter]) -> Metric:
-    name = family.name
+    values = ((labels, counter.value) for labels, counter in list(family.children.items()))
+    return _total_samples(family.name, family.documentation, family.label_names, values)
+
+
+def _total_samples(
+    name: str, documentation: str, labels: Labels, samples: Iterable[tuple[Labels, float]]
+) -> Metric:
     if name.endswith("_total"):
-        typed = CounterMetricFamily(name, family.documentation, labels=family.label_names)
-        for values, counter in list(family.children.items()):
-            typed.add_metric(values, counter.value)
+        typed = CounterMetricFamily(name, documentation, labels=labels)
+        for values, value in samples:
+            typed.add_metric(values, value)
         return typed
-    untyped = Metric(name, family.documentation, "unknown")
-    for values, counter in list(family.children.items()):
-        untyped.add_sample(name, dict(zip(family.label_names, values, strict=True)), counter.value)
+    untyped = Metric(name, documentation, "unknown")
+    for values, value in samples:
+        untyped.add_sample(name, dict(zip(labels, values, strict=True)), value)
     return untyped
 
 

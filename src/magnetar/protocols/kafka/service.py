@@ -47,6 +47,8 @@ class KafkaService:
         self.queued_bytes = 0  # unanswered requests of all sessions
         self.held_back: set[KafkaSession] = set()  # sessions that read nothing until there is less to answer
         self.request_counts: Counter[int] = Counter()
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self.call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
         api_versions.publish(self.apis)
 

@@ -95,6 +95,7 @@ class KafkaSession:
 
     def received(self, count: int) -> None:
         """`count` bytes were put into the buffer that `get_buffer` gave."""
+        self._service.received_bytes += count
         try:
             for frame in self._frames.received(count):
                 if self._closed:
@@ -196,6 +197,7 @@ class KafkaSession:
                 parts[0] = _HEADER_V1(size + 5, correlation_id)
             else:
                 parts[0] = _HEADER_V0(size + 4, correlation_id)
+            self._service.sent_bytes += size
             slot.parts = [b"".join(parts)] if size <= JOIN_BYTES_MAX else parts
         if not self._flush_scheduled and self._slots and self._slots[0].parts is not None:
             self._flush_scheduled = True

@@ -1,0 +1,210 @@
+"""What the broker and its storage look like in numbers, under the names of Pulsar and KoP where they have one.
+
+Nothing is counted here: every number exists anyway and is read when somebody asks.  Reading happens on another thread
+than the event loop, so that ten thousand partitions hold up nobody; each read therefore walks over copies (listing a
+dictionary is one step under the interpreter's lock) and takes single numbers as they come.  What groups have committed
+cannot be read that way, because asking for it may decode it: `GroupProgress` collects it on the loop, a few groups at a
+time, before each rendering.
+
+A partition is shown once somebody has asked for it since the start or it has data; idle topics cost nothing.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.base.metrics import CHILDREN_MAX
+
+if TYPE_CHECKING:
+    from magnetar.base.metrics import Labels, Metrics
+    from magnetar.base.names import TopicName
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.partition import Partition
+    from magnetar.broker.topics import Topic
+    from magnetar.storage.local.counters import StoreCounters
+
+_GROUPS_AT_ONCE: Final = 100  # between two of these the event loop serves its clients
+_PARTITION: Final = ("namespace", "topic")
+_STORE_TOTALS: Final = {
+    "appended_entries": "Entries appended to the ledgers.",
+    "appended_bytes": "Bytes of these entries.",
+    "failed_entries": "Entries that could not be written.",
+    "rounds": "Synced writes of the journal: each takes along what all partitions had queued.",
+    "round_bytes": "Bytes written to the journal, padding included.",
+    "ring_waits": "Synced writes that waited until a journal file could be recycled.",
+    "journal_errors": "Journal writes that failed.",
+    "flushed_bytes": "Bytes written behind, from the journal to the ledgers' own files.",
+    "flush_errors": "Writes behind that failed.",
+    "checkpoints": "Checkpoints, after which journal files are recycled.",
+    "checkpoint_errors": "Checkpoints that failed.",
+    "disk_reads": "Reads of ledger files.",
+    "disk_read_bytes": "Bytes of these reads.",
+    "corrupt_entries": "Entries that failed their checksum and were not served.",
+}
+
+
+def declare_broker_metrics(metrics: "Metrics", broker: "Broker") -> None:
+    """Topics, logs, cache and producers of `broker`."""
+
+    def topics() -> "Iterator[tuple[Labels, float]]":
+        counts: dict[str, int] = {}
+        for topic in broker.topics:
+            counts[topic.name.namespace_name] = counts.get(topic.name.namespace_name, 0) + 1
+        return (((namespace,), count) for namespace, count in counts.items())
+
+    def per_partition(
+        value: "Callable[[Partition], float]",
+    ) -> "Callable[[], Iterator[tuple[Labels, float]]]":
+        def read() -> "Iterator[tuple[Labels, float]]":
+            for topic in broker.topics:
+                name = topic.name
+                for partition in topic.open_partitions:
+                    yield (name.namespace_name, name.partition_name(partition.index)), value(partition)
+
+        return read
+
+    def one(value: Callable[[], float]) -> "Callable[[], list[tuple[Labels, float]]]":
+        return lambda: [((), value())]
+
+    gauge, total = metrics.gauge, metrics.total
+    gauge("pulsar_topics_count", "Topics.", topics, ("namespace",))
+    gauge(
+        "magnetar_partitions",
+        "Partitions of all topics.",
+        one(lambda: sum(topic.partition_count for topic in broker.topics)),
+    )
+    gauge(
+        "pulsar_storage_size",
+        "Stored bytes of a partition's log.",
+        per_partition(lambda partition: partition.log.size_bytes),
+        _PARTITION,
+    )
+    gauge(
+        "magnetar_log_start_offset",
+        "The first readable offset of a partition.",
+        per_partition(lambda partition: partition.log.log_start),
+        _PARTITION,
+    )
+    gauge(
+        "magnetar_log_end_offset",
+        "The offset that the next readable record of a partition will have: its high watermark.",
+        per_partition(lambda partition: partition.log.high_watermark),
+        _PARTITION,
+    )
+    gauge(
+        "magnetar_partition_producers",
+        "Idempotent producers that a partition remembers.",
+        per_partition(lambda partition: len(partition.producers)),
+        _PARTITION,
+    )
+    gauge("pulsar_ml_cache_used_size", "Bytes in the entry cache.", one(lambda: broker.cache.bytes_used))
+    gauge("magnetar_cache_max_bytes", "The entry cache's limit.", one(lambda: broker.cache.bytes_max))
+    total(
+        "magnetar_cache_evictions_total",
+        "Entries that left the entry cache to make room.",
+        one(lambda: broker.cache.eviction_count),
+    )
+
+
+class _Row(NamedTuple):
+    group: str
+    topic: "TopicName"
+    partition: int
+    committed: int
+    lag: int
+
+
+class GroupProgress:
+    """How far consumer groups have got, as of the last `refresh`."""
+
+    def __init__(self, metrics: "Metrics", broker: "Broker") -> None:
+        self._broker = broker
+        self._states: dict[str, int] = {}
+        self._rows: list[_Row] = []
+        self._left_out = 0
+
+        def per_offset(value: Callable[[_Row], int]) -> "Callable[[], Iterator[tuple[Labels, float]]]":
+            return lambda: (
+                ((row.group, broker.kafka_name(row.topic), str(row.partition)), value(row))
+                for row in self._rows
+            )
+
+        labels = ("group", "topic", "partition")
+        metrics.gauge(
+            "magnetar_groups",
+            "Consumer groups, by state.",
+            lambda: [((state,), count) for state, count in self._states.items()],
+            ("state",),
+        )
+        metrics.gauge(
+            "kafka_consumergroup_current_offset",
+            "The offset that a group has committed.",
+            per_offset(lambda row: row.committed),
+            labels,
+        )
+        metrics.gauge(
+            "kafka_consumergroup_lag",
+            "Readable records that a group has not committed.",
+            per_offset(lambda row: row.lag),
+            labels,
+        )
+        metrics.gauge(
+            "pulsar_subscription_back_log",
+            "The same, under Pulsar's names.",
+            lambda: (
+                ((row.topic.namespace_name, row.topic.partition_name(row.partition), row.group), row.lag)
+                for row in self._rows
+            ),
+            ("namespace", "topic", "subscription"),
+        )
+        metrics.gauge(
+            "magnetar_group_offsets_not_shown",
+            f"Committed offsets beyond the first {CHILDREN_MAX}, which are not shown one by one.",
+            lambda: [((), self._left_out)],
+        )
+
+    async def refresh(self) -> None:
+        """Read all groups; whatever fails to be read is left out."""
+        broker = self._broker
+        self._states = dict(Counter(group.state.value for group in broker.groups.listed()))
+        topics = {topic.name.full: topic for topic in broker.topics}
+        rows: list[_Row] = []
+        left_out = 0
+        for count, group in enumerate(broker.cursors.subscriptions()):
+            if count % _GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            try:
+                cursors = broker.cursors.subscription(group)
+            except EntryCorrupt:
+                continue  # said in the log by whoever wanted the offsets
+            for topic_name, partitions in cursors.items():
+                topic = topics.get(topic_name)
+                if topic is None:
+                    continue
+                if len(rows) + len(partitions) > CHILDREN_MAX:
+                    left_out += len(partitions)
+                    continue
+                for index, cursor in partitions.items():
+                    lag = _lag(topic, index, cursor.mark_delete)
+                    rows.append(_Row(group, topic.name, index, cursor.mark_delete, lag))
+        self._rows, self._left_out = rows, left_out
+
+
+def _lag(topic: "Topic", index: int, committed: int) -> int:
+    partition = topic.opened(index)
+    if partition is None:
+        return 0  # nobody has written to it
+    # What retention has removed is no longer there to be read.
+    return max(0, partition.log.high_watermark - max(partition.log.log_start, committed))
+
+
+def declare_store_metrics(metrics: "Metrics", counters: "StoreCounters") -> None:
+    """What the local ledger store has done since it was opened."""
+
+    def reader(name: str) -> "Callable[[], list[tuple[Labels, float]]]":
+        return lambda: [((), getattr(counters, name))]
+
+    for name, documentation in _STORE_TOTALS.items():
+        metrics.total(f"magnetar_store_{name}_total", documentation, reader(name))

@@ -1,0 +1,82 @@
+"""HTTP in the server's own event loop.
+
+uvicorn runs without its signal handlers and its log: the process is stopped by whoever started it, and requests for
+metrics are not worth a line each.  `load` imports the web framework on a thread, so that a server can recover its
+storage meanwhile; nothing of it is imported before.
+"""
+
+import asyncio
+import importlib
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from magnetar.base.metrics import Metrics
+    from magnetar.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+STOP_S_MAX: Final = 3  # a request under way may take so long before its connection is cut
+CONNECTIONS_MAX: Final = 256  # scrapers, probes and people: more is somebody's loop gone wrong
+KEEP_ALIVE_S: Final = 30
+
+CreateApp = Callable[["Broker", "Metrics"], Any]
+
+
+async def load() -> CreateApp:
+    """Import the framework and return `create_app`, ready to be called."""
+    return await asyncio.to_thread(_import)
+
+
+def _import() -> CreateApp:
+    importlib.import_module("uvicorn.server")
+    importlib.import_module("uvicorn.protocols.http.h11_impl")
+    create: CreateApp = importlib.import_module("magnetar.admin.app").create_app
+    return create
+
+
+class HttpServer:
+    """A running HTTP server; made by `serve`."""
+
+    def __init__(self, server: "uvicorn.Server", sockets: list[socket.socket]) -> None:
+        self._server = server
+        self._sockets = sockets
+        self._ticking = asyncio.get_running_loop().create_task(server.main_loop(), name="http")
+
+    async def close(self) -> None:
+        """Take no more requests, let those under way finish for `STOP_S_MAX`, and return when all are gone."""
+        self._server.should_exit = True
+        with suppress(asyncio.CancelledError):
+            await self._ticking
+        await self._server.shutdown(self._sockets)
+
+
+async def serve(app: Any, sockets: Sequence[socket.socket]) -> HttpServer:
+    """Serve the ASGI application `app` on listening `sockets`; requests are answered when this returns."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level=logging.WARNING,
+        access_log=False,
+        loop="none",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S_MAX,
+        server_header=False,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    listening = list(sockets)
+    await server.startup(listening)
+    return HttpServer(server, listening)

@@ -1,0 +1,185 @@
+"""What the HTTP side says about a broker."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from magnetar.admin import app as app_module
+from magnetar.admin import broker_metrics
+from magnetar.admin.app import create_app
+from magnetar.base.metrics import Metrics
+from magnetar.broker.broker import Broker
+from magnetar.broker.topics import NewTopic, Topic
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey
+from magnetar.metadata.store import Versioned
+
+MakeBroker = Callable[[], Broker]
+HEALTH_PATHS = ("/health", "/admin/v2/brokers/health", "/status.html")
+
+
+def ask(make_broker: MakeBroker, scenario: Callable[[Broker, httpx.AsyncClient], Awaitable[None]]) -> None:
+    async def main() -> None:
+        broker = make_broker()
+        transport = httpx.ASGITransport(create_app(broker, Metrics()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            await scenario(broker, client)
+
+    asyncio.run(main())
+
+
+async def samples(client: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
+    """By name and label values, these in the order of the label names."""
+    response = await client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+async def made(broker: Broker, name: str, partition_count: int = 1) -> Topic:
+    await broker.topics.create([broker.topics.plan(NewTopic(broker.topic_name(name), partition_count))])
+    return broker.topics.get(broker.topic_name(name))
+
+
+async def commit(broker: Broker, group: str, topic: Topic, partition: int, offset: int) -> None:
+    await broker.cursors.commit({CursorKey(group, topic.name.full, partition): Cursor(mark_delete=offset)})
+
+
+@pytest.mark.parametrize("path", HEALTH_PATHS)
+def test_a_working_server_says_ok(make_broker: MakeBroker, path: str) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        response = await client.get(path)
+        assert (response.status_code, response.text.lower()) == (200, "ok")
+
+    ask(make_broker, scenario)
+
+
+@pytest.mark.parametrize("path", HEALTH_PATHS)
+def test_a_server_without_its_metadata_says_503(make_broker: MakeBroker, path: str) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        await broker.metadata.close()
+        assert (await client.get(path)).status_code == 503
+
+    ask(make_broker, scenario)
+
+
+def test_a_store_that_hangs_is_not_waited_for(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(path: str) -> Versioned | None:
+        await asyncio.Event().wait()
+        return None
+
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        monkeypatch.setattr(app_module, "HEALTH_S_MAX", 0.01)
+        monkeypatch.setattr(broker.metadata, "get", never)
+        assert (await client.get("/health")).status_code == 503
+
+    ask(make_broker, scenario)
+
+
+def test_topics_and_the_partitions_in_use_are_shown(make_broker: MakeBroker) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        topic = await made(broker, "t", 3)
+        await made(broker, "tenant/space/u", 2)
+        log = topic.partition(1).log
+        log.log_start, log.high_watermark = 3, 10
+        found = await samples(client)
+        assert found["pulsar_topics_count", "public/default"] == 1
+        assert found["pulsar_topics_count", "tenant/space"] == 1
+        assert found[("magnetar_partitions",)] == 5
+        name = "persistent://public/default/t-partition-1"
+        assert found["magnetar_log_start_offset", "public/default", name] == 3
+        assert found["magnetar_log_end_offset", "public/default", name] == 10
+        assert [key for key in found if key[0] == "pulsar_storage_size"] == [
+            ("pulsar_storage_size", "public/default", name)  # nobody has asked for the other four
+        ]
+
+    ask(make_broker, scenario)
+
+
+def test_lag_is_what_is_left_to_read(make_broker: MakeBroker) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        topic = await made(broker, "t", 3)
+        for index in (0, 1):
+            log = topic.partition(index).log
+            log.log_start, log.high_watermark = 3, 10
+        await commit(broker, "behind", topic, 0, 5)
+        await commit(broker, "behind", topic, 1, 1)  # below the log's start: seven are left
+        await commit(broker, "behind", topic, 2, 4)  # never opened: nothing was written to it
+        await commit(broker, "done", topic, 0, 10)
+        found = await samples(client)
+        lags = {key[1:]: value for key, value in found.items() if key[0] == "kafka_consumergroup_lag"}
+        assert lags == {
+            ("behind", "0", "t"): 5,
+            ("behind", "1", "t"): 7,
+            ("behind", "2", "t"): 0,
+            ("done", "0", "t"): 0,
+        }
+        name = "persistent://public/default/t-partition-0"
+        assert found["pulsar_subscription_back_log", "public/default", "behind", name] == 5
+        assert found["kafka_consumergroup_current_offset", "behind", "0", "t"] == 5
+        assert found["magnetar_groups", "Empty"] == 2
+
+    ask(make_broker, scenario)
+
+
+def test_offsets_of_a_deleted_topic_are_not_shown(make_broker: MakeBroker) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        topic = await made(broker, "t")
+        await commit(broker, "g", topic, 0, 5)
+        await broker.topics.delete(topic)  # without the cursors, as after a crash between the two
+        assert not [key for key in await samples(client) if key[0] == "kafka_consumergroup_lag"]
+
+    ask(make_broker, scenario)
+
+
+def test_more_offsets_than_fit_are_counted_instead(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        monkeypatch.setattr(broker_metrics, "CHILDREN_MAX", 2)
+        topic = await made(broker, "t")
+        for group in ("a", "b", "c"):
+            await commit(broker, group, topic, 0, 5)
+        found = await samples(client)
+        assert len([key for key in found if key[0] == "kafka_consumergroup_lag"]) == 2
+        assert found[("magnetar_group_offsets_not_shown",)] == 1
+
+    ask(make_broker, scenario)
+
+
+def test_metrics_leave_the_event_loop_to_the_clients(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        loop = asyncio.get_running_loop()
+        rendered_beside: list[bool] = []
+
+        def render(self: Metrics) -> bytes:
+            # Would wait for ever if this thread were the loop's.
+            rendered_beside.append(asyncio.run_coroutine_threadsafe(asyncio.sleep(0, True), loop).result(10))
+            return b""
+
+        monkeypatch.setattr(Metrics, "render", render)
+        assert (await client.get("/metrics")).status_code == 200
+        assert rendered_beside == [True]
+
+    ask(make_broker, scenario)
+
+
+def test_the_schema_is_there_and_nothing_is_fetched_from_elsewhere(make_broker: MakeBroker) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        schema: dict[str, Any] = (await client.get("/openapi.json")).json()
+        assert set(schema["paths"]) == {"/metrics", *HEALTH_PATHS}
+        assert (await client.get("/docs")).status_code == 404
+
+    ask(make_broker, scenario)
