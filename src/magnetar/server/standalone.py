@@ -19,11 +19,15 @@ from typing import Final
 
 import uvloop
 
+from magnetar.admin import serving
+from magnetar.admin.broker_metrics import declare_store_metrics
+from magnetar.admin.kafka_metrics import declare_kafka_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
 from magnetar.base.limits import raise_open_files_limit
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
+from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.groups.settings import GroupSettings
@@ -79,6 +83,11 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         bound = _bind_all(settings, stack)
+        http_sockets = bind(settings.network.http_host, settings.network.http_port)
+        for listening in http_sockets:
+            stack.callback(listening.close)
+        loading = loop.create_task(serving.load(), name="load http")  # on a thread, while storage recovers
+        stack.callback(loading.cancel)
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite")
         stack.push_async_callback(metadata.close)
         store = await LocalLedgerStore.start(
@@ -104,6 +113,14 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
                     announce(
                         f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})"
                     )
+        metrics = Metrics()
+        declare_kafka_metrics(metrics, service, lambda: len(connections))
+        declare_store_metrics(metrics, store.counters)
+        create_app = await loading
+        http = await serving.serve(create_app(broker, metrics), http_sockets)
+        stack.push_async_callback(http.close)
+        for listening in http_sockets:
+            announce(f"http   http://{_address(listening)}")
         tune_collector(clock, broker.cache.entry_count)
         announce(f"data   {settings.data_dir.resolve()}")
         announce("magnetar is ready")
