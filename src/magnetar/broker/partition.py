@@ -10,15 +10,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magnetar.base.errors import EntryCorrupt, StorageError, WireError
-from magnetar.broker.errors import (
-    CorruptMessage,
-    InvalidProducerEpoch,
-    InvalidRecord,
-    InvalidTimestamp,
-    RecordTooLarge,
-    UnsupportedMessageFormat,
-)
+from magnetar.base.errors import EntryCorrupt, StorageError
+from magnetar.broker.batch_check import check_batch
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.ledger.entry_cache import Entry
 from magnetar.ledger.entry_format import KafkaEntryPrefix
@@ -26,14 +19,7 @@ from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import (
-    COMPRESSION_MASK,
-    CONTROL,
-    LENGTH_PREFIX,
-    MAGIC,
-    TRANSACTIONAL,
-    BatchHeader,
     assign_offset,
-    is_intact,
     read_header,
     stamp_log_append_time,
 )
@@ -41,7 +27,6 @@ from magnetar.wire.kafka.records import (
 if TYPE_CHECKING:
     from magnetar.broker.topics import Topic
 
-_ZSTD: Final = 4
 _REPLAY_BYTES: Final = 4 << 20
 _prefixes: Final = KafkaEntryPrefix()
 
@@ -103,21 +88,19 @@ class Partition:
             OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
             StorageError: nothing can be written now.
         """
-        header = self._checked_header(batch, now_ms)
+        config = self.topic.config
+        header = check_batch(batch, config, now_ms)
+        # Unpacked once: this runs for every batch, and a field of a named tuple costs a call.
+        _, _, _, _, _, _, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
         log = self.log
-        count = header.record_count
-        idempotent = header.producer_id >= 0
-        if idempotent:
-            earlier = self.producers.check(
-                header.producer_id, header.producer_epoch, header.base_sequence, count
-            )
+        if producer_id >= 0:
+            earlier = self.producers.check(producer_id, epoch, sequence, count)
             if earlier is not None:
                 self._when_durable(earlier.last_offset, done)
                 return Appended(earlier.base_offset, -1)
         base = log.next_offset
         append_time_ms = -1
-        max_timestamp_ms = header.max_timestamp_ms
-        if self.topic.config.log_append_time:
+        if config.log_append_time:
             append_time_ms = max_timestamp_ms = now_ms
             stamp_log_append_time(batch, header, now_ms)
         assign_offset(batch, base, log.leader_epoch)
@@ -126,67 +109,9 @@ class Partition:
         size = len(prefix) + len(batch)
         log.append(Entry(base, last, max_timestamp_ms, batch), (prefix, batch), size, done)
         self.bytes_since_snapshot += size
-        if idempotent:
-            self.producers.add(
-                header.producer_id, header.producer_epoch, header.base_sequence, base, count, now_ms
-            )
+        if producer_id >= 0:
+            self.producers.add(producer_id, epoch, sequence, base, count, now_ms)
         return Appended(base, append_time_ms)
-
-    def _checked_header(self, batch: memoryview, now_ms: int) -> BatchHeader:
-        config = self.topic.config
-        try:
-            header = read_header(batch)
-        except WireError as error:
-            raise CorruptMessage(str(error)) from error
-        if header.magic != MAGIC:
-            if 0 <= header.magic < MAGIC:
-                raise UnsupportedMessageFormat(
-                    f"message format v{header.magic} is not supported; use v{MAGIC}"
-                )
-            raise CorruptMessage(f"no message format has magic {header.magic}")
-        extra = len(batch) - LENGTH_PREFIX - header.batch_length
-        if extra != 0:
-            if extra > 0 and header.batch_length > 0:
-                raise InvalidRecord("a produce request carries exactly one record batch per partition")
-            raise CorruptMessage(
-                f"the batch says {header.batch_length} bytes and has {len(batch) - LENGTH_PREFIX}"
-            )
-        if len(batch) > config.max_message_bytes:
-            raise RecordTooLarge(
-                f"the batch has {len(batch)} bytes, the topic allows {config.max_message_bytes}"
-            )
-        if not is_intact(batch, header):
-            raise CorruptMessage("the batch fails its checksum")
-        attributes = header.attributes
-        if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-            raise InvalidRecord(
-                f"{header.record_count} records cannot have the last offset delta {header.last_offset_delta}"
-            )
-        if attributes & CONTROL:
-            raise InvalidRecord("clients may not write control records")
-        if attributes & COMPRESSION_MASK > _ZSTD:
-            raise InvalidRecord(f"unknown compression {attributes & COMPRESSION_MASK}")
-        if header.producer_id >= 0:
-            if header.producer_epoch < 0 or header.base_sequence < 0:
-                raise InvalidRecord("an idempotent batch has a producer epoch and a sequence number")
-            if attributes & TRANSACTIONAL:
-                raise InvalidProducerEpoch("transactions are not available on this server")
-        elif attributes & TRANSACTIONAL:
-            raise InvalidRecord("a transactional batch has a producer id")
-        if not config.log_append_time:
-            self._check_timestamps(header, now_ms)
-        if config.compact and any(record.key is None for record in read_records(batch, header)):
-            raise InvalidRecord("records of a compacted topic have a key")
-        return header
-
-    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
-        config = self.topic.config
-        oldest = now_ms - config.timestamp_before_max_ms
-        newest = now_ms + config.timestamp_after_max_ms
-        if header.max_timestamp_ms > newest or 0 <= header.base_timestamp_ms < oldest:
-            raise InvalidTimestamp(
-                f"timestamps {header.base_timestamp_ms} to {header.max_timestamp_ms} are not in {oldest} to {newest}"
-            )
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

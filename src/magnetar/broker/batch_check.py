@@ -1,0 +1,105 @@
+"""What a produced record batch must be before it gets an offset.
+
+Only the header is looked at, and the checksum over everything: a broker that stores batches as they come has no need to
+open them.  The one exception are compacted topics, whose records must have keys.
+
+Follows Kafka's `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`, in the order of their checks.
+"""
+
+from typing import Final
+
+from magnetar.base.errors import WireError
+from magnetar.broker.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordTooLarge,
+    UnsupportedMessageFormat,
+)
+from magnetar.broker.topic_config import TopicConfig
+from magnetar.wire.kafka.record_reader import read_records
+from magnetar.wire.kafka.records import (
+    COMPRESSION_MASK,
+    CONTROL,
+    LENGTH_PREFIX,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    is_intact,
+    read_header,
+)
+
+_ZSTD: Final = 4
+_FORBIDDEN: Final = CONTROL | TRANSACTIONAL
+
+
+def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
+    """The header of a batch that may be appended.
+
+    Raises:
+        CorruptMessage: it is not one whole batch, or fails its checksum.
+        UnsupportedMessageFormat: it has a format older than v2.
+        RecordTooLarge: it is larger than the topic's `max.message.bytes`.
+        InvalidRecord: its header contradicts itself, or the topic's rules.
+        InvalidTimestamp: its records are too old or too new for the topic.
+    """
+    try:
+        header = read_header(batch)
+    except WireError as error:
+        raise CorruptMessage(str(error)) from error
+    (
+        _,
+        batch_length,
+        _,
+        magic,
+        _,
+        attributes,
+        last_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    ) = header
+    if magic != MAGIC:
+        if 0 <= magic < MAGIC:
+            raise UnsupportedMessageFormat(f"message format v{magic} is not supported; use v{MAGIC}")
+        raise CorruptMessage(f"no message format has magic {magic}")
+    size = len(batch)
+    if batch_length != size - LENGTH_PREFIX:
+        if 0 < batch_length < size - LENGTH_PREFIX:
+            raise InvalidRecord("a produce request carries exactly one record batch per partition")
+        raise CorruptMessage(f"the batch says {batch_length} bytes and has {size - LENGTH_PREFIX}")
+    if size > config.max_message_bytes:
+        raise RecordTooLarge(f"the batch has {size} bytes, the topic allows {config.max_message_bytes}")
+    if not is_intact(batch, header):
+        raise CorruptMessage("the batch fails its checksum")
+    if count <= 0 or last_delta != count - 1:
+        raise InvalidRecord(f"{count} records cannot have the last offset delta {last_delta}")
+    if attributes & _FORBIDDEN:
+        kind = "control records" if attributes & CONTROL else "records of a transaction: there are none here"
+        raise InvalidRecord(f"clients may not write {kind}")
+    if attributes & COMPRESSION_MASK > _ZSTD:
+        raise InvalidRecord(f"unknown compression {attributes & COMPRESSION_MASK}")
+    if producer_id >= 0 and (epoch < 0 or sequence < 0):
+        raise InvalidRecord("an idempotent batch has a producer epoch and a sequence number")
+    if not config.log_append_time:
+        oldest = now_ms - config.timestamp_before_max_ms
+        newest = now_ms + config.timestamp_after_max_ms
+        if max_timestamp_ms > newest or 0 <= base_timestamp_ms < oldest:
+            raise InvalidTimestamp(
+                f"timestamps {base_timestamp_ms} to {max_timestamp_ms} are not in {oldest} to {newest}"
+            )
+    if config.compact:
+        _check_keys(batch, header)
+    return header
+
+
+def _check_keys(batch: memoryview, header: BatchHeader) -> None:
+    try:
+        keyless = any(record.key is None for record in read_records(batch, header))
+    except WireError as error:
+        raise CorruptMessage(f"the records cannot be read: {error}") from error
+    if keyless:
+        raise InvalidRecord("records of a compacted topic have a key")
