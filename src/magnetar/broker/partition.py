@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magnetar.base.errors import EntryCorrupt, StorageError
+from magnetar.base.errors import StorageError
 from magnetar.broker.batch_check import check_batch
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.ledger.entry_cache import Entry
@@ -200,16 +200,14 @@ class Partition:
 
     async def find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first readable record at or after `timestamp_ms`; None when there is none."""
-        entry = await self.log.entry_for_timestamp(timestamp_ms)
-        if entry is None:
-            return None
-        header = read_header(entry.payload)
-        for record in read_records(entry.payload, header):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= self.log.log_start:
-                return record.offset, record.timestamp_ms
-        raise EntryCorrupt(
-            f"{self.log.name}: the batch at offset {entry.base_offset} has no record as new as it says"
-        )
+        offset = self.log.log_start
+        while (entry := await self.log.entry_for_timestamp(timestamp_ms, offset)) is not None:
+            for record in read_records(entry.payload, read_header(entry.payload)):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= offset:
+                    return record.offset, record.timestamp_ms
+            # The record lies below the log's start, or the producer's header claims what its records do not have.
+            offset = entry.last_offset + 1
+        return None
 
     async def find_max_timestamp(self) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record that has the log's greatest timestamp; None when the log is empty."""

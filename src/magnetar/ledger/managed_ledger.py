@@ -81,6 +81,11 @@ class LedgerInfo:
         return self.last_offset < 0
 
     @property
+    def newest_ms(self) -> int:
+        """How new its newest record is; for records without a timestamp, the ledger's own age stands in."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.created_ms
+
+    @property
     def end_offset(self) -> int:
         return self.first_offset if self.last_offset < 0 else self.last_offset + 1
 
@@ -300,7 +305,9 @@ class ManagedLedger:
             return
         self._rolling = False
         if self.state not in (State.OPENING, State.WRITING):
-            return  # failed or closed meanwhile: the new ledger stays empty and is dropped by the next trim
+            # Failed or closed meanwhile: the new ledger stays empty and is dropped by the next trim.
+            self._fail_queued(StorageError("this partition is being closed"))
+            return
         previous, self._writer = self._writer, writer
         if previous is None:
             info.first_offset = self._queued[0][0].base_offset if self._queued else self.next_offset
@@ -392,10 +399,10 @@ class ManagedLedger:
             info.reader = await self._environment.store.open(info.ledger_id)
         return info.reader
 
-    async def entry_for_timestamp(self, timestamp_ms: int) -> Entry | None:
-        """The first readable entry with a record at or after `timestamp_ms`; None when there is none."""
+    async def entry_for_timestamp(self, timestamp_ms: int, from_offset: int) -> Entry | None:
+        """The first entry that says it has a record at or after `timestamp_ms` and ends at or after `from_offset`."""
         for info in list(self._ledgers):
-            if info.is_empty or info.end_offset <= self.log_start or info.max_timestamp_ms < timestamp_ms:
+            if info.is_empty or info.end_offset <= from_offset or info.max_timestamp_ms < timestamp_ms:
                 continue
             reader = await self._reader(info)
             entry_id = await reader.entry_for_timestamp(timestamp_ms)
@@ -403,7 +410,7 @@ class ManagedLedger:
                 stored = await reader.read(entry_id, 1)
                 if not stored:
                     break
-                if stored[0].last_offset >= self.log_start and stored[0].max_timestamp_ms >= timestamp_ms:
+                if stored[0].last_offset >= from_offset and stored[0].max_timestamp_ms >= timestamp_ms:
                     return self._environment.decode_entry(stored[0])
                 entry_id = EntryId(entry_id + 1)
         return None
@@ -457,7 +464,7 @@ class ManagedLedger:
             dropped: list[LedgerInfo] = []
             while keep and not keep[0].is_empty:
                 oldest = keep[0]
-                too_old = retention_ms >= 0 and oldest.max_timestamp_ms < expired_before_ms
+                too_old = retention_ms >= 0 and oldest.newest_ms < expired_before_ms
                 too_much = retention_bytes >= 0 and total - oldest.size_bytes >= retention_bytes
                 if not (too_old or too_much or oldest.end_offset <= start):
                     break

@@ -52,10 +52,11 @@ class Peer(Protocol):
 class _Slot:
     """The place of one request in the order of responses."""
 
-    __slots__ = ("parts", "request_bytes")
+    __slots__ = ("deferred", "parts", "request_bytes")
 
     def __init__(self, request_bytes: int) -> None:
         self.request_bytes = request_bytes
+        self.deferred: Deferred | None = None  # what will resolve it, while that is not known
         self.parts: list[Buffer] | None = None  # the encoded response; empty when none is due
 
 
@@ -140,6 +141,7 @@ class KafkaSession:
         service.queued_bytes += slot.request_bytes
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if isinstance(answer, Deferred):
+            slot.deferred = answer
             answer.attach(complete)
         elif is_coroutine(answer):
             task = asyncio.get_running_loop().create_task(self._finish(answer, complete))
@@ -268,7 +270,10 @@ class KafkaSession:
         """The connection is gone: nothing that is still being worked on will be sent."""
         self._closed = True
         while self._slots:
-            self._forget(self._slots.popleft())
+            slot = self._slots.popleft()
+            self._forget(slot)
+            if slot.deferred is not None and slot.deferred.abandon is not None:
+                slot.deferred.abandon()
         self._service.held_back.discard(self)
         for task in self._tasks:
             task.cancel()

@@ -196,6 +196,7 @@ class _Fetch:
     def wait(self) -> Deferred:
         """Answer when `min_bytes` are there or `max_wait_ms` are over."""
         self._deferred = Deferred()
+        self._deferred.abandon = self._stop_waiting
         for target, row in self._found:
             if row.error_code == ErrorCode.NONE:
                 partition = self._resolve(target)
@@ -226,13 +227,17 @@ class _Fetch:
             self._finish()
 
     def _finish(self) -> None:
-        deferred, self._deferred = self._deferred, None
+        deferred = self._deferred
         assert deferred is not None
+        self._stop_waiting()
+        deferred.resolve(self.response())
+
+    def _stop_waiting(self) -> None:
+        self._deferred = None
         self._timer.cancel()
         for partition in self._watched:
             partition.waiters.discard(self._wake)
         self._watched.clear()
-        deferred.resolve(self.response())
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
