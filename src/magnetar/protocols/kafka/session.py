@@ -1,12 +1,13 @@
 """One client's Kafka connection, without its socket: bytes in, requests dispatched, responses out in order.
 
-Requests are handled as soon as they are complete, each one's stage one in the order of arrival (registry.py says what
-that is); their responses leave in the same order, whenever they are ready.  Responses that become ready together leave
-in one write.  Reading pauses while too many requests or request bytes are unanswered, or while the peer does not take
-what it is sent.
+Requests are handled as soon as they are complete, each one's stage one in the order of arrival (registry.py
+says what that is); their responses leave in the same order, whenever they are ready.  Responses that become
+ready together leave in one write.  Reading pauses while too many requests or request bytes are unanswered, or
+while the peer does not take what it is sent.
 
-Trouble with the peer's bytes ends the connection with one log line; a request for an unknown API or version too,
-except ApiVersions, whose unknown versions are answered in version 0 so that newer clients can step down (KIP-35).
+Trouble with the peer's bytes ends the connection with one log line; a request for an unknown API or version
+too, except ApiVersions, whose unknown versions are answered in version 0 so that newer clients can step down
+(KIP-35).
 """
 
 import asyncio
@@ -89,7 +90,6 @@ class KafkaSession:
         self._peer_is_slow = False
         self._closed = False
         self._finishing = False  # graceful stop
-        self._tasks: set[asyncio.Task[None]] = set()
         self.get_buffer = self._frames.get_buffer
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ class KafkaSession:
             answer.attach(complete)
         elif is_coroutine(answer):
             task = asyncio.get_running_loop().create_task(self._finish(answer, complete))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            service.tasks.add(task)
+            task.add_done_callback(service.tasks.discard)
         else:
             complete(answer)
         if not self._paused and (
@@ -267,7 +267,12 @@ class KafkaSession:
         self._peer.close()
 
     def closed(self) -> None:
-        """The connection is gone: nothing that is still being worked on will be sent."""
+        """The connection is gone: nothing that is still being worked on will be sent.
+
+        It is worked on to its end all the same.  Stopped between a write of metadata and what follows from
+        it, a request would leave behind a topic that is stored but unknown, and so can neither be used nor be
+        made.
+        """
         self._closed = True
         while self._slots:
             slot = self._slots.popleft()
@@ -275,8 +280,6 @@ class KafkaSession:
             if slot.deferred is not None and slot.deferred.abandon is not None:
                 slot.deferred.abandon()
         self._service.held_back.discard(self)
-        for task in self._tasks:
-            task.cancel()
 
     def __str__(self) -> str:
         return f"{self._connection_id} from {self._client_host} on {self._listener_name}"

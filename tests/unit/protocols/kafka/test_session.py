@@ -1,0 +1,71 @@
+"""A Kafka connection's session, driven with bytes; its peer only remembers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from magnetar.wire.kafka.header import encode_request_header
+from magnetar.wire.kafka.messages import create_topics, metadata
+from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.runtime import Buffer
+
+Run = Callable[..., None]
+
+
+class SilentPeer:
+    def __init__(self) -> None:
+        self.sent: list[Buffer] = []
+        self.closed = False
+
+    def send(self, parts: list[Buffer]) -> None:
+        self.sent += parts
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def frame(codec: Any, version: int, request: Any) -> bytes:
+    parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, 7, "test")]
+    codec.encode_request(version, request, parts)
+    body = b"".join(parts)
+    return len(body).to_bytes(4, "big") + body
+
+
+def connect(client: Any) -> tuple[SilentPeer, Any]:
+    peer = SilentPeer()
+    nodes = client.broker.nodes
+    node = nodes.by_id[nodes.controller_id]
+    return peer, client.service.connected(peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
+
+
+def feed(session: Any, data: bytes) -> None:
+    session.get_buffer()[: len(data)] = data
+    session.received(len(data))
+
+
+def test_a_topic_is_made_though_the_client_hangs_up_meanwhile(with_broker: Run) -> None:
+    # What librdkafka does: it asks the bootstrap address for a new topic, and drops that connection once it knows the
+    # brokers.
+    asked = {
+        "by-metadata": frame(metadata, 12, MetadataRequest([MetadataRequestTopic(name="by-metadata")])),
+        "by-create": frame(create_topics, 7, CreateTopicsRequest([CreatableTopic("by-create", 1, 1)], 1000)),
+    }
+
+    async def scenario(client: Any) -> None:
+        for name, data in asked.items():
+            peer, session = connect(client)
+            feed(session, data)
+            assert client.service.tasks, "the topic is not made within the call"
+            await asyncio.sleep(0)  # the task has begun, its write has not
+            session.closed()
+            while client.service.tasks:
+                await asyncio.wait(client.service.tasks)
+            assert peer.sent == []
+            assert client.broker.topics.get(client.broker.topic_name(name)).partition_count == 1
+
+    with_broker(scenario)
