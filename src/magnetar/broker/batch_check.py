@@ -98,8 +98,8 @@ def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHea
 
 def _check_keys(batch: memoryview, header: BatchHeader) -> None:
     try:
-        keyless = any(record.key is None for record in read_records(batch, header))
+        keyless = [index for index, record in enumerate(read_records(batch, header)) if record.key is None]
     except WireError as error:
         raise CorruptMessage(f"the records cannot be read: {error}") from error
     if keyless:
-        raise InvalidRecord("records of a compacted topic have a key")
+        raise InvalidRecord("records of a compacted topic have a key", keyless)

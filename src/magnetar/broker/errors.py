@@ -1,5 +1,7 @@
 """What a well-formed request may be refused for.  Each class is mapped to a code in `protocols/*/errors.py`."""
 
+from collections.abc import Sequence
+
 from magnetar.base.errors import BrokerError
 
 
@@ -36,7 +38,15 @@ class OffsetOutOfRange(BrokerError):
 
 
 class InvalidRecord(BrokerError):
-    """The batch's header contradicts itself or the topic's rules."""
+    """The batch's header contradicts itself or the topic's rules.
+
+    `batch_indexes` are the records at fault where the others were good: a client may send those again
+    (KIP-467).
+    """
+
+    def __init__(self, text: str, batch_indexes: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.batch_indexes = batch_indexes
 
 
 class CorruptMessage(BrokerError):

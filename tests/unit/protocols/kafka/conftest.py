@@ -69,7 +69,10 @@ class Client:
         api = self.service.apis[codec.API_KEY]
         assert api.min_version <= version <= api.max_version
         answer = api.handle(context, received)
-        assert not isinstance(answer, Deferred)
+        if isinstance(answer, Deferred):
+            resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            answer.attach(resolved.set_result)
+            answer = await resolved
         if is_coroutine(answer):
             answer = await answer
         parts = []

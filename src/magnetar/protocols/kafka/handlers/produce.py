@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.errors import NotLeader
+from magnetar.broker.errors import InvalidRecord, NotLeader
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -126,6 +127,8 @@ def _append(
 def _refuse(answer: PartitionProduceResponse, error: Exception) -> None:
     answer.error_code = error_code(error)
     answer.error_message = str(error)
+    if isinstance(error, InvalidRecord):
+        answer.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
     answer.base_offset = -1
     answer.log_append_time_ms = -1
 
