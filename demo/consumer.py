@@ -5,7 +5,6 @@ database that a consumer writes to.  A member killed between the two has its las
 at least once.
 """
 
-import signal
 import time
 from array import array
 from dataclasses import dataclass
@@ -64,11 +63,10 @@ class Stop:
     """From the parent: commit, leave the group, end."""
 
 
-def main(bootstrap: str, topic: str, group: str, pipe: Connection, wait_for_go: bool) -> None:
+def main(bootstrap: str, topic: str, group: str, name: str, pipe: Connection, wait_for_go: bool) -> None:
     """Reads until told to stop.  With `wait_for_go` it joins, says what it got, and reads nothing before `Go`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process: the parent decides
     try:
-        _Member(bootstrap, topic, group, pipe, reading=not wait_for_go).run()
+        _Member(bootstrap, topic, group, name, pipe, reading=not wait_for_go).run()
     except KafkaException as error:
         pipe.send(Failed(str(error)))
     except (BrokenPipeError, EOFError):
@@ -76,7 +74,9 @@ def main(bootstrap: str, topic: str, group: str, pipe: Connection, wait_for_go: 
 
 
 class _Member:
-    def __init__(self, bootstrap: str, topic: str, group: str, pipe: Connection, *, reading: bool) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, name: str, pipe: Connection, *, reading: bool
+    ) -> None:
         self.pipe = pipe
         self.reading = reading
         self.uncommitted = 0  # batches
@@ -84,6 +84,8 @@ class _Member:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
+                # Partitions are dealt out in the order of member ids, which begin with this: who comes back gets its own.
+                "client.id": name.replace(" ", "-"),
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "session.timeout.ms": SESSION_TIMEOUT_MS,

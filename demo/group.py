@@ -1,6 +1,7 @@
 """Runs the group: two members, a SIGKILL for one of them, and its return."""
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,10 +102,15 @@ class Group:
         ours, theirs = context.Pipe()
         process = context.Process(
             target=consumer.main,
-            args=(self.bootstrap, self.topic, self.name, theirs, wait_for_go),
+            args=(self.bootstrap, self.topic, self.name, name, theirs, wait_for_go),
             daemon=True,
         )
-        process.start()
+        # Ctrl-C reaches every process of the terminal: the parent decides.  The child inherits the mask and keeps it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.members.append(_Member(name, process, ours))
 
