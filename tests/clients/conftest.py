@@ -14,11 +14,6 @@ import pytest
 from magnetar.testing.server import MagnetarProcess
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # kafka-python reads its schemas through functions that Python 3.11 deprecates.
-    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
-
-
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     if given := os.environ.get("MAGNETAR_TEST_BOOTSTRAP"):
