@@ -57,12 +57,24 @@ def test_a_topic_is_made_though_the_client_hangs_up_meanwhile(with_broker: Run) 
     }
 
     async def scenario(client: Any) -> None:
+        commit = client.metadata.commit
+        written, go_on = asyncio.Event(), asyncio.Event()
+
+        async def held_commit(*operations: Any) -> None:
+            await commit(*operations)
+            written.set()
+            await go_on.wait()
+
+        client.metadata.commit = held_commit
         for name, data in asked.items():
+            written.clear()
+            go_on.clear()
             peer, session = connect(client)
             feed(session, data)
-            assert client.service.tasks, "the topic is not made within the call"
-            await asyncio.sleep(0)  # the task has begun, its write has not
+            await written.wait()
             session.closed()
+            await asyncio.sleep(0)
+            go_on.set()
             while client.service.tasks:
                 await asyncio.wait(client.service.tasks)
             assert peer.sent == []
