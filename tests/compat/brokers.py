@@ -57,14 +57,13 @@ def on_demand(start: Callable[[int], contextlib.AbstractContextManager[str] | No
 @contextlib.contextmanager
 def magnetar(profile: Profile, log: Path, nodes: int = 1) -> Iterator[str]:
     """Yields the bootstrap address; what the server printed is left in `log`."""
-    server = MagnetarProcess(settings={**profile.settings, **profile.magnetar_only}, nodes=nodes)
+    log.unlink(missing_ok=True)
+    settings = {**profile.settings, **profile.magnetar_only}
     try:
-        with server:
+        with MagnetarProcess(settings=settings, nodes=nodes, log_file=log) as server:
             yield server.bootstrap
     except ServerFailed as failure:
         raise SetupFailed(str(failure)) from None
-    finally:
-        log.write_text(server.log)
 
 
 @contextlib.contextmanager

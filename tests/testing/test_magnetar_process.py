@@ -48,6 +48,14 @@ def test_restart_keeps_data_and_ports(tmp_path: Path) -> None:
         assert (server.data_dir / "starts").read_text() == "xxx"
 
 
+def test_log_file_gets_every_start(tmp_path: Path) -> None:
+    log_file = tmp_path / "server.log"
+    with MagnetarProcess(command=stand_in(tmp_path, GOOD), log_file=log_file) as server:
+        server.restart()
+    assert log_file.read_text() == server.log
+    assert server.log.count("ready") == 2
+
+
 def test_a_data_dir_that_was_brought_is_left_alone(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     data_dir.mkdir()

@@ -17,6 +17,7 @@ keeps reconnecting to a dead server can be handed the server's own port as its s
 block the restart: rare in one test, certain in a thousand kills.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -57,6 +58,7 @@ class MagnetarProcess:
     data_dir     kept when given; a temporary one is made and removed otherwise
     command      what to run instead of the `magnetar` script beside this interpreter
     environment  added to the environment of this process
+    log_file     gets what the server prints, as it comes, besides `log`
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class MagnetarProcess:
         data_dir: Path | str | None = None,
         command: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
+        log_file: Path | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         self.ports = free_ports(nodes)
@@ -83,6 +86,7 @@ class MagnetarProcess:
             self._command += ["--set", f"{key}={value}"]
         self._command += arguments
         self._environment = {**os.environ, **(environment or {})}
+        self._log_file = log_file
         self._ready_timeout_s = ready_timeout_s
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -228,9 +232,13 @@ class MagnetarProcess:
     # -- inside
 
     def _read(self, output: IO[str]) -> None:
-        with output:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(output)
+            copy = stack.enter_context(self._log_file.open("a", buffering=1)) if self._log_file else None
             for line in output:
                 self._lines.append(line)
+                if copy is not None:
+                    copy.write(line)
                 if match := _LISTENER.search(line):
                     self.listeners.append(match["address"])
                 elif not self._ready and _READY.search(line):
