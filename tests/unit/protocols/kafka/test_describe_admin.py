@@ -29,6 +29,7 @@ from magnetar.wire.kafka.messages.describe_topic_partitions import (
 )
 from magnetar.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from magnetar.wire.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 Run = Callable[..., None]
 
@@ -222,6 +223,23 @@ def test_described_topic_has_id_leader_and_permissions(with_broker: Run) -> None
         assert partition.leader_id == topic.replicas[0][0]
         assert partition.isr_nodes == partition.replica_nodes == topic.replicas[0]
         assert partition.eligible_leader_replicas == partition.last_known_elr == []
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("version", [8, 10, 13])
+def test_metadata_says_what_is_allowed_when_it_is_asked(with_broker: Run, version: int) -> None:
+    async def scenario(client: Any) -> None:
+        await made(client, "t")
+        names = [MetadataRequestTopic(name=name) for name in ("t", "bad name")]
+        for wanted in (names, None):
+            request = MetadataRequest(wanted, False, version <= 10, True)
+            response = await client.ask("metadata", version, request)
+            allowed = {row.name: row.topic_authorized_operations for row in response.topics}
+            assert allowed == {"t": 3576} | ({} if wanted is None else {"bad name": -(1 << 31)})
+            assert response.cluster_authorized_operations == (8096 if version <= 10 else -(1 << 31))
+        silent = await client.ask("metadata", version, MetadataRequest(names))
+        assert {row.topic_authorized_operations for row in silent.topics} == {-(1 << 31)}
 
     with_broker(scenario)
 

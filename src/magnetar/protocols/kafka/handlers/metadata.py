@@ -2,7 +2,7 @@
 
 Served: v0-13 (topic ids v10+).  Topics that do not exist are made when the client and `auto.create.topics.enable` allow
 it.  A topic is echoed under the name that was asked for; a listing shows names as `TopicName.kafka_name` does.
-Authorized operations are not computed (no authorizer): the field stays unset, as Kafka leaves it when not asked.
+Who asks for authorized operations may do all of them: there is no authorizer (`permissions.py`).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -11,6 +11,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
+from magnetar.protocols.kafka.permissions import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.metadata import (
     MetadataRequest,
@@ -43,10 +44,12 @@ def handle(
         cluster_id=broker.settings.cluster_id,
         controller_id=broker.nodes.controller_id,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version == 0):
         response.topics = [_describe(topic, broker.kafka_name(topic.name)) for topic in broker.topics]
-        return response
+        return _with_operations(request, response)
     may_create = broker.settings.auto_create_topics and (
         request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
     )
@@ -56,11 +59,22 @@ def handle(
         response.topics.append(row)
         if may_create and row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             missing.append(row)
-    return _create(context, response, missing) if missing else response
+    return _create(context, request, response, missing) if missing else _with_operations(request, response)
+
+
+def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        for row in response.topics:
+            if row.error_code == ErrorCode.NONE:
+                row.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
 
 
 async def _create(
-    context: "RequestContext", response: MetadataResponse, missing: list[MetadataResponseTopic]
+    context: "RequestContext",
+    request: MetadataRequest,
+    response: MetadataResponse,
+    missing: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     for row in missing:
         assert row.name is not None
@@ -75,7 +89,7 @@ async def _create(
                 created.topic_id,
                 created.partitions,
             )
-    return response
+    return _with_operations(request, response)
 
 
 def _find(context: "RequestContext", wanted: MetadataRequestTopic) -> MetadataResponseTopic:
