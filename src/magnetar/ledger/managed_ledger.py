@@ -11,12 +11,13 @@ If an append fails, everything queued behind it fails too; then `next_offset` go
 `on_reset` tells the owner that its view of the tail is void, and the next append starts in a new ledger.
 
 **Epochs.**  Each time a partition is opened it takes the next leader epoch, which becomes visible in the metadata with
-the first ledger written under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
+the first change made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
 
 Metadata, at `/managed-ledgers/<name>`, JSON::
 
-    {"v": 1, "first": 0, "log_start": 0, "ledgers": [[ledger_id, leader_epoch, created_ms], ...]}
+    {"v": 1, "epoch": 0, "first": 0, "log_start": 0, "ledgers": [[ledger_id, leader_epoch, created_ms], ...]}
 
+`epoch` is the leader epoch under which this was written: it must not go back when every ledger has expired.
 `first` is the offset at which the first ledger of the list starts (or would start, when the list is empty);
 `log_start` is the first readable offset: DeleteRecords can put it inside a ledger.
 """
@@ -27,13 +28,14 @@ import logging
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import EntryCorrupt, StorageError
+from magnetar.base.errors import EntryCorrupt, LedgerFenced, LedgerNotFound, StorageError
 from magnetar.ledger.entry_cache import CachedRun, Entry, EntryCache
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.storage.store import (
@@ -52,6 +54,7 @@ log = logging.getLogger(__name__)
 
 METADATA_ROOT: Final = "/managed-ledgers/"
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
+_SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
 
 
 class State(Enum):
@@ -62,7 +65,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LedgerInfo:
     """A ledger of the chain.  `last_offset` is -1 while it is empty."""
 
@@ -178,14 +181,20 @@ class ManagedLedger:
                 info.max_timestamp_ms = stat.max_timestamp_ms
             position = info.end_offset
             self._ledgers.append(info)
-        if self._ledgers:
-            self.leader_epoch = self._ledgers[-1].leader_epoch + 1
+        self.leader_epoch = document["epoch"] + 1
         self.next_offset = self.high_watermark = max(position, self.log_start)
 
     def _document(self, ledgers: Sequence[LedgerInfo], log_start: int) -> bytes:
         first = ledgers[0].first_offset if ledgers else self.high_watermark
         rows = [[info.ledger_id, info.leader_epoch, info.created_ms] for info in ledgers]
-        return json.dumps({"v": 1, "first": first, "log_start": log_start, "ledgers": rows}).encode()
+        document = {
+            "v": 1,
+            "epoch": self.leader_epoch,
+            "first": first,
+            "log_start": log_start,
+            "ledgers": rows,
+        }
+        return json.dumps(document).encode()
 
     async def _save(self, ledgers: Sequence[LedgerInfo], log_start: int) -> None:
         assert self._metadata_lock.locked()
@@ -206,9 +215,20 @@ class ManagedLedger:
         assert entry.base_offset == self.next_offset, (self.name, entry.base_offset, self.next_offset)
         writer = self._writer
         if writer is not None:
-            writer.append(
-                parts, size, entry.last_offset, entry.max_timestamp_ms, partial(self._on_done, entry, done)
-            )
+            try:
+                writer.append(
+                    parts,
+                    size,
+                    entry.last_offset,
+                    entry.max_timestamp_ms,
+                    partial(self._on_done, entry, done),
+                )
+            except LedgerFenced:
+                # No append of ours failed, so nothing else will ever replace this writer.
+                self._fail()
+                if self._in_flight == 0:
+                    self._reset()
+                raise
             info = self._writer_info
             assert info is not None
             info.size_bytes += size
@@ -255,6 +275,8 @@ class ManagedLedger:
             done(None)
             if self.on_advance is not None:
                 self.on_advance()
+            if self.state is State.FAILED and self._in_flight == 0:
+                self._reset()  # what failed was queued behind this one
             return
         self._fail()
         done(error)
@@ -284,6 +306,8 @@ class ManagedLedger:
 
     async def _open_writer(self) -> None:
         """Create the next ledger, record it, and make it the writer; the previous one is sealed."""
+        writer: LedgerWriter | None = None
+        is_recorded = False
         try:
             # A ledger whose append failed ends at its last durable entry: say so before its offsets are used again.
             await self._seal_all_but(self._writer_info)
@@ -291,21 +315,28 @@ class ManagedLedger:
             now_ms = self._environment.clock.now_ms()
             info = LedgerInfo(writer.stat.ledger_id, self.leader_epoch, now_ms, reader=writer, writer=writer)
             async with self._metadata_lock:
+                if self.state is State.CLOSED:
+                    raise StorageError("this partition is being closed")
                 info.first_offset = (
                     self.high_watermark
                 )  # exact once it takes over; only `first` of an empty chain uses it
                 await self._save([*self._ledgers, info], self.log_start)
                 self._ledgers.append(info)
+                is_recorded = True
+            if self._writer is None:
+                await self._seal_all_but(info)  # an append failed while this ledger was made
         except Exception as error:  # noqa: BLE001  whatever it is, the queued appends must hear of it
             self._rolling = False
-            if self.state is State.OPENING:
+            if self.state in (State.OPENING, State.CLOSED):
                 self._fail_queued(StorageError(f"no new ledger can be opened: {error}"))
             else:
                 log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
+            if writer is not None and not is_recorded:
+                await self._environment.store.delete(writer.stat.ledger_id)
             return
         self._rolling = False
         if self.state not in (State.OPENING, State.WRITING):
-            # Failed or closed meanwhile: the new ledger stays empty and is dropped by the next trim.
+            # Failed or closed meanwhile: the new ledger stays empty and is dropped by a later trim.
             self._fail_queued(StorageError("this partition is being closed"))
             return
         previous, self._writer = self._writer, writer
@@ -337,10 +368,13 @@ class ManagedLedger:
     async def _seal_all_but(self, current: LedgerInfo | None) -> None:
         for info in self._ledgers:
             if info is not current and info.writer is not None:
-                await info.writer.seal()
+                with suppress(LedgerNotFound):  # a trim was faster
+                    info.size_bytes = (await info.writer.seal()).size_bytes  # without what failed
                 info.writer = None
 
     def _fail_queued(self, error: StorageError) -> None:
+        if not self._queued:
+            return
         self._fail()
         queued, self._queued = self._queued, []
         for _, _, _, done in queued:
@@ -400,19 +434,28 @@ class ManagedLedger:
         return info.reader
 
     async def entry_for_timestamp(self, timestamp_ms: int, from_offset: int) -> Entry | None:
-        """The first entry that says it has a record at or after `timestamp_ms` and ends at or after `from_offset`."""
+        """The first readable entry that ends at or after `from_offset` and says it has a record at or after
+        `timestamp_ms`; None when there is none.
+        """
         for info in list(self._ledgers):
+            from_offset = max(from_offset, self.log_start)
             if info.is_empty or info.end_offset <= from_offset or info.max_timestamp_ms < timestamp_ms:
                 continue
             reader = await self._reader(info)
-            entry_id = await reader.entry_for_timestamp(timestamp_ms)
-            while entry_id is not None:
-                stored = await reader.read(entry_id, 1)
-                if not stored:
-                    break
-                if stored[0].last_offset >= from_offset and stored[0].max_timestamp_ms >= timestamp_ms:
-                    return self._environment.decode_entry(stored[0])
-                entry_id = EntryId(entry_id + 1)
+            newest = await reader.entry_for_timestamp(timestamp_ms)
+            if newest is None:
+                continue
+            entry_id = newest
+            if info.first_offset < from_offset:
+                readable = await reader.entry_for_offset(from_offset)
+                if readable is None:
+                    continue
+                entry_id = max(newest, readable)
+            while stored := await reader.read(entry_id, _SEARCH_BYTES):
+                for one in stored:
+                    if one.max_timestamp_ms >= timestamp_ms:
+                        return self._environment.decode_entry(one)
+                entry_id = EntryId(stored[-1].entry_id + 1)
         return None
 
     @property
@@ -434,15 +477,21 @@ class ManagedLedger:
         return self._info_at(offset).leader_epoch
 
     def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
-        """Where `leader_epoch` ended; None for an epoch this log has not reached (KIP-101, KIP-320)."""
-        if leader_epoch > self.leader_epoch:
+        """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320).
+
+        Epochs without records are skipped, and one that begins below the log's start begins there, as in Kafka.
+        """
+        if not 0 <= leader_epoch <= self.leader_epoch:
             return None
         if leader_epoch == self.leader_epoch:
             return EpochEnd(leader_epoch, self.high_watermark)
         known = -1
         for info in self._ledgers:
+            if info.is_empty:
+                continue
             if info.leader_epoch > leader_epoch:
-                return EpochEnd(known if known >= 0 else leader_epoch, info.first_offset)
+                end_offset = max(info.first_offset, self.log_start)
+                return EpochEnd(known if known >= 0 else leader_epoch, end_offset)
             known = info.leader_epoch
         return EpochEnd(known if known >= 0 else leader_epoch, self.high_watermark)
 
@@ -468,16 +517,20 @@ class ManagedLedger:
                 too_much = retention_bytes >= 0 and total - oldest.size_bytes >= retention_bytes
                 if not (too_old or too_much or oldest.end_offset <= start):
                     break
-                if oldest is self._writer_info or self._rolling:
-                    if not too_old or self._in_flight or self._rolling:
-                        break
-                    self._retire_writer()
+                if oldest.writer is not None:
+                    if self._in_flight or self._rolling:
+                        break  # entries may be on their way into it
+                    if oldest is self._writer_info:
+                        if not too_old:
+                            break
+                        self._retire_writer()
                 dropped.append(keep.pop(0))
                 total -= oldest.size_bytes
                 start = max(start, oldest.end_offset)
-            # Ledgers that never got an entry and have a successor are of no use to anybody.
-            dropped += [info for info in keep[:-1] if info.is_empty]
-            keep = [info for info in keep if not info.is_empty or info is self._ledgers[-1]]
+            # Ledgers that never got an entry, never will and have a successor are of no use to anybody.
+            useless = [info for info in keep[:-1] if info.is_empty and info.writer is None]
+            keep = [info for info in keep if info not in useless]
+            dropped += useless
             if start == self.log_start and not dropped:
                 return start
             await self._save(keep, start)
@@ -487,6 +540,7 @@ class ManagedLedger:
         for info in dropped:
             if info.writer is not None:
                 await info.writer.seal()
+                info.writer = None
             await self._environment.store.delete(info.ledger_id)
         return start
 

@@ -1,0 +1,104 @@
+"""A managed ledger over stores whose disk the test plays, and entries that say what they are."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from magnetar.ledger.entry_cache import Entry, EntryCache
+from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerEnvironment, LedgerLimits, ManagedLedger
+from magnetar.storage.store import StoredEntry
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.ledgers import MemoryLedgerStore
+from magnetar.testing.metadata import MemoryMetadataStore
+
+NAME = "public/default/persistent/t-partition-0@0"
+
+
+def decode(stored: StoredEntry) -> Entry:
+    base = int(bytes(stored.body[:20]))
+    return Entry(base, stored.last_offset, stored.max_timestamp_ms, stored.body)
+
+
+async def settle() -> None:
+    """Let everything run that does not wait for the disk."""
+    for _ in range(60):
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Chain:
+    """One log and everything under it."""
+
+    store: MemoryLedgerStore
+    metadata: MemoryMetadataStore = field(default_factory=MemoryMetadataStore)
+    clock: FakeClock = field(default_factory=FakeClock)
+    limits: LedgerLimits = field(default_factory=LedgerLimits)
+    cache_bytes: int = 1 << 20
+    outcomes: dict[int, Exception | None] = field(
+        default_factory=dict
+    )  # by base offset, the last append there
+
+    def __post_init__(self) -> None:
+        self.log = self._new_log()
+
+    def _new_log(self) -> ManagedLedger:
+        environment = LedgerEnvironment(
+            self.store, self.metadata, EntryCache(self.cache_bytes), self.clock, decode
+        )
+        self.environment = environment
+        return ManagedLedger(NAME, environment, self.limits)
+
+    def append(
+        self,
+        count: int = 1,
+        timestamp_ms: int | None = None,
+        size: int = 100,
+        done: Callable[[], None] | None = None,
+    ) -> Entry:
+        """Append one entry of `count` records; its outcome will be in `outcomes`."""
+        base = self.log.next_offset
+        body = str(base).zfill(20).encode().ljust(size, b".")
+        newest = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        entry = Entry(base, base + count - 1, newest, memoryview(body))
+
+        def on_done(error: Exception | None) -> None:
+            self.outcomes[base] = error
+            if done is not None:
+                done()
+
+        self.log.append(entry, [entry.payload], len(body), on_done)
+        return entry
+
+    async def written(self, *counts: int) -> None:
+        """Append entries of so many records each and see them durable."""
+        for count in counts:
+            self.append(count)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write until nothing waits any more."""
+        await settle()
+        while len(self.store):
+            self.store.write()
+            await settle()
+
+    async def restart(self) -> None:
+        """What a crash leaves, opened again."""
+        for task in list(self.environment.tasks):
+            task.cancel()
+        self.store = self.store.crash()
+        self.log = self._new_log()
+        stored = await self.metadata.get(METADATA_ROOT + NAME)
+        if stored is not None:
+            stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
+            self.log.restore(stored.value, stored.version, stats)
+
+    async def read_all(self) -> list[tuple[int, int]]:
+        """(base, last) of every entry, from the store, from the log's start to its end."""
+        found: list[tuple[int, int]] = []
+        offset = self.log.log_start
+        while offset < self.log.high_watermark:
+            entries = await self.log.read(offset, 250)
+            found += [(entry.base_offset, entry.last_offset) for entry in entries]
+            offset = entries[-1].last_offset + 1
+        return found

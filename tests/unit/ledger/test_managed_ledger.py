@@ -1,0 +1,365 @@
+"""What a partition's log promises, one claim at a time."""
+
+import asyncio
+
+import pytest
+
+from magnetar.base.errors import MetadataError, StorageError
+from magnetar.ledger.managed_ledger import METADATA_ROOT, EpochEnd, LedgerLimits
+from magnetar.testing.ledgers import MemoryLedgerStore
+
+from .chain import NAME, Chain, settle
+
+
+def run(test):  # type: ignore[no-untyped-def]
+    """The tests are coroutines."""
+
+    def runner(*args: object, **kwargs: object) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    runner.__name__ = test.__name__
+    runner.__doc__ = test.__doc__
+    return runner
+
+
+@run
+async def test_what_is_appended_can_be_read_from_the_cache_and_from_the_store() -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(size_bytes_max=250))
+    for _ in range(10):
+        await chain.written(3)
+    assert chain.log.high_watermark == chain.log.next_offset == 30
+    assert await chain.read_all() == [(base, base + 2) for base in range(0, 30, 3)]
+    assert len(chain.store.ledgers) > 2
+    for offset in range(30):
+        base = offset // 3 * 3
+        cached = chain.log.read_cached(offset, 1)
+        assert cached is not None
+        assert cached[0].base_offset == base
+        assert (await chain.log.read(offset, 1))[0].base_offset == base
+
+
+@run
+async def test_readers_see_nothing_before_it_is_durable() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    chain.append(2)
+    await settle()
+    assert (chain.log.high_watermark, chain.log.next_offset) == (0, 2)
+    assert chain.log.read_cached(0, 1000) == []
+    assert await chain.log.read(0, 1000) == []
+    await chain.flush()
+    assert chain.log.high_watermark == 2
+
+
+@run
+async def test_a_trim_keeps_a_ledger_whose_first_entries_are_on_their_way() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(size_bytes_max=100))
+    chain.append()
+    await settle()
+    chain.store.write()  # the first ledger is there
+    await settle()
+    chain.append()
+    await settle()
+    # The first ledger is full and has nothing durable; let its successor be created but its entries wait.
+    waiting = chain.store._queue
+    creations = [one for one in waiting if one.ledger is None]
+    entries = [one for one in waiting if one.ledger is not None]
+    assert creations
+    assert entries
+    chain.store._queue = creations
+    chain.store.write()
+    await settle()
+    chain.store._queue = entries
+    trim = asyncio.ensure_future(chain.log.trim(retention_ms=0))
+    await settle()
+    await chain.flush()
+    await trim
+    await chain.flush()
+    assert chain.outcomes == {0: None, 1: None}
+    assert await chain.read_all() == [(0, 0), (1, 1)]
+    await chain.restart()
+    assert await chain.read_all() == [(0, 0), (1, 1)]
+
+
+@run
+async def test_deleting_records_up_to_the_end_keeps_what_is_in_flight_in_the_ledger_before() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(size_bytes_max=300))
+    await chain.written(1)
+    chain.append()
+    chain.append()  # rolls
+    await settle()
+    waiting = chain.store._queue
+    chain.store._queue = [one for one in waiting if one.ledger is None]
+    chain.store.write()
+    await settle()
+    chain.store._queue = [one for one in waiting if one.ledger is not None]
+    trim = asyncio.ensure_future(chain.log.trim(log_start=1))
+    await settle()
+    await chain.flush()
+    assert await trim == 1
+    assert chain.log.high_watermark == 3
+    assert await chain.read_all() == [(1, 1), (2, 2)]
+
+
+@run
+async def test_a_log_goes_on_when_only_the_end_of_what_was_queued_failed() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    for _ in range(3):
+        chain.append()
+    await settle()
+    original = chain.store.enqueue
+
+    def third_is_refused(one: object) -> None:
+        original(one)  # type: ignore[arg-type]
+        if len(chain.store) == 2:
+            chain.store.full = True
+
+    chain.store.enqueue = third_is_refused  # type: ignore[method-assign,assignment]
+    chain.store.write()
+    await settle()
+    chain.store.full = False
+    chain.store.enqueue = original  # type: ignore[method-assign]
+    assert isinstance(chain.outcomes[2], StorageError)
+    await chain.flush()
+    assert chain.outcomes[0] is None
+    assert chain.outcomes[1] is None
+    assert chain.log.next_offset == chain.log.high_watermark == 2
+    await chain.written(1)
+    assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
+
+
+@run
+async def test_after_a_failed_write_the_log_goes_on_at_its_durable_end_in_a_new_ledger() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    await chain.written(1, 1)
+    resets: list[int] = []
+    chain.log.on_reset = lambda: resets.append(chain.log.next_offset)
+    chain.append(5)
+    chain.append(5)
+    chain.store.fail()
+    assert resets == [2]
+    assert chain.log.next_offset == 2
+    assert chain.log.read_cached(2, 100) is None
+    await chain.written(1)
+    assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
+    assert chain.log.size_bytes == 300
+    await chain.restart()
+    assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
+
+
+@run
+async def test_closing_while_the_first_ledger_is_being_made_answers_every_append() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    chain.append()
+    chain.append()
+    await settle()
+    chain.log.close()
+    await chain.flush()
+    assert all(isinstance(chain.outcomes[base], StorageError) for base in (0, 1))
+    assert chain.log.next_offset == 0
+    with pytest.raises(StorageError):
+        chain.append()
+
+
+@run
+async def test_a_log_that_is_deleted_while_a_ledger_is_being_made_leaves_nothing_behind() -> None:
+    for had_data in (False, True):
+        chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(size_bytes_max=100))
+        if had_data:
+            await chain.written(1)
+        chain.append()
+        await settle()
+        deletion = asyncio.ensure_future(chain.log.delete())
+        await chain.flush()
+        await deletion
+        await chain.flush()
+        assert chain.store.ledgers == {}
+        assert await chain.metadata.scan(METADATA_ROOT) == []
+        assert not chain.environment.tasks
+
+
+@run
+async def test_a_ledger_that_cannot_be_recorded_is_given_back_and_the_next_append_tries_again() -> None:
+    chain = Chain(MemoryLedgerStore())
+    chain.metadata.fail_next = 1
+    chain.append()
+    await chain.flush()
+    assert isinstance(chain.outcomes[0], StorageError)
+    assert chain.store.ledgers == {}
+    await chain.written(1)
+    assert chain.outcomes[0] is None
+
+
+@run
+async def test_a_roll_that_fails_stays_in_the_open_ledger() -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(size_bytes_max=100))
+    await chain.written(1)
+    chain.metadata.fail_next = 1
+    await chain.written(1)
+    await chain.written(1)
+    assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
+
+
+@run
+async def test_a_fenced_ledger_is_replaced() -> None:
+    chain = Chain(MemoryLedgerStore())
+    await chain.written(1)
+    for ledger in chain.store.ledgers.values():
+        ledger.sealed = True  # somebody else took it over
+    with pytest.raises(StorageError):
+        chain.append()
+    await chain.written(1)
+    assert await chain.read_all() == [(0, 0), (1, 1)]
+
+
+# --- restarts and epochs ----------------------------------------------------------------------------------------------
+
+
+@run
+async def test_offsets_and_epochs_go_on_after_everything_has_expired() -> None:
+    chain = Chain(MemoryLedgerStore())
+    await chain.written(10)
+    for expected in (1, 2, 3):
+        await chain.restart()
+        assert chain.log.leader_epoch == expected
+        await chain.written(10)
+    chain.clock.advance(10)
+    await chain.log.trim(retention_ms=1000)
+    await chain.flush()
+    assert chain.log.log_start == chain.log.high_watermark == 40
+    assert chain.store.ledgers == {}
+    await chain.restart()
+    assert chain.log.log_start == chain.log.next_offset == 40
+    assert chain.log.leader_epoch == 4
+    await chain.written(1)
+    assert await chain.read_all() == [(40, 40)]
+
+
+@run
+async def test_the_end_of_an_epoch_is_where_kafka_says_it_is() -> None:
+    chain = Chain(MemoryLedgerStore())
+    await chain.written(10)  # epoch 0: 0-9
+    await chain.restart()
+    await chain.written(10)  # epoch 1: 10-19
+    await chain.restart()
+    assert chain.log.epoch_end(0) == EpochEnd(0, 10)
+    assert chain.log.epoch_end(1) == EpochEnd(1, 20)
+    assert chain.log.epoch_end(2) == EpochEnd(2, 20)
+    assert chain.log.epoch_end(3) is None
+    assert chain.log.epoch_end(-1) is None
+    chain.clock.advance(1)
+    await chain.log.trim(log_start=15)
+    await chain.flush()
+    # A cut into epoch 1 makes 15 the first offset that is known of it.
+    assert chain.log.epoch_end(0) == EpochEnd(0, 15)
+    assert chain.log.epoch_end(1) == EpochEnd(1, 20)
+
+
+@run
+async def test_an_epoch_without_records_is_not_an_epoch_that_a_reader_can_have() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    await chain.written(10)
+    await chain.restart()
+    chain.append()  # epoch 1 gets a ledger, and nothing in it
+    await settle()
+    chain.store.write(1)
+    await settle()
+    await chain.restart()
+    assert chain.log.leader_epoch == 2
+    assert chain.log.epoch_end(1) == EpochEnd(0, 10)
+    await chain.written(1)
+    assert chain.log.epoch_end(1) == EpochEnd(0, 10)
+    assert chain.log.epoch_at(9) == 0
+    assert chain.log.epoch_at(10) == 2
+
+
+# --- retention --------------------------------------------------------------------------------------------------------
+
+
+@run
+async def test_retention_by_size_counts_what_was_stored_not_what_failed() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(size_bytes_max=200))
+    await chain.written(1, 1)
+    await chain.written(1)
+    for _ in range(5):
+        chain.append(size=1000)
+        await settle()
+        chain.store.fail()
+        await chain.flush()
+    await chain.written(1)
+    assert chain.log.size_bytes == 400
+    chain.store.automatic = True
+    await chain.log.trim(retention_bytes=400)
+    assert chain.log.log_start == 0
+
+
+@run
+async def test_records_without_a_timestamp_are_as_old_as_their_ledger() -> None:
+    chain = Chain(MemoryLedgerStore())
+    chain.append(timestamp_ms=-1)
+    await chain.flush()
+    await chain.log.trim(retention_ms=60_000)
+    assert chain.log.log_start == 0
+    chain.clock.advance(61)
+    await chain.log.trim(retention_ms=60_000)
+    assert chain.log.log_start == 1
+
+
+@run
+async def test_a_trim_that_cannot_be_stored_changes_nothing() -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(size_bytes_max=100))
+    await chain.written(1)
+    await chain.written(1)
+    chain.metadata.fail_next = 1
+    with pytest.raises(MetadataError):
+        await chain.log.trim(log_start=1)
+    assert chain.log.log_start == 0
+    assert await chain.read_all() == [(0, 0), (1, 1)]
+    await chain.written(1)
+    assert await chain.log.trim(log_start=1) == 1
+
+
+@run
+async def test_the_log_start_may_lie_inside_an_entry() -> None:
+    chain = Chain(MemoryLedgerStore())
+    await chain.written(10, 10)
+    await chain.log.trim(log_start=5)
+    assert (await chain.log.read(5, 1))[0].base_offset == 0
+    await chain.restart()
+    assert chain.log.log_start == 5
+    assert (await chain.log.read(5, 1))[0].base_offset == 0
+
+
+# --- timestamps -------------------------------------------------------------------------------------------------------
+
+
+@run
+async def test_the_first_entry_as_new_as_asked_is_found_whatever_the_order_of_timestamps() -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(size_bytes_max=400))
+    stamps = [50, 90, 20, 70, 95, 10, 99, 5, 5, 5]
+    for stamp in stamps:
+        chain.append(timestamp_ms=stamp)
+        await chain.flush()
+    for start in range(len(stamps) + 1):
+        await chain.log.trim(log_start=start)
+        for wanted in range(0, 102):
+            expected = next((at for at in range(start, len(stamps)) if stamps[at] >= wanted), None)
+            found = await chain.log.entry_for_timestamp(wanted, 0)
+            assert (None if found is None else found.base_offset) == expected, (start, wanted)
+
+
+@run
+async def test_the_search_for_a_timestamp_can_go_on_behind_an_entry() -> None:
+    chain = Chain(MemoryLedgerStore())
+    for stamp in (10, 50, 20, 60):
+        chain.append(timestamp_ms=stamp)
+    await chain.flush()
+    found = await chain.log.entry_for_timestamp(40, 2)
+    assert found is not None
+    assert found.base_offset == 3
+
+
+@run
+async def test_names_in_the_metadata_are_the_log_s() -> None:
+    chain = Chain(MemoryLedgerStore())
+    await chain.written(1)
+    assert [path for path, _ in await chain.metadata.scan(METADATA_ROOT)] == [METADATA_ROOT + NAME]
