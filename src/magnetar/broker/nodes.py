@@ -52,6 +52,18 @@ class Nodes:
             for partition in range(partition_count)
         ]
 
+    def adopt(self, replicas: list[list[int]]) -> list[list[int]]:
+        """Stored replica lists as they can be served here.
+
+        Every node of this process reaches all data, so a node that is gone (fewer nodes, another `node.id`) takes
+        nothing with it: it is left out, and partitions that have no node left go to those that are there, in turn.
+        """
+        ids = [node.node_id for node in self.all]
+        return [
+            [node_id for node_id in one if node_id in self.by_id] or [ids[index % len(ids)]]
+            for index, one in enumerate(replicas)
+        ]
+
     def coordinator_of(self, key: str) -> Node:
         """The node that coordinates a group or a transactional id: stable across restarts."""
         return self.all[crc32(key.encode()) % len(self.all)]

@@ -197,7 +197,7 @@ class TopicRegistry:
                 self,
                 TopicName(tenant, namespace, local, domain == "persistent"),
                 bytes.fromhex(document["id"]),
-                document["replicas"],
+                self._nodes.adopt(document["replicas"]),
                 document["configs"],
                 document["created_ms"],
                 value.version,
