@@ -25,17 +25,17 @@ Metadata, at `/managed-ledgers/<name>`, JSON::
 import asyncio
 import json
 import logging
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, LedgerFenced, LedgerNotFound, StorageError
+from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
 from magnetar.ledger.entry_cache import CachedRun, Entry, EntryCache
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.storage.store import (
@@ -65,34 +65,6 @@ class State(Enum):
     CLOSED = auto()
 
 
-@dataclass(slots=True, eq=False)
-class LedgerInfo:
-    """A ledger of the chain.  `last_offset` is -1 while it is empty."""
-
-    ledger_id: LedgerId
-    leader_epoch: int
-    created_ms: int
-    first_offset: int = 0
-    last_offset: int = -1
-    size_bytes: int = 0
-    max_timestamp_ms: int = -1
-    reader: LedgerReader | None = None
-    writer: LedgerWriter | None = None  # until it is sealed
-
-    @property
-    def is_empty(self) -> bool:
-        return self.last_offset < 0
-
-    @property
-    def newest_ms(self) -> int:
-        """How new its newest record is; for records without a timestamp, the ledger's own age stands in."""
-        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.created_ms
-
-    @property
-    def end_offset(self) -> int:
-        return self.first_offset if self.last_offset < 0 else self.last_offset + 1
-
-
 @dataclass(slots=True)
 class LedgerLimits:
     """When the open ledger is rolled over.  Sizes in bytes, ages in milliseconds."""
@@ -100,18 +72,6 @@ class LedgerLimits:
     size_bytes_max: int = 1 << 30
     age_ms_max: int = 7 * 24 * 3600 * 1000
     entry_count_max: int = 10_000_000
-
-
-class EpochEnd(NamedTuple):
-    """The answer to OffsetForLeaderEpoch: the largest known epoch <= the one asked for, and where it ends."""
-
-    leader_epoch: int
-    end_offset: int
-
-
-class FoundTimestamp(NamedTuple):
-    offset: int
-    timestamp_ms: int
 
 
 @dataclass(slots=True)
@@ -153,7 +113,7 @@ class ManagedLedger:
         self.on_reset: Callable[[], None] | None = None  # appends failed: the tail is shorter than it seemed
         self._environment = environment
         self._run = CachedRun()
-        self._ledgers: list[LedgerInfo] = []
+        self._chain = LedgerChain([])
         self._metadata_version = MUST_NOT_EXIST
         self._writer: LedgerWriter | None = None
         self._writer_info: LedgerInfo | None = None
@@ -180,7 +140,7 @@ class ManagedLedger:
                 info.size_bytes = stat.size_bytes
                 info.max_timestamp_ms = stat.max_timestamp_ms
             position = info.end_offset
-            self._ledgers.append(info)
+            self._chain.add(info)
         self.leader_epoch = document["epoch"] + 1
         self.next_offset = self.high_watermark = max(position, self.log_start)
 
@@ -268,7 +228,7 @@ class ManagedLedger:
             self.high_watermark = entry.last_offset + 1
             info = self._writer_info
             if info is None or entry.base_offset < info.first_offset:
-                info = self._info_at(entry.base_offset)
+                info = self._chain.last_starting_at(entry.base_offset)
             info.last_offset = entry.last_offset
             if entry.max_timestamp_ms > info.max_timestamp_ms:
                 info.max_timestamp_ms = entry.max_timestamp_ms
@@ -320,8 +280,8 @@ class ManagedLedger:
                 info.first_offset = (
                     self.high_watermark
                 )  # exact once it takes over; only `first` of an empty chain uses it
-                await self._save([*self._ledgers, info], self.log_start)
-                self._ledgers.append(info)
+                await self._save([*self._chain, info], self.log_start)
+                self._chain.add(info)
                 is_recorded = True
             if self._writer is None:
                 await self._seal_all_but(info)  # an append failed while this ledger was made
@@ -366,7 +326,7 @@ class ManagedLedger:
         await self._seal_all_but(info)
 
     async def _seal_all_but(self, current: LedgerInfo | None) -> None:
-        for info in self._ledgers:
+        for info in self._chain:
             if info is not current and info.writer is not None:
                 with suppress(LedgerNotFound):  # a trim was faster
                     info.size_bytes = (await info.writer.seal()).size_bytes  # without what failed
@@ -398,7 +358,7 @@ class ManagedLedger:
         """
         if offset >= self.high_watermark:
             return []
-        info = self._ledgers[self._index_at(offset)]
+        info = self._chain.holder_of(offset)
         reader = await self._reader(info)
         ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
         if ledger_id != info.ledger_id:
@@ -415,19 +375,6 @@ class ManagedLedger:
             self._hints.popitem(last=False)
         return list(map(self._environment.decode_entry, stored))
 
-    def _index_at(self, offset: int) -> int:
-        """The place in the chain of the non-empty ledger that holds `offset`."""
-        index = bisect_right(self._ledgers, offset, key=_first_offset) - 1
-        while index > 0 and self._ledgers[index].is_empty:
-            index -= 1
-        if index < 0:
-            raise EntryCorrupt(f"{self.name}: no ledger holds offset {offset}")
-        return index
-
-    def _info_at(self, offset: int) -> LedgerInfo:
-        """The ledger an append in flight belongs to: the last one that starts at or before `offset`."""
-        return self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
-
     async def _reader(self, info: LedgerInfo) -> LedgerReader:
         if info.reader is None:
             info.reader = await self._environment.store.open(info.ledger_id)
@@ -437,7 +384,7 @@ class ManagedLedger:
         """The first readable entry that ends at or after `from_offset` and says it has a record at or after
         `timestamp_ms`; None when there is none.
         """
-        for info in list(self._ledgers):
+        for info in self._chain:
             from_offset = max(from_offset, self.log_start)
             if info.is_empty or info.end_offset <= from_offset or info.max_timestamp_ms < timestamp_ms:
                 continue
@@ -461,39 +408,26 @@ class ManagedLedger:
     @property
     def max_timestamp_ms(self) -> int:
         """The greatest record timestamp in the readable log's ledgers, -1 when it is empty."""
-        return max(
-            (info.max_timestamp_ms for info in self._ledgers if info.end_offset > self.log_start), default=-1
-        )
+        return self._chain.max_timestamp_ms(self.log_start)
 
     @property
     def size_bytes(self) -> int:
         """Stored bytes of all ledgers of the chain."""
-        return sum(info.size_bytes for info in self._ledgers)
+        return self._chain.size_bytes
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that the record at `offset` was, or will be, written under."""
-        if offset >= self.high_watermark or not self._ledgers:
+        if offset >= self.high_watermark or not self._chain:
             return self.leader_epoch
-        return self._info_at(offset).leader_epoch
+        return self._chain.last_starting_at(offset).leader_epoch
 
     def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
-        """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320).
-
-        Epochs without records are skipped, and one that begins below the log's start begins there, as in Kafka.
-        """
+        """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320)."""
         if not 0 <= leader_epoch <= self.leader_epoch:
             return None
         if leader_epoch == self.leader_epoch:
             return EpochEnd(leader_epoch, self.high_watermark)
-        known = -1
-        for info in self._ledgers:
-            if info.is_empty:
-                continue
-            if info.leader_epoch > leader_epoch:
-                end_offset = max(info.first_offset, self.log_start)
-                return EpochEnd(known if known >= 0 else leader_epoch, end_offset)
-            known = info.leader_epoch
-        return EpochEnd(known if known >= 0 else leader_epoch, self.high_watermark)
+        return self._chain.epoch_end(leader_epoch, self.log_start, self.high_watermark)
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
@@ -506,43 +440,27 @@ class ManagedLedger:
         oldest first, and seal the open one when all of it is too old.
         """
         async with self._metadata_lock:
-            start = self.log_start if log_start is None else max(self.log_start, log_start)
-            keep = list(self._ledgers)
-            expired_before_ms = self._environment.clock.now_ms() - retention_ms
-            total = sum(info.size_bytes for info in keep)
-            dropped: list[LedgerInfo] = []
-            while keep and not keep[0].is_empty:
-                oldest = keep[0]
-                too_old = retention_ms >= 0 and oldest.newest_ms < expired_before_ms
-                too_much = retention_bytes >= 0 and total - oldest.size_bytes >= retention_bytes
-                if not (too_old or too_much or oldest.end_offset <= start):
-                    break
-                if oldest.writer is not None:
-                    if self._in_flight or self._rolling:
-                        break  # entries may be on their way into it
-                    if oldest is self._writer_info:
-                        if not too_old:
-                            break
-                        self._retire_writer()
-                dropped.append(keep.pop(0))
-                total -= oldest.size_bytes
-                start = max(start, oldest.end_offset)
-            # Ledgers that never got an entry, never will and have a successor are of no use to anybody.
-            useless = [info for info in keep[:-1] if info.is_empty and info.writer is None]
-            keep = [info for info in keep if info not in useless]
-            dropped += useless
-            if start == self.log_start and not dropped:
-                return start
-            await self._save(keep, start)
-            gone = set(map(id, dropped))
-            self._ledgers = [info for info in self._ledgers if id(info) not in gone]
-            self.log_start = start
-        for info in dropped:
+            now_ms = self._environment.clock.now_ms()
+            plan = self._chain.plan_trim(
+                self.log_start if log_start is None else max(self.log_start, log_start),
+                expired_before_ms=now_ms - retention_ms if retention_ms >= 0 else None,
+                retention_bytes=retention_bytes if retention_bytes >= 0 else None,
+                writer_info=self._writer_info,
+                is_quiet=not self._in_flight and not self._rolling,
+            )
+            if plan.log_start == self.log_start and not plan.dropped:
+                return plan.log_start
+            if self._writer_info in plan.dropped:
+                self._retire_writer()
+            await self._save(plan.kept, plan.log_start)
+            self._chain.replace([info for info in self._chain if info not in plan.dropped])
+            self.log_start = plan.log_start
+        for info in plan.dropped:
             if info.writer is not None:
                 await info.writer.seal()
                 info.writer = None
             await self._environment.store.delete(info.ledger_id)
-        return start
+        return plan.log_start
 
     def _retire_writer(self) -> None:
         """Let go of the open ledger; the next append opens another one."""
@@ -573,11 +491,8 @@ class ManagedLedger:
         async with self._metadata_lock:
             if self._metadata_version != MUST_NOT_EXIST:
                 await self._environment.metadata.delete(METADATA_ROOT + self.name)
-            ledgers, self._ledgers = self._ledgers, []
+            ledgers = list(self._chain)
+            self._chain.replace([])
         self._run.clear()
         for info in ledgers:
             await self._environment.store.delete(info.ledger_id)
-
-
-def _first_offset(info: LedgerInfo) -> int:
-    return info.first_offset

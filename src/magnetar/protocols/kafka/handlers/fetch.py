@@ -178,9 +178,11 @@ class _Fetch:
             ),
             return_exceptions=True,
         )
-        for (target, _, row), result in zip(cold, results, strict=True):
+        for (target, partition, row), result in zip(cold, results, strict=True):
             if isinstance(result, BrokerError):
-                self._fail(row, error_code(result))
+                # Retention may have been faster than the read.
+                gone = target.request.fetch_offset < partition.log.log_start
+                self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE if gone else error_code(result))
             elif isinstance(result, BaseException):
                 raise result
             elif result:

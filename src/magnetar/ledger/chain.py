@@ -1,0 +1,151 @@
+"""The ledgers of one partition's log, in order, and what can be said about them without reading any.
+
+A chain decides; it never waits, reads or writes.  `ManagedLedger` does what it says.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.storage.store import LedgerId, LedgerReader, LedgerWriter
+
+
+@dataclass(slots=True, eq=False)
+class LedgerInfo:
+    """A ledger of the chain.  `last_offset` is -1 while it is empty."""
+
+    ledger_id: LedgerId
+    leader_epoch: int
+    created_ms: int
+    first_offset: int = 0
+    last_offset: int = -1
+    size_bytes: int = 0
+    max_timestamp_ms: int = -1
+    reader: LedgerReader | None = None
+    writer: LedgerWriter | None = None  # until it is sealed
+
+    @property
+    def is_empty(self) -> bool:
+        return self.last_offset < 0
+
+    @property
+    def newest_ms(self) -> int:
+        """How new its newest record is; for records without a timestamp, the ledger's own age stands in."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.created_ms
+
+    @property
+    def end_offset(self) -> int:
+        return self.first_offset if self.last_offset < 0 else self.last_offset + 1
+
+
+class EpochEnd(NamedTuple):
+    """The answer to OffsetForLeaderEpoch: the largest known epoch <= the one asked for, and where it ends."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class TrimPlan(NamedTuple):
+    """What a trim comes to: where the log starts then, and which ledgers stay and go."""
+
+    log_start: int
+    kept: list[LedgerInfo]
+    dropped: list[LedgerInfo]
+
+
+class LedgerChain:
+    """See the module's text.  Offsets run through it without a gap."""
+
+    __slots__ = ("_ledgers",)
+
+    def __init__(self, ledgers: list[LedgerInfo]) -> None:
+        self._ledgers = ledgers
+
+    def __iter__(self) -> Iterator[LedgerInfo]:
+        return iter(list(self._ledgers))
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
+
+    def add(self, info: LedgerInfo) -> None:
+        self._ledgers.append(info)
+
+    def replace(self, ledgers: list[LedgerInfo]) -> None:
+        self._ledgers = ledgers
+
+    def holder_of(self, offset: int) -> LedgerInfo:
+        """The ledger that holds the record at `offset`; EntryCorrupt when none does."""
+        index = bisect_right(self._ledgers, offset, key=_first_offset) - 1
+        while index > 0 and self._ledgers[index].is_empty:
+            index -= 1
+        if index < 0:
+            raise EntryCorrupt(f"no ledger holds offset {offset}")
+        return self._ledgers[index]
+
+    def last_starting_at(self, offset: int) -> LedgerInfo:
+        """The ledger an append in flight belongs to: the last one that starts at or before `offset`."""
+        return self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
+
+    def max_timestamp_ms(self, log_start: int) -> int:
+        """The greatest record timestamp in the ledgers that can be read, -1 when there is none."""
+        return max(
+            (info.max_timestamp_ms for info in self._ledgers if info.end_offset > log_start), default=-1
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(info.size_bytes for info in self._ledgers)
+
+    def epoch_end(self, leader_epoch: int, log_start: int, high_watermark: int) -> EpochEnd:
+        """Where an epoch before the current one ended (KIP-101, KIP-320).
+
+        Epochs without records are skipped, and one that begins below the log's start begins there, as in Kafka.
+        """
+        known = -1
+        end_offset = high_watermark
+        for info in self._ledgers:
+            if info.is_empty:
+                continue
+            if info.leader_epoch > leader_epoch:
+                end_offset = max(info.first_offset, log_start)
+                break
+            known = info.leader_epoch
+        return EpochEnd(known if known >= 0 else leader_epoch, end_offset)
+
+    def plan_trim(
+        self,
+        log_start: int,
+        *,
+        expired_before_ms: int | None = None,
+        retention_bytes: int | None = None,
+        writer_info: LedgerInfo | None = None,
+        is_quiet: bool = True,
+    ) -> TrimPlan:
+        """Which ledgers go when the log starts at `log_start` and the two limits hold (None: no limit).
+
+        The oldest go first.  `writer_info` is the open ledger: it goes only when all of it is too old.  Unless
+        `is_quiet`, entries may be on their way into ledgers that are not sealed, and those stay.
+        """
+        keep = list(self._ledgers)
+        total = self.size_bytes
+        dropped: list[LedgerInfo] = []
+        while keep and not keep[0].is_empty:
+            oldest = keep[0]
+            too_old = expired_before_ms is not None and oldest.newest_ms < expired_before_ms
+            too_much = retention_bytes is not None and total - oldest.size_bytes >= retention_bytes
+            if not (too_old or too_much or oldest.end_offset <= log_start):
+                break
+            if oldest.writer is not None and not (is_quiet and (too_old or oldest is not writer_info)):
+                break
+            dropped.append(keep.pop(0))
+            total -= oldest.size_bytes
+            log_start = max(log_start, oldest.end_offset)
+        # Ledgers that never got an entry, never will and have a successor are of no use to anybody.
+        useless = [info for info in keep[:-1] if info.is_empty and info.writer is None]
+        return TrimPlan(log_start, [info for info in keep if info not in useless], dropped + useless)
+
+
+def _first_offset(info: LedgerInfo) -> int:
+    return info.first_offset
