@@ -105,7 +105,9 @@ class Broker:
         snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
         for topic in self.topics:
             for partition in topic.open_partitions:
-                await partition.recover_producers(snapshots.get(SNAPSHOTS_ROOT + partition.log.name))
+                await partition.recover_producers(
+                    snapshots.get(SNAPSHOTS_ROOT + partition.log.name), self.clock.now_ms()
+                )
         loop = asyncio.get_running_loop()
         self._housekeeping = [
             loop.create_task(self._snapshot_loop(), name="producer snapshots"),
@@ -160,10 +162,14 @@ class Broker:
 
     async def _snapshot(self, partitions: Iterable[Partition]) -> None:
         """Store snapshots in one step.  Each covers what was appended, and is stored once that is durable."""
-        taken = [(partition, partition.log.next_offset, partition.snapshot()) for partition in partitions]
+        # Asked for together with the snapshot: a batch that fails while another partition is waited for is in it.
+        taken = [
+            (partition, partition.snapshot(), partition.wait_durable(partition.log.next_offset))
+            for partition in partitions
+        ]
         puts = []
-        for partition, next_offset, snapshot in taken:
-            if await partition.wait_durable(next_offset):
+        for partition, snapshot, durable in taken:
+            if await durable:
                 puts.append(Put(SNAPSHOTS_ROOT + partition.log.name, snapshot))
         if puts:
             await self.metadata.commit(puts)

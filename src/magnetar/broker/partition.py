@@ -6,11 +6,12 @@ callback in `waiters`; it is called once per durable entry and must only note th
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magnetar.base.errors import StorageError
+from magnetar.base.errors import StorageError, WireError
 from magnetar.broker.batch_check import check_batch
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.ledger.entry_cache import Entry
@@ -27,6 +28,7 @@ from magnetar.wire.kafka.records import (
 if TYPE_CHECKING:
     from magnetar.broker.topics import Topic
 
+_log = logging.getLogger(__name__)
 _REPLAY_BYTES: Final = 4 << 20
 _prefixes: Final = KafkaEntryPrefix()
 
@@ -107,7 +109,12 @@ class Partition:
         last = base + count - 1
         prefix = _prefixes.build(now_ms, last, count)
         size = len(prefix) + len(batch)
-        log.append(Entry(base, last, max_timestamp_ms, batch), (prefix, batch), size, done)
+        try:
+            log.append(Entry(base, last, max_timestamp_ms, batch), (prefix, batch), size, done)
+        except StorageError:
+            if producer_id >= 0:
+                self.producers.refused(producer_id, epoch, sequence)
+            raise
         self.bytes_since_snapshot += size
         if producer_id >= 0:
             self.producers.add(producer_id, epoch, sequence, base, count, now_ms)
@@ -143,10 +150,8 @@ class Partition:
         self.bytes_since_snapshot = 0
         return self.producers.encode(self.log.next_offset)
 
-    async def wait_durable(self, end_offset: int) -> bool:
-        """Wait until the log is durable up to `end_offset`; False when an append before it failed."""
-        if end_offset <= self.log.high_watermark:
-            return True
+    def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
+        """Done when the log of now is durable up to `end_offset` (True), or an append before it has failed (False)."""
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def done(error: Exception | None) -> None:
@@ -154,10 +159,21 @@ class Partition:
                 durable.set_result(error is None)
 
         self._when_durable(end_offset - 1, done)
-        return await durable
+        return durable
 
-    async def recover_producers(self, snapshot: bytes | None) -> None:
-        """Rebuild the producers' state: the snapshot, then the headers of the log after it."""
+    async def recover_producers(self, snapshot: bytes | None, now_ms: int) -> None:
+        """Rebuild the producers' state: the snapshot, then the headers of the log after it.
+
+        What cannot be read is left out, and said: a partition without that memory is better than none.
+        """
+        try:
+            await self._recover_producers(snapshot, now_ms)
+        except (StorageError, WireError) as error:
+            _log.error(
+                "%s: what idempotent producers have sent is not known in full: %s", self.log.name, error
+            )
+
+    async def _recover_producers(self, snapshot: bytes | None, now_ms: int) -> None:
         states = ProducerStates()
         if snapshot is not None:
             states = ProducerStates.decode(snapshot)
@@ -165,16 +181,16 @@ class Partition:
         if offset > self.log.high_watermark:
             # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
             states, offset = ProducerStates(), self.log.log_start
+        self.producers = states
         while offset < self.log.high_watermark:
             for entry in await self.log.read(offset, _REPLAY_BYTES):
-                self._replay(states, entry)
+                self._replay(states, entry, now_ms)
                 offset = entry.last_offset + 1
         states.next_offset = offset
-        self.producers = states
         self.bytes_since_snapshot = 0
 
     @staticmethod
-    def _replay(states: ProducerStates, entry: Entry) -> None:
+    def _replay(states: ProducerStates, entry: Entry, now_ms: int) -> None:
         header = read_header(entry.payload)
         if header.producer_id >= 0 and not header.is_control:
             states.add(
@@ -183,7 +199,7 @@ class Partition:
                 header.base_sequence,
                 entry.base_offset,
                 header.record_count,
-                header.max_timestamp_ms,
+                now_ms,  # record times say nothing of when a producer was last seen
             )
 
     def _on_reset(self) -> None:

@@ -5,6 +5,9 @@ of them is a duplicate: it is acknowledged with the offset it got the first time
 must follow the last one; a new epoch starts at 0; a producer this partition does not know (its records expired) may
 start anywhere.  Sequence numbers wrap at 2^31.
 
+A batch that could not be stored has to come again before any that follows it: its sequence number is what is expected
+next, also from a producer of which nothing is stored yet.
+
 `check` decides and changes nothing; `add` records what was appended.  The state is a snapshot (`encode`, `decode`) plus
 the batch headers of the log after it, so it survives any restart.
 
@@ -14,7 +17,8 @@ Snapshot, version 1, big-endian::
     1  i64  next_offset    the snapshot covers the log below this offset
     9  u32  producer_count
        per producer: i64 producer_id, i16 epoch, u8 batch_count,
-       per batch:    i32 base_sequence, i32 last_sequence, i64 base_offset, i64 last_offset, i64 timestamp_ms
+       per batch:    i32 base_sequence, i32 last_sequence, i64 base_offset, i64 last_offset,
+                     i64 timestamp_ms (when it was appended; of what is replayed: when it was replayed)
 """
 
 from collections import deque
@@ -44,10 +48,11 @@ class ProducedBatch(NamedTuple):
 class ProducerEntry:
     """What is remembered of one producer id: its epoch and its last batches, the newest last."""
 
-    __slots__ = ("batches", "epoch")
+    __slots__ = ("batches", "epoch", "resume_at")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, resume_at: int | None = None) -> None:
         self.epoch = epoch
+        self.resume_at = resume_at  # what must come next while there are no batches; None: anything
         self.batches: deque[ProducedBatch] = deque(maxlen=BATCHES_REMEMBERED)
 
 
@@ -97,9 +102,10 @@ class ProducerStates:
         for batch in known.batches:
             if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
                 return batch
-        if known.batches and base_sequence != sequence_after(known.batches[-1].last_sequence, 1):
+        expected = sequence_after(known.batches[-1].last_sequence, 1) if known.batches else known.resume_at
+        if expected is not None and base_sequence != expected:
             raise OutOfOrderSequence(
-                f"producer {producer_id} sent sequence {base_sequence} after {known.batches[-1].last_sequence}"
+                f"producer {producer_id} sent sequence {base_sequence} instead of {expected}"
             )
         return None
 
@@ -127,25 +133,27 @@ class ProducerStates:
             )
         )
 
-    def below(self, end_offset: int) -> "ProducerStates":
-        """The state without the batches at or above `end_offset`, whose append failed.
+    def refused(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        """A batch that `check` let pass could not be appended: what follows it must not be stored before it."""
+        known = self._producers.get(producer_id)
+        if known is None or (known.epoch == epoch and not known.batches):
+            self._producers[producer_id] = ProducerEntry(epoch, base_sequence)
 
-        A producer all of whose remembered batches failed is forgotten: it may go on with any sequence number, as after
-        its records expired.
-        """
+    def below(self, end_offset: int) -> "ProducerStates":
+        """The state without the batches at or above `end_offset`, whose append failed."""
         states = ProducerStates()
         states.next_offset = end_offset
         for producer_id, known in self._producers.items():
             stored = [batch for batch in known.batches if batch.last_offset < end_offset]
-            if stored:
-                kept = states._producers[producer_id] = ProducerEntry(known.epoch)
-                kept.batches.extend(stored)
+            resume_at = known.batches[0].base_sequence if known.batches else known.resume_at
+            kept = states._producers[producer_id] = ProducerEntry(known.epoch, resume_at)
+            kept.batches.extend(stored)
         return states
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that have not written since `before_ms` (producer.id.expiration.ms)."""
         for producer_id, known in list(self._producers.items()):
-            if known.batches and known.batches[-1].timestamp_ms < before_ms:
+            if not known.batches or known.batches[-1].timestamp_ms < before_ms:
                 del self._producers[producer_id]
 
     def encode(self, next_offset: int) -> bytes:

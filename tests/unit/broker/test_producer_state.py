@@ -1,0 +1,429 @@
+"""Idempotent producers, held to Kafka's rules: a model of them beside the real thing, and single claims."""
+
+import asyncio
+import struct
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from crc32c import crc32c
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from magnetar.base.errors import EntryCorrupt, StorageError
+from magnetar.broker.errors import InvalidProducerEpoch, OutOfOrderSequence
+from magnetar.broker.partition import Partition
+from magnetar.broker.producer_state import ProducerStates, sequence_after
+from magnetar.broker.topic_config import TopicDefaults
+from magnetar.ledger.entry_cache import EntryCache
+from magnetar.ledger.entry_format import decode_entry
+from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerEnvironment, LedgerLimits, ManagedLedger
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.ledgers import MemoryLedgerStore
+from magnetar.testing.metadata import MemoryMetadataStore
+
+LAST = (1 << 31) - 1
+
+
+def batch(count: int, producer_id: int, epoch: int, sequence: int, timestamp_ms: int) -> memoryview:
+    records = b"".join(bytes([14, 0, 0, 2 * delta, 1, 2]) + b"v\0" for delta in range(count))
+    stamps = (timestamp_ms, timestamp_ms)
+    checked = struct.pack(">hiqqqhii", 0, count - 1, *stamps, producer_id, epoch, sequence, count) + records
+    return memoryview(bytearray(struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked))
+
+
+async def settle() -> None:
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+class Bench:
+    """One partition over a store whose disk the test plays."""
+
+    def __init__(self) -> None:
+        self.store = MemoryLedgerStore(automatic=False)
+        self.metadata = MemoryMetadataStore()
+        self.clock = FakeClock()
+        self.partition = self._open()
+
+    def _open(self) -> Partition:
+        environment = LedgerEnvironment(
+            self.store, self.metadata, EntryCache(1 << 20), self.clock, decode_entry
+        )
+        self.environment = environment
+        topic: Any = SimpleNamespace(config=TopicDefaults({}).config({}), name="t")
+        return Partition(topic, 0, [1], ManagedLedger("t-0", environment, LedgerLimits()))
+
+    def produce(
+        self, producer_id: int, epoch: int, sequence: int, count: int = 1
+    ) -> tuple[int, list[Exception | None]]:
+        """The base offset, and a list that gets the outcome."""
+        outcome: list[Exception | None] = []
+        now_ms = self.clock.now_ms()
+        data = batch(count, producer_id, epoch, sequence, now_ms)
+        return self.partition.append(data, now_ms, outcome.append).base_offset, outcome
+
+    async def flush(self) -> None:
+        await settle()
+        while len(self.store):
+            self.store.write()
+            await settle()
+
+    async def crash(self, snapshot: bytes | None) -> None:
+        for task in list(self.environment.tasks):
+            task.cancel()
+        self.store = self.store.crash()
+        self.partition = self._open()
+        stored = await self.metadata.get(METADATA_ROOT + "t-0")
+        if stored is not None:
+            stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
+            self.partition.log.restore(stored.value, stored.version, stats)
+        await self.partition.recover_producers(snapshot, self.clock.now_ms())
+
+
+class Known(NamedTuple):
+    """Kafka's ProducerStateEntry: (first sequence, last sequence, first offset) of up to five batches."""
+
+    epoch: int
+    batches: tuple[tuple[int, int, int], ...]
+
+
+class ProducerMachine(RuleBasedStateMachine):
+    """Clients that behave, and some that do not, against the rules of Kafka's ProducerAppendInfo."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.durable: list[
+            tuple[int, int, int, int, int]
+        ] = []  # producer, epoch, first, last sequence, offset
+        self.flying: list[tuple[int, int, int, int, int]] = []
+        self.must_resume: dict[int, tuple[int, int]] = {}  # producer: (epoch, sequence) that failed first
+        self.snapshot: bytes | None = None
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def begin(self) -> None:
+        async def make() -> Bench:
+            return Bench()
+
+        self.bench = self.do(make())
+
+    def teardown(self) -> None:
+        if hasattr(self, "bench"):
+            self.do(self.bench.flush())
+            self.bench.partition.close()
+            self.do(self.bench.flush())
+        self.loop.close()
+
+    def known(self, producer_id: int, rows: list[tuple[int, int, int, int, int]]) -> Known | None:
+        mine = [row for row in rows if row[0] == producer_id]
+        if not mine:
+            return None
+        epoch = mine[-1][1]
+        current = [row[2:] for row in mine if row[1] == epoch]
+        return Known(epoch, tuple((one[0], one[1], one[2]) for one in current[-5:]))
+
+    @rule(
+        producer_id=st.integers(1, 3),
+        count=st.integers(1, 3),
+        kind=st.sampled_from(["next", "next", "next", "again", "gap", "old epoch", "new epoch", "wrap"]),
+        back=st.integers(1, 6),
+    )
+    def produce(self, producer_id: int, count: int, kind: str, back: int) -> None:
+        known = self.known(producer_id, self.durable + self.flying)
+        resume = self.must_resume.get(producer_id)
+        epoch = known.epoch if known is not None else 0
+        sequence = sequence_after(known.batches[-1][1], 1) if known is not None else 0
+        if resume is not None and (known is None or resume[0] >= epoch):
+            epoch, sequence = resume
+        expect: Any = None
+        match kind:
+            case "again" if known is not None and epoch == known.epoch:
+                mine = [
+                    row for row in self.durable + self.flying if row[0] == producer_id and row[1] == epoch
+                ]
+                if back > len(mine):
+                    return
+                first, last, offset = mine[-back][2:]
+                sequence, count = first, (last - first) % (1 << 31) + 1
+                live = dict(self.bench.partition.producers.items())[producer_id]
+                expect = offset if back <= len(live.batches) else OutOfOrderSequence
+            case "gap" if known is not None or resume is not None:
+                sequence = sequence_after(sequence, 7)
+                expect = OutOfOrderSequence
+            case "old epoch" if known is not None and epoch > 0:
+                epoch -= 1
+                expect = InvalidProducerEpoch
+            case "new epoch" if known is not None:
+                epoch, sequence = epoch + 1, 0
+            case "wrap" if known is None and resume is None:
+                sequence = LAST - 1  # its first records are gone: it may be anywhere
+        self._send(producer_id, epoch, sequence, count, expect)
+
+    def _send(self, producer_id: int, epoch: int, sequence: int, count: int, expect: Any) -> None:
+        bench = self.bench
+        log = bench.partition.log
+        base = log.next_offset
+        row = (producer_id, epoch, sequence, sequence_after(sequence, count - 1), base)
+        is_new = expect is None
+
+        def done(error: Exception | None) -> None:
+            if is_new:
+                self.flying.remove(row)
+                if error is None:
+                    self.durable.append(row)
+            elif error is None:
+                assert expect < log.high_watermark, (
+                    "a duplicate is acknowledged when its first copy is durable"
+                )
+
+        async def send() -> None:
+            now_ms = bench.clock.now_ms()
+            data = batch(count, producer_id, epoch, sequence, now_ms)
+            if is_new:
+                self.flying.append(row)
+                assert bench.partition.append(data, now_ms, done).base_offset == base
+                self.must_resume.pop(producer_id, None)
+            elif isinstance(expect, int):
+                assert bench.partition.append(data, now_ms, done).base_offset == expect
+            else:
+                with pytest.raises(expect):
+                    bench.partition.append(data, now_ms, done)
+            await settle()
+
+        self.do(send())
+
+    @rule(count=st.integers(1, 4))
+    def disk_writes(self, count: int) -> None:
+        async def write() -> None:
+            self.bench.store.write(count)
+            await settle()
+
+        self.do(write())
+
+    @rule()
+    def disk_fails(self) -> None:
+        lost: dict[int, tuple[int, int]] = {}
+        for producer_id in (1, 2, 3):
+            live = dict(self.bench.partition.producers.items()).get(producer_id)
+            mine = [row for row in self.flying if row[0] == producer_id]
+            if mine and live is not None:
+                # The first of the epoch that holds now: older epochs are fenced by it.
+                first = next(row for row in mine if row[1] == live.epoch)
+                lost[producer_id] = (first[1], first[2])
+
+        async def fail() -> None:
+            flying = list(self.flying)
+            self.bench.store.fail()
+            await settle()
+            assert not [row for row in flying if row in self.flying]
+
+        self.do(fail())
+        for producer_id, resume in lost.items():
+            known = self.known(producer_id, self.durable)
+            if known is None or known.epoch < resume[0]:
+                self.must_resume[producer_id] = resume
+
+    @rule()
+    def take_a_snapshot(self) -> None:
+        async def take() -> None:
+            partition = self.bench.partition
+            snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
+            await self.bench.flush()
+            if await durable:
+                self.snapshot = snapshot
+
+        self.do(take())
+
+    @rule()
+    def crash(self) -> None:
+        self.flying.clear()
+        self.must_resume.clear()
+        self.do(self.bench.crash(self.snapshot))
+        # A snapshot may know of a newer epoch that nothing was stored of.
+        for producer_id, live in self.bench.partition.producers.items():
+            if not live.batches:
+                self.must_resume[producer_id] = (live.epoch, 0)
+
+    @invariant()
+    def knows_what_it_must(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        live = dict(self.bench.partition.producers.items())
+        rows = self.durable + self.flying
+        assert {row[0] for row in rows} <= set(live)
+        for producer_id, entry in live.items():
+            known = self.known(producer_id, rows)
+            if known is None or known.epoch < entry.epoch:
+                assert not entry.batches
+                continue
+            assert entry.epoch == known.epoch
+            remembered = tuple(
+                (one.base_sequence, one.last_sequence, one.base_offset) for one in entry.batches
+            )
+            assert remembered == known.batches[len(known.batches) - len(remembered) :]
+
+
+ProducerMachine.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestProducers = ProducerMachine.TestCase
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_five_batches_are_remembered_and_the_sixth_is_out_of_order() -> None:
+    states = ProducerStates()
+    for number in range(6):
+        assert states.check(7, 0, number * 10, 10) is None
+        states.add(7, 0, number * 10, number * 10, 10, 0)
+    for number in range(1, 6):
+        found = states.check(7, 0, number * 10, 10)
+        assert found is not None
+        assert found.base_offset == number * 10
+    with pytest.raises(OutOfOrderSequence):
+        states.check(7, 0, 0, 10)
+    with pytest.raises(OutOfOrderSequence):
+        states.check(7, 0, 50, 9)
+
+
+def test_sequences_wrap_at_2_31_inside_a_batch_and_between_batches() -> None:
+    assert sequence_after(LAST, 1) == 0
+    states = ProducerStates()
+    states.add(7, 0, LAST - 1, 0, 4, 0)  # LAST - 1, LAST, 0, 1
+    assert states.check(7, 0, 2, 1) is None
+    found = states.check(7, 0, LAST - 1, 4)
+    assert found is not None
+    assert found.last_sequence == 1
+    with pytest.raises(OutOfOrderSequence):
+        states.check(7, 0, 3, 1)
+    states = ProducerStates()
+    states.add(7, 0, LAST, 0, 1, 0)
+    assert states.check(7, 0, 0, 1) is None
+
+
+def test_a_snapshot_is_read_back_as_it_was_and_half_of_one_is_refused() -> None:
+    states = ProducerStates()
+    for number in range(7):
+        states.add(7, 3, number, number, 1, 1000 + number)
+    states.add(8, 0, LAST, 7, 2, 5)
+    states.refused(9, 4, 17)
+    snapshot = states.encode(9)
+    read = ProducerStates.decode(snapshot)
+    assert read.next_offset == 9
+    assert [(pid, one.epoch, list(one.batches)) for pid, one in read.items()] == [
+        (pid, one.epoch, list(one.batches)) for pid, one in states.items()
+    ]
+    for size in range(len(snapshot)):
+        with pytest.raises(EntryCorrupt):
+            ProducerStates.decode(snapshot[:size])
+    with pytest.raises(EntryCorrupt):
+        ProducerStates.decode(b"\x07" + snapshot[1:])
+
+
+def test_idle_producers_are_forgotten() -> None:
+    states = ProducerStates()
+    states.add(7, 0, 0, 0, 1, 1000)
+    states.add(8, 0, 0, 1, 1, 2000)
+    states.refused(9, 0, 5)
+    states.expire(1500)
+    assert [producer_id for producer_id, _ in states.items()] == [8]
+
+
+def test_a_producer_is_as_young_as_its_last_restart_whatever_its_records_say() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        data = batch(1, 7, 0, 0, 1_000)  # records of 1970
+        bench.partition.append(data, bench.clock.now_ms(), lambda _: None)
+        await bench.flush()
+        await bench.crash(None)
+        bench.partition.producers.expire(bench.clock.now_ms() - 60_000)
+        assert len(bench.partition.producers) == 1
+
+    run(scenario())
+
+
+def test_what_follows_a_batch_that_failed_is_not_stored_before_it() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.produce(7, 0, 0)
+        bench.produce(7, 0, 1)
+        await settle()
+        bench.store.fail()
+        await settle()
+        with pytest.raises(OutOfOrderSequence):
+            bench.produce(7, 0, 2)
+        assert bench.produce(7, 0, 0)[0] == 0
+        assert bench.produce(7, 0, 1)[0] == 1
+        await bench.flush()
+
+        bench.store.full = True
+        with pytest.raises(StorageError):
+            bench.produce(8, 0, 0)
+        bench.store.full = False
+        with pytest.raises(OutOfOrderSequence):
+            bench.produce(8, 0, 1)
+        assert bench.produce(8, 0, 0)[0] == 2
+        await bench.flush()
+
+    run(scenario())
+
+
+def test_a_repeated_batch_fails_with_the_one_it_repeats() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        _, first = bench.produce(7, 0, 0)
+        base, again = bench.produce(7, 0, 0)
+        assert base == 0
+        await settle()
+        assert not again
+        bench.store.fail()
+        await settle()
+        assert isinstance(first[0], StorageError)
+        assert isinstance(again[0], StorageError)
+        _, retry = bench.produce(7, 0, 0)
+        await bench.flush()
+        assert retry == [None]
+        assert bench.partition.log.high_watermark == 1
+
+    run(scenario())
+
+
+def test_a_snapshot_is_not_stored_when_a_batch_in_it_failed_while_others_were_waited_for() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.produce(7, 0, 0)
+        await settle()
+        durable = bench.partition.wait_durable(bench.partition.log.next_offset)
+        bench.store.fail()
+        await settle()
+        bench.produce(8, 0, 0)  # takes the offset that the failed one had
+        await bench.flush()
+        assert await durable is False
+
+    run(scenario())
+
+
+def test_a_partition_whose_log_cannot_be_replayed_is_served_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.produce(7, 0, 0)
+        await bench.flush()
+        for ledger in bench.store.ledgers.values():
+            ledger.entries[0].body = memoryview(b"not an entry of ours")
+        await bench.crash(b"not a snapshot")
+        await bench.crash(None)
+        assert bench.produce(8, 0, 0)[0] == 1
+        await bench.flush()
+
+    run(scenario())
+    assert len([record for record in caplog.records if "not known in full" in record.message]) == 2
