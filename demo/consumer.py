@@ -84,7 +84,7 @@ class _Member:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
-                # Partitions are dealt out in the order of member ids, which begin with this: who comes back gets its own.
+                # Partitions go by the order of member ids, which begin with this: who comes back gets its own.
                 "client.id": name.replace(" ", "-"),
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
