@@ -27,7 +27,7 @@ import confluent_kafka
 
 RECORDS_PER_SECOND = 1500
 OUTSTANDING_MAX = 400  # what is in flight when the server dies
-LARGE_EVERY = 400  # one record in so many is 64 KiB to 512 KiB
+LARGE_EVERY = 150  # one record in so many is 64 KiB to 512 KiB
 FLUSH_TIMEOUT_S = 60.0
 _OUTPUT = threading.Lock()
 

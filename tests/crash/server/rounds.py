@@ -47,7 +47,10 @@ RECOVERY_KILL_SHARE = 0.15
 RECOVERY_SECONDS_MAX = 0.6
 TIMEOUT_S = 60.0
 TOPIC_CONFIG = {"segment.bytes": str(2 << 20)}  # so that rounds also cross the roll-over of a ledger
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "journal.bytes": str(64 << 20),  # so that rounds also meet the journal going around
+}
 NOT_YET = frozenset(
     {
         confluent_kafka.KafkaError._TRANSPORT,
