@@ -21,8 +21,10 @@ from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import (
     COMPRESSION_MASK,
     CONTROL,
+    HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
+    RECORD_BYTES_MIN,
     TRANSACTIONAL,
     BatchHeader,
     is_intact,
@@ -77,6 +79,8 @@ def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHea
         raise CorruptMessage("the batch fails its checksum")
     if count <= 0 or last_delta != count - 1:
         raise InvalidRecord(f"{count} records cannot have the last offset delta {last_delta}")
+    if not attributes & COMPRESSION_MASK and count * RECORD_BYTES_MIN > size - HEADER_SIZE:
+        raise InvalidRecord(f"{size - HEADER_SIZE} bytes cannot hold {count} records")
     if attributes & _FORBIDDEN:
         kind = "control records" if attributes & CONTROL else "records of a transaction: there are none here"
         raise InvalidRecord(f"clients may not write {kind}")

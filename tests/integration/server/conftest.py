@@ -1,0 +1,37 @@
+"""One server per module: a test leaves it as it found it, and no test may make it log a traceback."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from magnetar.testing.server import MagnetarProcess
+
+from .wire import Wire
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MagnetarProcess]:
+    with MagnetarProcess() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def clean_log(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "server" in request.fixturenames:
+        running: MagnetarProcess = request.getfixturevalue("server")
+        assert "Traceback" not in running.log, running.log[-5000:]
+
+
+@pytest.fixture
+def wire(server: MagnetarProcess) -> Iterator[Wire]:
+    with Wire(server.ports[0]) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, wire: Wire) -> str:
+    """A topic of this test's own."""
+    name = "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
+    wire.create(name)
+    return name
