@@ -84,5 +84,5 @@ changelog: dev ## fold newsfragments/ into CHANGELOG.md (VERSION=0.1.0)
 	@test -n "$(VERSION)" || { echo "say which version: make changelog VERSION=0.1.0" >&2; exit 1; }
 	@$(BIN)/towncrier build --yes --version $(VERSION)
 
-clean: ## remove .venv and every cache; data stays
+clean: ## remove .venv and the tools' caches; data and what was fetched to be built stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
