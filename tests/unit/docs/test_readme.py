@@ -102,7 +102,7 @@ def test_the_first_session_with_the_console_tools(server: MagnetarProcess, java_
 
 
 def test_the_python_example(server: MagnetarProcess) -> None:
-    program = block("python", "import Consumer, Producer").replace("localhost:9092", server.bootstrap)
+    program = block("python", "localhost:9092").replace("localhost:9092", server.bootstrap)
     (expected,) = re.findall(r"^print\(.*#\s*(.*)$", program, re.M)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
