@@ -34,7 +34,9 @@ assert HEADER_SIZE == 61
 LENGTH_PREFIX: Final = 12  # base_offset and batch_length themselves
 CRC_COVER: Final = 21
 MAGIC: Final = 2
-RECORD_BYTES_MIN: Final = 7  # length, attributes, both deltas, key and value lengths, header count: a byte each
+RECORD_BYTES_MIN: Final = (
+    7  # length, attributes, both deltas, key and value lengths, header count: a byte each
+)
 
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
