@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 
 METADATA_ROOT: Final = "/managed-ledgers/"
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
+_ROLL_RETRY_S: Final = 10.0
 _SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
 
 
@@ -119,6 +120,7 @@ class ManagedLedger:
         self._writer_info: LedgerInfo | None = None
         self._writer_entry_count = 0
         self._rolling = False
+        self._roll_not_before_s = 0.0  # a roll failed: appends go on, and do not try again each
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
         self._metadata_lock = asyncio.Lock()
@@ -260,7 +262,8 @@ class ManagedLedger:
             self.on_reset()
 
     def _roll(self) -> None:
-        if not self._rolling:
+        clock = self._environment.clock
+        if not self._rolling and (self._writer is None or clock.monotonic() >= self._roll_not_before_s):
             self._rolling = True
             self._environment.spawn(f"roll {self.name}", self._open_writer())
 
@@ -290,6 +293,7 @@ class ManagedLedger:
             if self.state in (State.OPENING, State.CLOSED):
                 self._fail_queued(StorageError(f"no new ledger can be opened: {error}"))
             else:
+                self._roll_not_before_s = self._environment.clock.monotonic() + _ROLL_RETRY_S
                 log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
             if writer is not None and not is_recorded:
                 await self._environment.store.delete(writer.stat.ledger_id)

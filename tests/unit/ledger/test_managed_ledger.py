@@ -197,6 +197,10 @@ async def test_a_roll_that_fails_stays_in_the_open_ledger() -> None:
     await chain.written(1)
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
+    assert len(chain.store.ledgers) == 1, "it does not try again at each append"
+    chain.clock.advance(60)
+    await chain.written(1, 1)
+    assert len(chain.store.ledgers) == 2
 
 
 @run
