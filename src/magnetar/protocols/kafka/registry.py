@@ -40,11 +40,13 @@ Answer: TypeAlias = "Message | Deferred | Awaitable[Message] | None"
 class Deferred:
     """A response that will be known later; `resolve` may be called once, before or after it is attached."""
 
-    __slots__ = ("_on_resolved", "_response", "abandon", "resolved")
+    __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved")
 
     def __init__(self) -> None:
         # Called instead of an answer when the client is gone, so that nothing goes on waiting for it.
         self.abandon: Callable[[], None] | None = None
+        # Asks for the answer that can be given now, because the server stops.
+        self.hurry: Callable[[], None] | None = None
         self.resolved = False
         self._response: Message = None
         self._on_resolved: Callable[[Message], None] | None = None

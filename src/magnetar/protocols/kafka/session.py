@@ -154,6 +154,8 @@ class KafkaSession:
             or self._unanswered_bytes > UNANSWERED_BYTES_MAX
             or service.queued_bytes > service.settings.queued_bytes_max
         ):
+            if service.queued_bytes > service.settings.queued_bytes_max:
+                service.held_back.add(self)
             self._pause()
 
     def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
@@ -173,7 +175,6 @@ class KafkaSession:
 
     def _pause(self) -> None:
         self._paused = True
-        self._service.held_back.add(self)
         self._peer.pause_reading()
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
@@ -228,7 +229,9 @@ class KafkaSession:
         service = self._service
         service.queued_bytes -= slot.request_bytes
         if service.held_back and service.queued_bytes <= service.settings.queued_bytes_max // 2:
-            for session in list(service.held_back):
+            # Whoever cannot read on now is held by reasons of its own, and looks again when they are gone.
+            held_back, service.held_back = service.held_back, set()
+            for session in held_back:
                 session.resume_if_possible()
 
     def resume_if_possible(self) -> None:
@@ -252,6 +255,9 @@ class KafkaSession:
         self._paused = True
         if not self._slots:
             self._peer.close()
+        for slot in list(self._slots):
+            if slot.deferred is not None and slot.deferred.hurry is not None:
+                slot.deferred.hurry()
 
     def peer_is_slow(self, slow: bool) -> None:
         """The peer does not take what it is sent (True), or does again."""

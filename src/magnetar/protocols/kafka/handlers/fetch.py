@@ -199,6 +199,7 @@ class _Fetch:
         """Answer when `min_bytes` are there or `max_wait_ms` are over."""
         self._deferred = Deferred()
         self._deferred.abandon = self._stop_waiting
+        self._deferred.hurry = self._time_is_up
         for target, row in self._found:
             if row.error_code == ErrorCode.NONE:
                 partition = self._resolve(target)

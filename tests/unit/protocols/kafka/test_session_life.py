@@ -1,0 +1,265 @@
+"""A session as its peer sees it: order, pauses, the end.  Handlers are replaced by ones that the test resolves."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from magnetar.protocols.kafka import session as session_module
+from magnetar.protocols.kafka.registry import Deferred
+from magnetar.wire.kafka.header import decode_response_header, encode_request_header
+from magnetar.wire.kafka.messages import api_versions, heartbeat, produce
+from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
+from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magnetar.wire.kafka.messages.produce import ProduceRequest
+from magnetar.wire.kafka.runtime import Buffer
+
+Run = Callable[..., None]
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self.reading = True
+        self.closed = False
+
+    def send(self, parts: list[Buffer]) -> None:
+        assert not self.closed, "nothing is sent on a closed connection"
+        for part in parts:
+            self.bytes += part
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def answered(self) -> list[int]:
+        """The correlation ids of the responses so far, in order."""
+        ids, view = [], memoryview(self.bytes)
+        while len(view):
+            (size,) = struct.unpack_from(">i", view)
+            ids.append(decode_response_header(view[4 : 4 + size], heartbeat.API_KEY, 0)[0])
+            view = view[4 + size :]
+        return ids
+
+
+def request(codec: Any, version: int, body: Any, correlation_id: int = 7) -> bytes:
+    parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, correlation_id, "test")]
+    codec.encode_request(version, body, parts)
+    joined = b"".join(parts)
+    return struct.pack(">i", len(joined)) + joined
+
+
+def beat(correlation_id: int) -> bytes:
+    return request(heartbeat, 0, HeartbeatRequest("g", 0, "m"), correlation_id)
+
+
+class Fixture:
+    """A session whose heartbeats the test answers."""
+
+    def __init__(self, client: Any) -> None:
+        self.service = client.service
+        self.waiting: list[Deferred] = []
+        api = self.service.apis[heartbeat.API_KEY]
+        self.service.apis[heartbeat.API_KEY] = replace(api, handle=self.handle)
+        self.peer, self.session = self.connect(client)
+
+    def connect(self, client: Any) -> tuple[Peer, Any]:
+        peer = Peer()
+        node = next(iter(client.broker.nodes.by_id.values()))
+        return peer, self.service.connected(peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
+
+    def handle(self, context: Any, asked: Any) -> Any:
+        self.waiting.append(Deferred())
+        return self.waiting[-1]
+
+    def feed(self, data: bytes, step: int = 1 << 20) -> None:
+        view = memoryview(data)
+        while len(view):
+            buffer = self.session.get_buffer()
+            count = min(len(buffer), step, len(view))
+            buffer[:count] = view[:count]
+            self.session.received(count)
+            view = view[count:]
+
+    async def resolve(self, index: int) -> None:
+        self.waiting[index].resolve(HeartbeatResponse())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 50, 1 << 20])
+def test_responses_leave_in_the_order_of_requests_however_bytes_and_answers_come(
+    with_broker: Run, step: int
+) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        one.feed(b"".join(beat(number) for number in range(6)), step)
+        assert len(one.waiting) == 6
+        for index, expected in [(3, []), (1, []), (0, [0, 1]), (5, [0, 1]), (2, [0, 1, 2, 3])]:
+            await one.resolve(index)
+            assert one.peer.answered() == expected
+        await one.resolve(4)
+        assert one.peer.answered() == [0, 1, 2, 3, 4, 5]
+        one.session.closed()
+
+    with_broker(scenario)
+
+
+def test_a_produce_without_acks_has_no_place_among_the_responses(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        one.feed(beat(1) + request(produce, 9, ProduceRequest(acks=0), 2) + beat(3))
+        await one.resolve(1)
+        await one.resolve(0)
+        assert one.peer.answered() == [1, 3]
+        assert one.service.queued_bytes == 0
+        one.session.closed()
+
+    with_broker(scenario)
+
+
+def test_reading_pauses_while_too_much_is_unanswered_and_goes_on_afterwards(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "UNANSWERED_REQUESTS_MAX", 4)
+
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        one.feed(b"".join(beat(number) for number in range(4)))
+        assert one.peer.reading
+        one.feed(beat(4))
+        assert not one.peer.reading
+        for index in range(3):
+            assert not one.peer.reading
+            await one.resolve(index)
+        assert one.peer.reading
+        one.session.closed()
+        assert one.service.queued_bytes == 0
+
+    with_broker(scenario)
+
+
+def test_what_all_connections_have_unanswered_is_bounded(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        one.service.settings = replace(one.service.settings, queued_bytes_max=2 * len(beat(0)) - 8)
+        one.feed(beat(1))
+        assert one.peer.reading
+        other_peer, other = one.connect(client)
+        data = beat(2) + beat(3)
+        other.get_buffer()[: len(data)] = data
+        other.received(len(data))
+        assert not other_peer.reading
+        await one.resolve(0)  # of the first connection: the second one may read on when half is free
+        await one.resolve(1)
+        assert other_peer.reading
+        assert not one.service.held_back
+        other.closed()
+        one.session.closed()
+        assert one.service.queued_bytes == 0
+
+    with_broker(scenario)
+
+
+def test_a_peer_that_does_not_take_its_responses_is_not_read_from(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        one.session.peer_is_slow(True)
+        assert not one.peer.reading
+        assert not one.service.held_back, "it concerns nobody else"
+        one.feed(beat(1))
+        await one.resolve(0)
+        assert not one.peer.reading
+        one.session.peer_is_slow(False)
+        assert one.peer.reading
+        one.session.closed()
+
+    with_broker(scenario)
+
+
+def test_a_graceful_stop_answers_what_is_in_flight_and_closes(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        one.feed(beat(1) + beat(2))
+        hurried: list[int] = []
+
+        def hurry() -> None:
+            hurried.append(1)
+            one.waiting[1].resolve(HeartbeatResponse())
+
+        one.waiting[1].hurry = hurry
+        one.session.finish()
+        assert hurried == [1]
+        assert not one.peer.closed
+        await one.resolve(0)
+        assert one.peer.answered() == [1, 2]
+        assert one.peer.closed
+        one.session.closed()
+
+        quiet_peer, quiet = one.connect(client)
+        quiet.finish()
+        assert quiet_peer.closed
+        quiet.closed()
+
+    with_broker(scenario)
+
+
+def test_what_becomes_ready_after_the_connection_is_gone_goes_nowhere(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        abandoned: list[int] = []
+        one.feed(beat(1) + beat(2))
+        one.waiting[1].abandon = lambda: abandoned.append(2)
+        one.session.closed()
+        assert abandoned == [2]
+        await one.resolve(0)
+        assert not one.peer.bytes
+        assert one.service.queued_bytes == 0
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["stage one", "stage two"])
+def test_a_bug_in_a_handler_ends_the_connection_and_no_other(
+    with_broker: Run, caplog: pytest.LogCaptureFixture, late: bool
+) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+
+        async def fail_late() -> None:
+            await asyncio.sleep(0)
+            raise AssertionError("a bug")
+
+        def fail(context: Any, asked: Any) -> Any:
+            if late:
+                return fail_late()
+            raise AssertionError("a bug")
+
+        api = one.service.apis[heartbeat.API_KEY]
+        one.service.apis[heartbeat.API_KEY] = replace(api, handle=fail)
+        other_peer, other = one.connect(client)
+        one.feed(beat(1) + beat(2))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert one.peer.closed
+        assert not one.peer.bytes, "nothing of it is told to the client"
+        data = request(api_versions, 0, ApiVersionsRequest(), 9)
+        other.get_buffer()[: len(data)] = data
+        other.received(len(data))
+        await asyncio.sleep(0)
+        assert other_peer.answered() == [9]
+        other.closed()
+        one.session.closed()
+
+    with caplog.at_level(logging.WARNING):
+        with_broker(scenario)
+    assert "failed inside the broker" in caplog.text
