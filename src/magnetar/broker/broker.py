@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _SNAPSHOT_INTERVAL_S: Final = 1.0
 _SNAPSHOT_AT_BYTES: Final = 2 << 20  # written since a partition's last snapshot
+_KAFKA_TOPICS_MAX: Final = 100_000
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
 
@@ -94,6 +95,7 @@ class Broker:
             settings.groups,
             canonical_topic=self._full_name_or_itself,
         )
+        self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -134,6 +136,20 @@ class Broker:
     def topic_name(self, kafka_name: str) -> TopicName:
         """The topic that a Kafka client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
         return TopicName.parse(kafka_name, self.settings.tenant, self.settings.namespace)
+
+    def kafka_topic(self, kafka_name: str) -> Topic:
+        """The topic that a Kafka client means, found by one look-up when it was found before.
+
+        Raises:
+            InvalidTopicName, UnknownTopic
+        """
+        topic = self._kafka_topics.get(kafka_name)
+        if topic is None or topic.is_deleted:
+            topic = self.topics.get(self.topic_name(kafka_name))
+            if len(self._kafka_topics) >= _KAFKA_TOPICS_MAX:
+                self._kafka_topics.clear()
+            self._kafka_topics[kafka_name] = topic
+        return topic
 
     def kafka_name(self, name: TopicName) -> str:
         """What a Kafka client is shown."""

@@ -64,6 +64,7 @@ class Topic:
         "_registry",
         "config",
         "created_ms",
+        "is_deleted",
         "name",
         "overrides",
         "replicas",
@@ -89,6 +90,7 @@ class Topic:
         self.config = registry.config_of(overrides)
         self.created_ms = created_ms
         self.version = version
+        self.is_deleted = False
         self._partitions: dict[int, Partition] = {}
 
     @property
@@ -388,6 +390,7 @@ class TopicRegistry:
             if self._by_name.get(topic.name) is not topic:
                 raise UnknownTopic(f"there is no topic {topic.name}")
             await self._environment.metadata.delete(topic_path(topic.name))
+            topic.is_deleted = True
             del self._by_name[topic.name]
             self._by_id.pop(topic.topic_id, None)
         for partition in topic.open_partitions:

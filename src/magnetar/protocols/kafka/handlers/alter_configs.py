@@ -84,7 +84,7 @@ async def _alter_topic(
 ) -> None:
     if not name:
         raise InvalidConfigRequest("Default topic resources are not allowed.")
-    topic = broker.topics.get(broker.topic_name(name))
+    topic = broker.kafka_topic(name)
     async with broker.topics.changing(topic):
         overrides = broker.topics.defaults.canonical(configs)
         if not validate_only:

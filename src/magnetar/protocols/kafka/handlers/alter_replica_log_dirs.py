@@ -41,7 +41,7 @@ def handle(context: "RequestContext", request: AlterReplicaLogDirsRequest) -> Al
 def _presence(context: "RequestContext", topic_name: str, index: int) -> ErrorCode:
     broker = context.broker
     try:
-        topic = broker.topics.get(broker.topic_name(topic_name))
+        topic = broker.kafka_topic(topic_name)
     except BrokerError as error:
         return error_code(error)
     if not 0 <= index < topic.partition_count:

@@ -46,7 +46,7 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
 
 
 async def _grow(broker: "Broker", wanted: CreatePartitionsTopic, validate_only: bool) -> None:
-    topic = broker.topics.get(broker.topic_name(wanted.name))
+    topic = broker.kafka_topic(wanted.name)
     replicas = None
     if wanted.assignments is not None:
         replicas = [one.broker_ids for one in wanted.assignments]

@@ -39,7 +39,7 @@ async def handle(context: "RequestContext", request: DeleteRecordsRequest) -> De
         for wanted in wanted_topic.partitions:
             rows.append(row := DeleteRecordsPartitionResult(wanted.partition_index, -1))
             try:
-                topic = context.broker.topics.get(context.broker.topic_name(wanted_topic.name))
+                topic = context.broker.kafka_topic(wanted_topic.name)
                 partition = topic.partition(wanted.partition_index)
             except InvalidTopicName:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -84,7 +84,7 @@ def _find(broker: "Broker", wanted: DeleteTopicState, row: DeletableTopicResult)
             topic = broker.topics.get_by_id(wanted.topic_id)
             row.name = broker.kafka_name(topic.name)
         else:
-            topic = broker.topics.get(broker.topic_name(wanted.name))
+            topic = broker.kafka_topic(wanted.name)
             row.topic_id = topic.topic_id
     except (UnknownTopic, InvalidTopicName):
         # A name that no topic can have is one that no topic has, says Kafka here.

@@ -58,7 +58,7 @@ def _describe(
     names = wanted.configuration_keys or None
     match wanted.resource_type:
         case ResourceType.TOPIC:
-            topic = broker.topics.get(broker.topic_name(wanted.resource_name))
+            topic = broker.kafka_topic(wanted.resource_name)
             entries = broker.topics.defaults.describe(topic.overrides, names)
         case ResourceType.BROKER if wanted.resource_name == CLUSTER_DEFAULT:
             return []

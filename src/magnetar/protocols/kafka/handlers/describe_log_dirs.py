@@ -58,7 +58,7 @@ def _wanted(
         return
     for wanted in request.topics:
         try:
-            topic = broker.topics.get(broker.topic_name(wanted.topic))
+            topic = broker.kafka_topic(wanted.topic)
         except BrokerError:
             continue  # what is not here has no size: it is left out, as Kafka does
         yield wanted.topic, topic, dict.fromkeys(wanted.partitions)

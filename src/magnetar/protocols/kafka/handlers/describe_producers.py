@@ -38,7 +38,7 @@ def handle(context: "RequestContext", request: DescribeProducersRequest) -> Desc
 def _describe(context: "RequestContext", topic_name: str, index: int) -> PartitionResponse:
     row = PartitionResponse(index)
     try:
-        partition = context.broker.topics.get(context.broker.topic_name(topic_name)).partition(index)
+        partition = context.broker.kafka_topic(topic_name).partition(index)
     except BrokerError as error:
         row.error_code, row.error_message = error_code(error), str(error)
         return row

@@ -68,7 +68,7 @@ def handle(
 
 def _find(broker: "Broker", name: str) -> "tuple[DescribeTopicPartitionsResponseTopic, Topic | None]":
     try:
-        topic = broker.topics.get(broker.topic_name(name))
+        topic = broker.kafka_topic(name)
     except BrokerError as error:
         row = _refused(name, error_code(error))
         row.topic_authorized_operations = TOPIC_OPERATIONS

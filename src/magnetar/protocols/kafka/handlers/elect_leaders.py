@@ -43,7 +43,7 @@ def handle(context: "RequestContext", request: ElectLeadersRequest) -> ElectLead
 
 def _elect(broker: "Broker", topic_name: str, index: int) -> tuple[ErrorCode, str]:
     try:
-        topic = broker.topics.get(broker.topic_name(topic_name))
+        topic = broker.kafka_topic(topic_name)
     except BrokerError:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}"
     if not 0 <= index < topic.partition_count:

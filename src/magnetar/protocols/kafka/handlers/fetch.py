@@ -116,7 +116,7 @@ class _Fetch:
         if isinstance(target.topic, bytes):
             topic = broker.topics.get_by_id(target.topic)
         else:
-            topic = broker.topics.get(broker.topic_name(target.topic))
+            topic = broker.kafka_topic(target.topic)
         return topic.partition(target.partition)
 
     def _checked(self, target: FetchTarget, partition: Partition, row: PartitionData) -> bool:

@@ -97,7 +97,7 @@ async def _apply(
         case ResourceType.TOPIC:
             if not name:
                 raise InvalidConfigRequest("Default topic resources are not allowed.")
-            topic = broker.topics.get(broker.topic_name(name))
+            topic = broker.kafka_topic(name)
             async with broker.topics.changing(topic):
                 overrides = broker.topics.defaults.alter(topic.overrides, changes)
                 if not validate_only and overrides != topic.overrides:

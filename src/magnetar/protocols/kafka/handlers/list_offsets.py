@@ -52,7 +52,7 @@ def handle(
                 continue
             seen.add(wanted.partition_index)
             try:
-                topic = context.broker.topics.get(context.broker.topic_name(wanted_topic.name))
+                topic = context.broker.kafka_topic(wanted_topic.name)
                 partition = topic.partition(wanted.partition_index)
             except BrokerError as error:
                 row.error_code = error_code(error)

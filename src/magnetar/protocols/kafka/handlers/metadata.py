@@ -100,7 +100,7 @@ def _find(context: "RequestContext", wanted: MetadataRequestTopic) -> MetadataRe
             return _describe(topic, broker.kafka_name(topic.name))
         if not wanted.name:
             return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, wanted.name)
-        return _describe(broker.topics.get(broker.topic_name(wanted.name)), wanted.name)
+        return _describe(broker.kafka_topic(wanted.name), wanted.name)
     except UnknownTopic:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
     except BrokerError as error:

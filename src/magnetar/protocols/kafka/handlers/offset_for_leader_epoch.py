@@ -32,7 +32,7 @@ def handle(context: "RequestContext", request: OffsetForLeaderEpochRequest) -> O
             row = EpochEndOffset(partition=wanted.partition)
             rows.append(row)
             try:
-                topic = context.broker.topics.get(context.broker.topic_name(wanted_topic.topic))
+                topic = context.broker.kafka_topic(wanted_topic.topic)
                 partition = topic.partition(wanted.partition)
             except BrokerError as error:
                 row.error_code = error_code(error)

@@ -38,20 +38,20 @@ _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
 
 
-class _Pending:
-    """A produce request whose batches are on their way to disk."""
+class _Pending(Deferred):
+    """A produce request whose batches are on their way to disk; resolved by the last one that arrives."""
 
-    __slots__ = ("deferred", "left", "response")
+    __slots__ = ("left", "response")
 
     def __init__(self, response: ProduceResponse) -> None:
-        self.deferred = Deferred()
+        super().__init__()
         self.response = response
         self.left = 1  # one for stage one itself, so that nothing resolves before all batches are queued
 
     def finish_one(self) -> None:
         self.left -= 1
         if self.left == 0:
-            self.deferred.resolve(self.response)
+            self.resolve(self.response)
 
     def done(self, answer: PartitionProduceResponse, error: Exception | None) -> None:
         """The batch behind `answer` is durable, or will never be."""
@@ -89,14 +89,13 @@ def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | Pro
             except BrokerError as error:
                 _refuse(answer, error)
     pending.finish_one()
-    return None if request.acks == 0 else pending.deferred
+    return None if request.acks == 0 else pending
 
 
 def _topic_of(context: "RequestContext", data: TopicProduceData) -> "Topic":
-    topics = context.broker.topics
     if context.api_version >= _TOPIC_IDS_SINCE:
-        return topics.get_by_id(data.topic_id)
-    return topics.get(context.broker.topic_name(data.name))
+        return context.broker.topics.get_by_id(data.topic_id)
+    return context.broker.kafka_topic(data.name)
 
 
 def _append(
