@@ -51,6 +51,7 @@ check: dev ## format, lint, types, import contracts, generated code up to date
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy bench demo tools
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/generate_kafka.py --check
 
