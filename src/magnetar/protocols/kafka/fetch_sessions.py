@@ -98,7 +98,7 @@ class FetchSessions:
         if session is None:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         if session.epoch != request.session_epoch:
-            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [], session.session_id)
+            return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
         session.update(request, by_id)
         session.advance()
         session.last_used_s = self._clock.monotonic()

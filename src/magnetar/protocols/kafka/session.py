@@ -2,8 +2,9 @@
 
 Requests are handled as soon as they are complete, each one's stage one in the order of arrival (registry.py
 says what that is); their responses leave in the same order, whenever they are ready.  Responses that become
-ready together leave in one write.  Reading pauses while too many requests or request bytes are unanswered, or
-while the peer does not take what it is sent.
+ready together leave in one write.  Reading pauses while too many requests or request bytes are unanswered, while
+the peer does not take what it is sent, and while a request is at work in a coroutine: a client that asks for a
+thousand large fetches at once has one of them in memory.  What was received before a pause is held until its end.
 
 Trouble with the peer's bytes ends the connection with one log line; a request for an unknown API or version
 too, except ApiVersions, whose unknown versions are answered in version 0 so that newer clients can step down
@@ -90,6 +91,8 @@ class KafkaSession:
         self._peer_is_slow = False
         self._closed = False
         self._finishing = False  # graceful stop
+        self._at_work: _Slot | None = None  # a request in a coroutine, until its response was sent
+        self._held: deque[Frame] = deque()  # received before reading paused
         self.get_buffer = self._frames.get_buffer
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
@@ -98,10 +101,21 @@ class KafkaSession:
         """`count` bytes were put into the buffer that `get_buffer` gave."""
         self._service.received_bytes += count
         try:
-            for frame in self._frames.received(count):
-                if self._closed:
-                    return
-                self._dispatch(frame)
+            frames = self._frames.received(count)
+        except WireError as error:
+            self._abort("%s", error)
+            return
+        for frame in frames:
+            if self._closed:
+                return
+            if self._paused:
+                self._held.append(frame if frame.owned else Frame(memoryview(bytearray(frame.data)), True))
+            else:
+                self._handle(frame)
+
+    def _handle(self, frame: Frame) -> None:
+        try:
+            self._dispatch(frame)
         except WireError as error:
             self._abort("%s", error)
         except Exception:
@@ -147,6 +161,8 @@ class KafkaSession:
             task = asyncio.get_running_loop().create_task(self._finish(answer, complete))
             service.tasks.add(task)
             task.add_done_callback(service.tasks.discard)
+            self._at_work = slot
+            self._pause()
         else:
             complete(answer)
         if not self._paused and (
@@ -225,6 +241,8 @@ class KafkaSession:
             self.resume_if_possible()
 
     def _forget(self, slot: _Slot) -> None:
+        if slot is self._at_work:
+            self._at_work = None
         self._unanswered_bytes -= slot.request_bytes
         service = self._service
         service.queued_bytes -= slot.request_bytes
@@ -240,12 +258,16 @@ class KafkaSession:
             self._paused
             and not self._finishing
             and not self._peer_is_slow
+            and self._at_work is None
             and len(self._slots) <= UNANSWERED_REQUESTS_MAX // 2
             and self._unanswered_bytes <= UNANSWERED_BYTES_MAX // 2
         ):
             self._paused = False
             self._service.held_back.discard(self)
-            self._peer.resume_reading()
+            while self._held and not self._paused and not self._closed:
+                self._handle(self._held.popleft())
+            if not self._paused and not self._closed:
+                self._peer.resume_reading()
 
     # --- the connection's life ---------------------------------------------------------------------------------------
 
@@ -280,6 +302,7 @@ class KafkaSession:
         made.
         """
         self._closed = True
+        self._held.clear()
         while self._slots:
             slot = self._slots.popleft()
             self._forget(slot)

@@ -176,11 +176,12 @@ def test_a_peer_that_does_not_take_its_responses_is_not_read_from(with_broker: R
         one.session.peer_is_slow(True)
         assert not one.peer.reading
         assert not one.service.held_back, "it concerns nobody else"
-        one.feed(beat(1))
-        await one.resolve(0)
-        assert not one.peer.reading
+        one.feed(beat(1))  # was on its way already
+        assert not one.waiting
         one.session.peer_is_slow(False)
         assert one.peer.reading
+        await one.resolve(0)
+        assert one.peer.answered() == [1]
         one.session.closed()
 
     with_broker(scenario)
@@ -263,3 +264,48 @@ def test_a_bug_in_a_handler_ends_the_connection_and_no_other(
     with caplog.at_level(logging.WARNING):
         with_broker(scenario)
     assert "failed inside the broker" in caplog.text
+
+
+def test_one_request_is_at_work_in_a_coroutine_at_a_time_and_the_others_keep_their_turn(
+    with_broker: Run,
+) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        at_work: list[asyncio.Future[HeartbeatResponse]] = []
+
+        async def work() -> HeartbeatResponse:
+            at_work.append(asyncio.get_running_loop().create_future())
+            return await at_work[-1]
+
+        api = one.service.apis[heartbeat.API_KEY]
+        one.service.apis[heartbeat.API_KEY] = replace(api, handle=lambda context, asked: work())
+        one.feed(beat(1) + beat(2) + beat(3) + beat(4)[:9])
+        for number in range(1, 4):
+            for _ in range(4):
+                await asyncio.sleep(0)
+            assert len(at_work) == number
+            assert not one.peer.reading
+            if number == 2:
+                one.session.peer_is_slow(True)
+            at_work[-1].set_result(HeartbeatResponse())
+            for _ in range(4):
+                await asyncio.sleep(0)
+            if number == 2:
+                assert len(at_work) == 2, (
+                    "nothing is begun for a peer that does not take what it has asked for"
+                )
+                one.session.peer_is_slow(False)
+            assert one.peer.answered() == list(range(1, number + 1))
+        assert one.peer.reading
+        one.feed(beat(4)[9:])
+        await asyncio.sleep(0)
+        assert len(at_work) == 4
+        one.feed(beat(5))
+        one.session.closed()
+        at_work[-1].set_result(HeartbeatResponse())
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert len(at_work) == 4
+        assert one.peer.answered() == [1, 2, 3]
+
+    with_broker(scenario)

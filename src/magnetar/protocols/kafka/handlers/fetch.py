@@ -148,7 +148,7 @@ class _Fetch:
 
     def _take(self, target: FetchTarget, partition: Partition, row: PartitionData) -> None:
         offset = target.request.fetch_offset
-        if offset >= partition.log.high_watermark or self._bytes_left <= 0:
+        if offset >= partition.log.high_watermark or (self._bytes_left <= 0 and self._bytes_total):
             return
         entries = partition.log.read_cached(offset, min(target.request.partition_max_bytes, self._bytes_left))
         if entries is None:
