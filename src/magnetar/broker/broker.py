@@ -27,7 +27,7 @@ from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.managed_ledger import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import MetadataStore, Put
+from magnetar.metadata.store import Delete, MetadataStore, Put
 from magnetar.storage.store import LedgerStore
 
 log = logging.getLogger(__name__)
@@ -108,8 +108,11 @@ class Broker:
         for topic in self.topics:
             for partition in topic.open_partitions:
                 await partition.recover_producers(
-                    snapshots.get(SNAPSHOTS_ROOT + partition.log.name), self.clock.now_ms()
+                    snapshots.pop(SNAPSHOTS_ROOT + partition.log.name, None), self.clock.now_ms()
                 )
+        if snapshots:  # of topics that were deleted just before the server went down
+            with suppress(MetadataError):
+                await self.metadata.commit([Delete(path) for path in snapshots])
         loop = asyncio.get_running_loop()
         self._housekeeping = [
             loop.create_task(self._snapshot_loop(), name="producer snapshots"),

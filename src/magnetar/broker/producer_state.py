@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.errors import InvalidProducerEpoch, OutOfOrderSequence
+from magnetar.metadata.store import VALUE_BYTES_MAX
 
 BATCHES_REMEMBERED: Final = 5  # max.in.flight.requests.per.connection of an idempotent producer
 _SEQUENCES: Final = 1 << 31
@@ -35,6 +36,9 @@ _SNAPSHOT: Final = Struct(">BqI")
 _PRODUCER: Final = Struct(">qhB")
 _BATCH: Final = Struct(">iiqqq")
 _VERSION: Final = 1
+SNAPSHOT_PRODUCERS_MAX: Final = (VALUE_BYTES_MAX - _SNAPSHOT.size) // (
+    _PRODUCER.size + BATCHES_REMEMBERED * _BATCH.size
+)
 
 
 class ProducedBatch(NamedTuple):
@@ -59,6 +63,11 @@ class ProducerEntry:
 def sequence_after(sequence: int, count: int) -> int:
     """The sequence number `count` places after `sequence`, wrapping as clients do."""
     return (sequence + count) % _SEQUENCES
+
+
+def _last_written_ms(known: tuple[int, ProducerEntry]) -> int:
+    batches = known[1].batches
+    return batches[-1].timestamp_ms if batches else -1
 
 
 class ProducerStates:
@@ -157,9 +166,16 @@ class ProducerStates:
                 del self._producers[producer_id]
 
     def encode(self, next_offset: int) -> bytes:
-        """The snapshot that covers the log below `next_offset`."""
-        parts = [_SNAPSHOT.pack(_VERSION, next_offset, len(self._producers))]
-        for producer_id, known in self._producers.items():
+        """The snapshot that covers the log below `next_offset`.
+
+        With more producers than a value of the metadata store holds, those that wrote last are in it: the others are
+        unknown after a restart, as if their records had expired.
+        """
+        producers = self.items()
+        if len(producers) > SNAPSHOT_PRODUCERS_MAX:
+            producers = sorted(producers, key=_last_written_ms)[-SNAPSHOT_PRODUCERS_MAX:]
+        parts = [_SNAPSHOT.pack(_VERSION, next_offset, len(producers))]
+        for producer_id, known in producers:
             parts.append(_PRODUCER.pack(producer_id, known.epoch, len(known.batches)))
             parts.extend(_BATCH.pack(*batch) for batch in known.batches)
         return b"".join(parts)

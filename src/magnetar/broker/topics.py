@@ -12,12 +12,14 @@ Ten thousand topics cost one metadata scan at start: a `Partition` object is mad
 
 import asyncio
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
+from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
     InvalidPartitions,
@@ -33,6 +35,9 @@ from magnetar.broker.topic_config import TopicConfig, TopicDefaults
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.managed_ledger import LedgerEnvironment, LedgerLimits, ManagedLedger
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put, Versioned
+from magnetar.storage.store import LedgerId
+
+_log = logging.getLogger(__name__)
 
 TOPICS_ROOT: Final = "/topics/"
 SNAPSHOTS_ROOT: Final = "/producer-snapshots/"
@@ -208,11 +213,25 @@ class TopicRegistry:
             for index in range(topic.partition_count):
                 if topic.log_name(index) in self._logs:
                     topic.partition(index)
-        for name, value in self._logs.items():
-            orphan = ManagedLedger(name, self._environment, LedgerLimits())
+        orphans = [ManagedLedger(name, self._environment, LedgerLimits()) for name in self._logs]
+        for orphan in orphans:
+            value = self._logs.pop(orphan.name)
             orphan.restore(value.value, value.version, self._environment.stats)
-            await orphan.delete()
-        self._logs.clear()
+        logs = [partition.log for topic in self for partition in topic.open_partitions] + orphans
+        known = {ledger_id for log in logs for ledger_id in log.ledger_ids}
+        unknown = [ledger_id for ledger_id in self._environment.stats if ledger_id not in known]
+        if orphans or unknown:
+            self._environment.spawn("clean-up after a crash", self._clean_up(orphans, unknown))
+
+    async def _clean_up(self, orphans: Sequence[ManagedLedger], unknown: Sequence[LedgerId]) -> None:
+        """Remove what a crash in the middle of a deletion has left; what cannot be removed now is at the next start."""
+        try:
+            for orphan in orphans:
+                await orphan.delete()
+            for ledger_id in unknown:
+                await self._environment.store.delete(ledger_id)
+        except BrokerError as error:
+            _log.warning("what deleted topics have left on the disk cannot be removed now: %s", error)
 
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
@@ -394,7 +413,8 @@ class TopicRegistry:
             del self._by_name[topic.name]
             self._by_id.pop(topic.topic_id, None)
         for partition in topic.open_partitions:
-            partition.close()
+            partition.close()  # all of them first: who waits on one must not wait for the deletion of another
+        for partition in topic.open_partitions:
             await partition.log.delete()
         await self._environment.metadata.commit(
             [Delete(SNAPSHOTS_ROOT + topic.log_name(partition.index)) for partition in topic.open_partitions]

@@ -415,6 +415,11 @@ class ManagedLedger:
         return self._chain.max_timestamp_ms(self.log_start)
 
     @property
+    def ledger_ids(self) -> list[LedgerId]:
+        """The ledgers of the chain, the oldest first."""
+        return [info.ledger_id for info in self._chain]
+
+    @property
     def size_bytes(self) -> int:
         """Stored bytes of all ledgers of the chain."""
         return self._chain.size_bytes
@@ -487,6 +492,7 @@ class ManagedLedger:
         """Take no more appends.  No ledger is sealed: the store finishes what is queued and keeps them as they are."""
         self._retire_writer()
         self.state = State.CLOSED
+        self._fail_queued(StorageError("this partition is being closed"))
 
     async def delete(self) -> None:
         """Remove the whole log and its metadata."""

@@ -20,6 +20,7 @@ from magnetar.broker.topic_config import TopicDefaults
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerEnvironment, LedgerLimits, ManagedLedger
+from magnetar.metadata.store import VALUE_BYTES_MAX
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -326,6 +327,18 @@ def test_a_snapshot_is_read_back_as_it_was_and_half_of_one_is_refused() -> None:
             ProducerStates.decode(snapshot[:size])
     with pytest.raises(EntryCorrupt):
         ProducerStates.decode(b"\x07" + snapshot[1:])
+
+
+def test_a_snapshot_fits_the_metadata_store_however_many_producers_there_are() -> None:
+    states = ProducerStates()
+    for producer_id in range(7000):
+        for number in range(5):
+            states.add(producer_id, 0, number, number, 1, producer_id)
+    snapshot = states.encode(5)
+    assert len(snapshot) <= VALUE_BYTES_MAX
+    kept = {producer_id for producer_id, _ in ProducerStates.decode(snapshot).items()}
+    assert 6000 < len(kept) < 7000
+    assert kept == set(range(7000 - len(kept), 7000)), "those that wrote last"
 
 
 def test_idle_producers_are_forgotten() -> None:

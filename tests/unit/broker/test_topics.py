@@ -1,0 +1,227 @@
+"""Topics made, deleted and grown, over stores whose disk the test plays."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import MetadataError, StorageError
+from magnetar.base.names import TopicName
+from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.errors import TopicExists, UnknownTopic, UnknownTopicId
+from magnetar.broker.nodes import Node, Nodes
+from magnetar.broker.topics import SNAPSHOTS_ROOT, TOPICS_ROOT, NewTopic
+from magnetar.ledger.managed_ledger import METADATA_ROOT
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.ledgers import MemoryLedgerStore
+from magnetar.testing.metadata import MemoryMetadataStore
+
+from .test_producer_state import batch, settle
+
+NAME = TopicName("public", "default", "t", True)
+
+
+@dataclass
+class World:
+    """A broker, and the stores that outlive it."""
+
+    store: MemoryLedgerStore = field(default_factory=MemoryLedgerStore)
+    metadata: MemoryMetadataStore = field(default_factory=MemoryMetadataStore)
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    async def start(self) -> Broker:
+        self.broker = Broker(BrokerSettings(), self.store, self.metadata, self.clock, Nodes([Node(1)]))
+        await self.broker.start()
+        await settle()
+        return self.broker
+
+    async def crash(self) -> Broker:
+        for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
+            task.cancel()
+        self.store = self.store.crash()
+        return await self.start()
+
+    async def create(self, partition_count: int = 1) -> Any:
+        await self.broker.topics.create([self.broker.topics.plan(NewTopic(NAME, partition_count))])
+        return self.broker.topics.get(NAME)
+
+    def produce(self, partition: Any, outcomes: list[Exception | None], producer_id: int = -1) -> None:
+        epoch, sequence = (0, 0) if producer_id >= 0 else (-1, -1)
+        now_ms = self.clock.now_ms()
+        partition.append(batch(1, producer_id, epoch, sequence, now_ms), now_ms, outcomes.append)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+def test_of_many_that_make_one_topic_one_makes_it_and_all_get_it() -> None:
+    async def scenario() -> None:
+        world = World()
+        topics = (await world.start()).topics
+        world.metadata.hold()
+        waiting = [asyncio.ensure_future(topics.ensure(NAME)) for _ in range(5)]
+        await settle()
+        with pytest.raises(TopicExists):
+            topics.plan(NewTopic(NAME))
+        world.metadata.release()
+        found = await asyncio.gather(*waiting)
+        assert len({topic.topic_id for topic in found}) == 1
+        await world.broker.stop()
+
+    run(scenario())
+
+
+def test_when_the_one_that_makes_a_topic_fails_the_next_one_tries() -> None:
+    async def scenario() -> None:
+        world = World()
+        topics = (await world.start()).topics
+        world.metadata.hold()
+        world.metadata.fail_next = 1
+        waiting = [asyncio.ensure_future(topics.ensure(NAME)) for _ in range(3)]
+        await settle()
+        world.metadata.release()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(one) is MetadataError for one in outcomes] == [True, False, False]
+        assert topics.find(NAME) is not None
+        await world.broker.stop()
+
+    run(scenario())
+
+
+def test_a_deleted_topic_answers_its_producers_and_wakes_its_readers() -> None:
+    async def scenario() -> None:
+        world = World(MemoryLedgerStore(automatic=False))
+        broker = await world.start()
+        topic = await world.create(3)
+        outcomes: list[Exception | None] = []
+        woken: list[int] = []
+        for index in range(3):
+            world.produce(topic.partition(index), outcomes)
+            topic.partition(index).waiters.add(lambda index=index: woken.append(index))
+        await settle()
+        deletion = asyncio.ensure_future(broker.delete_topic(topic))
+        await settle()
+        # The disk does nothing yet, and nobody who waits on any partition waits for it.
+        assert sorted(woken) == [0, 1, 2]
+        with pytest.raises(UnknownTopic):
+            broker.topics.get(NAME)
+        with pytest.raises(UnknownTopicId):
+            broker.topics.get_by_id(topic.topic_id)
+        with pytest.raises(StorageError):
+            world.produce(topic.partition(0), outcomes)
+        assert len(outcomes) == 3
+        while not deletion.done() or len(world.store):
+            world.store.write()
+            await settle()
+        assert world.store.ledgers == {}
+        for root in (TOPICS_ROOT, METADATA_ROOT, SNAPSHOTS_ROOT):
+            assert await world.metadata.scan(root) == []
+        world.store.automatic = True
+        assert (await world.create()).topic_id != topic.topic_id
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_topic_whose_deletion_cannot_be_stored_is_still_there() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(0), outcomes)
+        await settle()
+        world.metadata.fail_next = 1
+        with pytest.raises(MetadataError):
+            await broker.topics.delete(topic)
+        assert broker.topics.get(NAME) is topic
+        world.produce(topic.partition(0), outcomes)
+        await settle()
+        assert outcomes == [None, None]
+        await broker.topics.delete(topic)
+        with pytest.raises(UnknownTopic):
+            await broker.topics.delete(topic)
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_what_a_crash_in_the_middle_of_a_deletion_leaves_is_removed_at_the_next_start() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create(2)
+        outcomes: list[Exception | None] = []
+        for index in range(2):
+            world.produce(topic.partition(index), outcomes, producer_id=7)
+        await settle()
+        await broker._snapshot(topic.open_partitions)
+        stray = await world.store.create()  # made, and not recorded before the crash
+        await world.metadata.delete(f"{TOPICS_ROOT}public/default/persistent/t")
+        broker = await world.crash()
+        assert len(broker.topics) == 0
+        assert stray.ledger_id not in world.store.ledgers
+        assert world.store.ledgers == {}
+        assert await world.metadata.scan(METADATA_ROOT) == []
+        assert await world.metadata.scan(SNAPSHOTS_ROOT) == []
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_start_on_a_full_disk_puts_the_clean_up_off() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(0), outcomes)
+        await settle()
+        await world.metadata.delete(f"{TOPICS_ROOT}public/default/persistent/t")
+        full = world.store.crash()
+        full.full = True
+        world.store = full
+        for task in broker._housekeeping:
+            task.cancel()
+        broker = await world.start()
+        assert len(world.store.ledgers) == 1
+        await broker.stop()
+        full.full = False
+        await world.crash()
+        assert world.store.ledgers == {}
+        await world.broker.stop()
+
+    run(scenario())
+
+
+def test_logs_producers_and_settings_are_there_after_a_crash() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create(2)
+        await broker.topics.set_config(topic, {"segment.bytes": "1048576", "retention.ms": "1000"})
+        assert topic.partition(1).log.limits.size_bytes_max == 1048576
+        await broker.topics.add_partitions(topic, broker.topics.plan_partitions(topic, 3))
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(2), outcomes, producer_id=7)
+        await settle()
+        broker = await world.crash()
+        again = broker.topics.get(NAME)
+        assert (again.topic_id, again.partition_count) == (topic.topic_id, 3)
+        assert again.config.retention_ms == 1000
+        assert again.partition(1).log.limits.size_bytes_max == 1048576
+        assert again.partition(2).log.high_watermark == 1
+        world.produce(again.partition(2), outcomes, producer_id=7)  # the same batch again
+        await settle()
+        assert outcomes == [None, None]
+        assert again.partition(2).log.high_watermark == 1
+        world.clock.advance(2)
+        await broker.apply_retention()
+        await settle()
+        assert again.partition(2).log.log_start == 1
+        await broker.stop()
+
+    run(scenario())
