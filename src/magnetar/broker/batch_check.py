@@ -32,7 +32,6 @@ from magnetar.wire.kafka.records import (
 )
 
 _ZSTD: Final = 4
-_FORBIDDEN: Final = CONTROL | TRANSACTIONAL
 
 
 def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
@@ -81,9 +80,10 @@ def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHea
         raise InvalidRecord(f"{count} records cannot have the last offset delta {last_delta}")
     if not attributes & COMPRESSION_MASK and count * RECORD_BYTES_MIN > size - HEADER_SIZE:
         raise InvalidRecord(f"{size - HEADER_SIZE} bytes cannot hold {count} records")
-    if attributes & _FORBIDDEN:
-        kind = "control records" if attributes & CONTROL else "records of a transaction: there are none here"
-        raise InvalidRecord(f"clients may not write {kind}")
+    if attributes & CONTROL:
+        raise InvalidRecord("clients may not write control records")
+    if attributes & TRANSACTIONAL and producer_id < 0:
+        raise InvalidRecord("a transactional batch has a producer id")
     if attributes & COMPRESSION_MASK > _ZSTD:
         raise InvalidRecord(f"unknown compression {attributes & COMPRESSION_MASK}")
     if producer_id >= 0 and (epoch < 0 or sequence < 0):

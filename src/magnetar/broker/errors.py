@@ -73,5 +73,9 @@ class InvalidProducerEpoch(BrokerError):
     """A newer instance of this producer has taken over."""
 
 
+class InvalidTxnState(BrokerError):
+    """The producer has no transaction that this partition is part of."""
+
+
 class PolicyViolation(BrokerError):
     """The server's settings do not allow this."""

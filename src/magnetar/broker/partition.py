@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.errors import StorageError, WireError
 from magnetar.broker.batch_check import check_batch
+from magnetar.broker.errors import InvalidTxnState
 from magnetar.broker.producer_state import ProducerStates
+from magnetar.broker.transaction_index import TransactionIndex
 from magnetar.ledger.entry_cache import Entry
 from magnetar.ledger.entry_format import KafkaEntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import (
+    TRANSACTIONAL,
     assign_offset,
+    end_transaction_marker,
+    marker_commits,
     read_header,
     stamp_log_append_time,
 )
@@ -61,6 +66,7 @@ class Partition:
         "producers",
         "replicas",
         "topic",
+        "transactions",
         "waiters",
     )
 
@@ -70,6 +76,7 @@ class Partition:
         self.replicas = replicas  # node ids, the leader first
         self.log = log
         self.producers = ProducerStates()
+        self.transactions = TransactionIndex()
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
         self._duplicates: list[tuple[int, Done]] = []
@@ -93,13 +100,17 @@ class Partition:
         config = self.topic.config
         header = check_batch(batch, config, now_ms)
         # Unpacked once: this runs for every batch, and a field of a named tuple costs a call.
-        _, _, _, _, _, _, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
+        _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
         log = self.log
         if producer_id >= 0:
             earlier = self.producers.check(producer_id, epoch, sequence, count)
             if earlier is not None:
                 self._when_durable(earlier.last_offset, done)
                 return Appended(earlier.base_offset, -1)
+            if attributes & TRANSACTIONAL and not self.topic.is_in_transaction(
+                producer_id, epoch, self.index
+            ):
+                raise InvalidTxnState(f"producer {producer_id} has no transaction with this partition in it")
         base = log.next_offset
         append_time_ms = -1
         if config.log_append_time:
@@ -118,7 +129,45 @@ class Partition:
         self.bytes_since_snapshot += size
         if producer_id >= 0:
             self.producers.add(producer_id, epoch, sequence, base, count, now_ms)
+            if attributes & TRANSACTIONAL:
+                self.transactions.began(producer_id, base)
         return Appended(base, append_time_ms)
+
+    # --- transactions ------------------------------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is decided: what a reader of committed records may see."""
+        return self.transactions.last_stable_offset(self.log.high_watermark)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
+    ) -> None:
+        """Write the marker that ends the producer's transaction; `done(None)` when it is durable.
+
+        Batches of older epochs than `epoch` are refused from now on.  Without an open transaction there is nothing to
+        write, and `done` is called when all that was appended is durable: an earlier marker may be on its way.
+
+        Raises:
+            StorageError: nothing can be written now.
+        """
+        log = self.log
+        if not self.transactions.is_open(producer_id):
+            self.producers.raise_epoch(producer_id, epoch)
+            self._when_durable(log.next_offset - 1, done)
+            return
+        now_ms = log.now_ms()
+        batch = memoryview(
+            end_transaction_marker(producer_id, epoch, coordinator_epoch, now_ms, commit=commit)
+        )
+        offset = log.next_offset
+        assign_offset(batch, offset, log.leader_epoch)
+        prefix = _prefixes.build(now_ms, offset, 1)
+        size = len(prefix) + len(batch)
+        log.append(Entry(offset, offset, now_ms, batch), (prefix, batch), size, done)
+        self.bytes_since_snapshot += size
+        self.producers.raise_epoch(producer_id, epoch)
+        self.transactions.ended(producer_id, offset, committed=commit)
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +197,8 @@ class Partition:
     def snapshot(self) -> bytes:
         """The producers' state, in-flight batches included: to be stored once `next_offset` of now is durable."""
         self.bytes_since_snapshot = 0
-        return self.producers.encode(self.log.next_offset)
+        self.transactions.forget_below(self.log.log_start)
+        return self.producers.encode(self.log.next_offset) + self.transactions.encode()
 
     def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
         """Done when the log of now is durable up to `end_offset` (True), or an append before it has failed (False)."""
@@ -174,26 +224,32 @@ class Partition:
             )
 
     async def _recover_producers(self, snapshot: bytes | None, now_ms: int) -> None:
-        states = ProducerStates()
+        states, transactions = ProducerStates(), TransactionIndex()
         if snapshot is not None:
-            states = ProducerStates.decode(snapshot)
+            states, position = ProducerStates.decode(snapshot)
+            transactions = TransactionIndex.decode(snapshot, position)
         offset = max(states.next_offset, self.log.log_start)
         if offset > self.log.high_watermark:
             # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
-            states, offset = ProducerStates(), self.log.log_start
-        self.producers = states
+            states, transactions, offset = ProducerStates(), TransactionIndex(), self.log.log_start
+        self.producers, self.transactions = states, transactions
         while offset < self.log.high_watermark:
             for entry in await self.log.read(offset, _REPLAY_BYTES):
-                self._replay(states, entry, now_ms)
+                self._replay(entry, now_ms)
                 offset = entry.last_offset + 1
         states.next_offset = offset
         self.bytes_since_snapshot = 0
 
-    @staticmethod
-    def _replay(states: ProducerStates, entry: Entry, now_ms: int) -> None:
+    def _replay(self, entry: Entry, now_ms: int) -> None:
         header = read_header(entry.payload)
-        if header.producer_id >= 0 and not header.is_control:
-            states.add(
+        if header.producer_id < 0:
+            return
+        if header.is_control:
+            self.producers.raise_epoch(header.producer_id, header.producer_epoch)
+            committed = marker_commits(entry.payload)
+            self.transactions.ended(header.producer_id, entry.base_offset, committed=committed)
+        else:
+            self.producers.add(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
@@ -201,11 +257,14 @@ class Partition:
                 header.record_count,
                 now_ms,  # record times say nothing of when a producer was last seen
             )
+            if header.is_transactional:
+                self.transactions.began(header.producer_id, entry.base_offset)
 
     def _on_reset(self) -> None:
         """Appends failed.  What was recorded of them must go: read the producers' state back from what was stored."""
         self._resolve_duplicates(StorageError("the batch that this one repeats was not stored"))
         self.producers = self.producers.below(self.log.high_watermark)
+        self.transactions.forget_from(self.log.high_watermark)
 
     def close(self) -> None:
         """Take no more appends; whoever waits is woken and finds the partition as it is."""
@@ -218,7 +277,8 @@ class Partition:
         """(offset, timestamp) of the first readable record at or after `timestamp_ms`; None when there is none."""
         offset = self.log.log_start
         while (entry := await self.log.entry_for_timestamp(timestamp_ms, offset)) is not None:
-            for record in read_records(entry.payload, read_header(entry.payload)):
+            header = read_header(entry.payload)
+            for record in () if header.is_control else read_records(entry.payload, header):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= offset:
                     return record.offset, record.timestamp_ms
             # The record lies below the log's start, or the producer's header claims what its records do not have.

@@ -148,6 +148,12 @@ class ProducerStates:
         if known is None or (known.epoch == epoch and not known.batches):
             self._producers[producer_id] = ProducerEntry(epoch, base_sequence)
 
+    def raise_epoch(self, producer_id: int, epoch: int) -> None:
+        """A transaction was ended under `epoch`: batches of older ones are those of a zombie."""
+        known = self._producers.get(producer_id)
+        if known is not None and known.epoch < epoch:
+            self._producers[producer_id] = ProducerEntry(epoch)
+
     def below(self, end_offset: int) -> "ProducerStates":
         """The state without the batches at or above `end_offset`, whose append failed."""
         states = ProducerStates()
@@ -181,8 +187,8 @@ class ProducerStates:
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, snapshot: bytes) -> "ProducerStates":
-        """The inverse of `encode`; EntryCorrupt when the bytes are not a snapshot."""
+    def decode(cls, snapshot: bytes) -> "tuple[ProducerStates, int]":
+        """The inverse of `encode`, and where the snapshot ends; EntryCorrupt when the bytes are not a snapshot."""
         states = cls()
         try:
             version, states.next_offset, count = _SNAPSHOT.unpack_from(snapshot)
@@ -192,10 +198,11 @@ class ProducerStates:
             for _ in range(count):
                 producer_id, epoch, batch_count = _PRODUCER.unpack_from(snapshot, position)
                 position += _PRODUCER.size
-                known = states._producers[producer_id] = ProducerEntry(epoch)
+                # One without batches is known for its epoch alone, which begins at 0.
+                known = states._producers[producer_id] = ProducerEntry(epoch, 0)
                 for _ in range(batch_count):
                     known.batches.append(ProducedBatch(*_BATCH.unpack_from(snapshot, position)))
                     position += _BATCH.size
         except StructError as error:
             raise EntryCorrupt("a producer snapshot is cut short") from error
-        return states
+        return states, position

@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
@@ -127,6 +127,10 @@ class Topic:
         """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
         return self._partitions.get(index)
 
+    def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
+        """Whether partition `index` is part of the producer's open transaction."""
+        return self._registry.is_in_transaction(producer_id, epoch, self.name.full, index)
+
     def log_name(self, index: int) -> str:
         name = self.name
         return f"{name.tenant}/{name.namespace}/{name.domain}/{name.local}-partition-{index}@{self.topic_id.hex()}"
@@ -158,6 +162,8 @@ class TopicRegistry:
         self.defaults = defaults
         self._partition_count_default = partition_count_default
         self._replication_factor_default = replication_factor_default
+        # (producer id, epoch, full topic name, partition): the transaction coordinator's to answer.
+        self.is_in_transaction: Callable[[int, int, str, int], bool] = lambda *_: False
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._being_created: dict[

@@ -347,11 +347,17 @@ class ManagedLedger:
         if self._in_flight == 0:
             self._reset()
 
+    def now_ms(self) -> int:
+        return self._environment.clock.now_ms()
+
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def read_cached(self, offset: int, bytes_max: int) -> list[Entry] | None:
-        """What the cache holds from `offset` on, as `CachedRun.read`; None when it has to come from the store."""
-        return self._run.read(offset, bytes_max, self.high_watermark)
+    def read_cached(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
+        """What the cache holds from `offset` on and below `end_offset`, which is at most the high watermark.
+
+        As `CachedRun.read`; None when it has to come from the store.
+        """
+        return self._run.read(offset, bytes_max, end_offset)
 
     async def read(self, offset: int, bytes_max: int) -> list[Entry]:
         """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`.

@@ -317,7 +317,8 @@ def test_a_snapshot_is_read_back_as_it_was_and_half_of_one_is_refused() -> None:
     states.add(8, 0, LAST, 7, 2, 5)
     states.refused(9, 4, 17)
     snapshot = states.encode(9)
-    read = ProducerStates.decode(snapshot)
+    read, end = ProducerStates.decode(snapshot)
+    assert end == len(snapshot)
     assert read.next_offset == 9
     assert [(pid, one.epoch, list(one.batches)) for pid, one in read.items()] == [
         (pid, one.epoch, list(one.batches)) for pid, one in states.items()

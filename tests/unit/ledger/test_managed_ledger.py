@@ -32,7 +32,7 @@ async def test_what_is_appended_can_be_read_from_the_cache_and_from_the_store() 
     assert len(chain.store.ledgers) > 2
     for offset in range(30):
         base = offset // 3 * 3
-        cached = chain.log.read_cached(offset, 1)
+        cached = chain.log.read_cached(offset, 1, chain.log.high_watermark)
         assert cached is not None
         assert cached[0].base_offset == base
         assert (await chain.log.read(offset, 1))[0].base_offset == base
@@ -44,7 +44,7 @@ async def test_readers_see_nothing_before_it_is_durable() -> None:
     chain.append(2)
     await settle()
     assert (chain.log.high_watermark, chain.log.next_offset) == (0, 2)
-    assert chain.log.read_cached(0, 1000) == []
+    assert chain.log.read_cached(0, 1000, chain.log.high_watermark) == []
     assert await chain.log.read(0, 1000) == []
     await chain.flush()
     assert chain.log.high_watermark == 2
@@ -138,7 +138,7 @@ async def test_after_a_failed_write_the_log_goes_on_at_its_durable_end_in_a_new_
     chain.store.fail()
     assert resets == [2]
     assert chain.log.next_offset == 2
-    assert chain.log.read_cached(2, 100) is None
+    assert chain.log.read_cached(2, 100, chain.log.high_watermark) is None
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
     assert chain.log.size_bytes == 300

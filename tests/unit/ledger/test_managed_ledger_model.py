@@ -255,7 +255,7 @@ class LogMachine(RuleBasedStateMachine):
         for row in readable:
             for offset in {max(row.base, log.log_start), row.last}:
                 assert log.epoch_at(offset) == row.epoch
-                cached = log.read_cached(offset, 1)
+                cached = log.read_cached(offset, 1, log.high_watermark)
                 if cached is not None:
                     assert (cached[0].base_offset, cached[0].last_offset) == (row.base, row.last)
 

@@ -22,6 +22,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.InvalidRecord: ErrorCode.INVALID_RECORD,
     broker.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     broker.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    broker.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,
     broker.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     broker.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -50,6 +50,11 @@ _LEADER_EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
+# A control record: length, attributes, two deltas, key (version, type), value (version, coordinator epoch), no headers.
+_CONTROL_RECORD: Final = Struct(">bbbbbhhbhib")
+_ABORT_MARKER: Final = 0
+_COMMIT_MARKER: Final = 1
+NO_SEQUENCE: Final = -1
 
 
 class BatchHeader(NamedTuple):
@@ -109,3 +114,27 @@ def stamp_log_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -
     _ATTRIBUTES.pack_into(batch, 21, header.attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, 35, now_ms)
     _CRC.pack_into(batch, 17, crc32c(batch[CRC_COVER:]))
+
+
+def end_transaction_marker(
+    producer_id: int, producer_epoch: int, coordinator_epoch: int, now_ms: int, *, commit: bool
+) -> bytearray:
+    """The control batch that ends a transaction: one record, whose key says how (KIP-98).
+
+    Lengths inside the record are zigzag varints, so 32 says 16.
+    """
+    kind = _COMMIT_MARKER if commit else _ABORT_MARKER
+    record = _CONTROL_RECORD.pack(32, 0, 0, 0, 8, 0, kind, 12, 0, coordinator_epoch, 0)
+    batch = bytearray(HEADER_SIZE) + record
+    attributes = CONTROL | TRANSACTIONAL
+    HEADER.pack_into(
+        batch, 0, 0, len(batch) - LENGTH_PREFIX, -1, MAGIC, 0, attributes, 0, now_ms, now_ms,
+        producer_id, producer_epoch, NO_SEQUENCE, 1,
+    )  # fmt: skip
+    _CRC.pack_into(batch, 17, crc32c(batch[CRC_COVER:]))
+    return batch
+
+
+def marker_commits(batch: memoryview) -> bool:
+    """Whether the transaction marker in this control batch, which this broker has written, is a commit."""
+    return bool(_CONTROL_RECORD.unpack_from(batch, HEADER_SIZE)[6] == _COMMIT_MARKER)

@@ -5,8 +5,8 @@ answered in stage one and leaves as the memory it was received in; what it does 
 too little to send, the request waits for `min_bytes` or `max_wait_ms`; an append wakes it.
 
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
-each; the first partition with data sends at least one batch, however large (KIP-74).  There are no aborted transactions
-to report, and the last stable offset is the high watermark.
+each; the first partition with data sends at least one batch, however large (KIP-74).  Readers of committed records see
+what lies below the last stable offset, and are told which transactions in it were aborted (KIP-98).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -64,13 +65,14 @@ class _Fetch:
 
     __slots__ = (
         "_bytes_left", "_bytes_total", "_context", "_deferred", "_found", "_has_error", "_leader_elsewhere", "_plan",
-        "_request", "_timer", "_wake_scheduled", "_watched", "cold",
+        "_reads_committed", "_request", "_timer", "_wake_scheduled", "_watched", "cold",
     )  # fmt: skip
 
     def __init__(self, context: "RequestContext", request: FetchRequest, plan: FetchPlan) -> None:
         self._context = context
         self._request = request
         self._plan = plan
+        self._reads_committed = request.isolation_level == _READ_COMMITTED
         self.cold: list[tuple[FetchTarget, Partition, PartitionData]] = []
         self._reset()
         self._deferred: Deferred | None = None
@@ -93,7 +95,9 @@ class _Fetch:
         self._reset()
         for target in self._plan.targets:
             # Not null: librdkafka takes a null record set for a protocol error.
-            row = PartitionData(target.partition, aborted_transactions=self._aborted(), records=b"")
+            row = PartitionData(
+                target.partition, aborted_transactions=[] if self._reads_committed else None, records=b""
+            )
             self._found.append((target, row))
             try:
                 partition = self._resolve(target)
@@ -102,9 +106,6 @@ class _Fetch:
                 continue
             if self._checked(target, partition, row):
                 self._take(target, partition, row)
-
-    def _aborted(self) -> list[Any] | None:
-        return [] if self._request.isolation_level == _READ_COMMITTED else None
 
     def _fail(self, row: PartitionData, code: ErrorCode) -> None:
         row.error_code = code
@@ -130,7 +131,8 @@ class _Fetch:
                 row.current_leader = LeaderIdAndEpoch(partition.leader_id, log.leader_epoch)
                 self._leader_elsewhere = True
             return False
-        row.high_watermark = row.last_stable_offset = log.high_watermark
+        row.high_watermark = log.high_watermark
+        row.last_stable_offset = partition.last_stable_offset
         row.log_start_offset = log.log_start
         if wanted.last_fetched_epoch >= 0:
             end = log.epoch_end(wanted.last_fetched_epoch)
@@ -148,20 +150,37 @@ class _Fetch:
 
     def _take(self, target: FetchTarget, partition: Partition, row: PartitionData) -> None:
         offset = target.request.fetch_offset
-        if offset >= partition.log.high_watermark or (self._bytes_left <= 0 and self._bytes_total):
+        end_offset = self._end_offset(row)
+        if offset >= end_offset or (self._bytes_left <= 0 and self._bytes_total):
             return
-        entries = partition.log.read_cached(offset, min(target.request.partition_max_bytes, self._bytes_left))
+        bytes_max = min(target.request.partition_max_bytes, self._bytes_left)
+        entries = partition.log.read_cached(offset, bytes_max, end_offset)
         if entries is None:
             self.cold.append((target, partition, row))
         else:
-            self._add(row, entries, target.request.partition_max_bytes)
+            self._add(target, partition, row, entries)
 
-    def _add(self, row: PartitionData, entries: "list[Entry]", partition_bytes_max: int) -> None:
+    def _end_offset(self, row: PartitionData) -> int:
+        """What this reader may see ends here: undecided transactions are hidden from readers of committed records."""
+        return row.last_stable_offset if self._reads_committed else row.high_watermark
+
+    def _add(
+        self, target: FetchTarget, partition: Partition, row: PartitionData, entries: "list[Entry]"
+    ) -> None:
         payloads: list[Any] = [entry.payload for entry in entries]
         size = sum(map(len, payloads))
-        if self._bytes_total and size > min(self._bytes_left, partition_bytes_max):
-            return  # one batch larger than what is left: its partition's turn comes
+        if not size or (
+            self._bytes_total and size > min(self._bytes_left, target.request.partition_max_bytes)
+        ):
+            return  # nothing, or one batch larger than what is left: its partition's turn comes
         row.records = payloads
+        if self._reads_committed:
+            aborted = partition.transactions.aborted_between(
+                target.request.fetch_offset, entries[-1].last_offset + 1
+            )
+            row.aborted_transactions = [
+                AbortedTransaction(one.producer_id, one.first_offset) for one in aborted
+            ]
         self._bytes_total += size
         self._bytes_left -= size
 
@@ -185,8 +204,10 @@ class _Fetch:
                 self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE if gone else error_code(result))
             elif isinstance(result, BaseException):
                 raise result
-            elif result:
-                self._add(row, result, target.request.partition_max_bytes)
+            else:
+                end_offset = self._end_offset(row)
+                entries = [entry for entry in result if entry.last_offset < end_offset]
+                self._add(target, partition, row, entries)
         return self.response()
 
     # --- waiting -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """ListOffsets: the log's start and end, and offsets by record time.
 
-Served: v1-11.  Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the first record with the greatest
-timestamp (KIP-734), -4 earliest local (KIP-405; equal to earliest: all data is local), -5 latest tiered (none: -1).
+Served: v1-11.  Special timestamps: -1 latest (the high watermark; for readers of committed records the last stable
+offset), -2 earliest, -3 the first record with the greatest timestamp (KIP-734), -4 earliest local (KIP-405; equal to
+earliest: all data is local), -5 latest tiered (none: -1).
 Other timestamps find the first record at or after them, by record, not by batch.
 """
 
@@ -35,6 +36,8 @@ _TIERED_SINCE: Final = {
     TimestampLookup.LATEST_TIERED: 9,
 }
 
+_READ_COMMITTED: Final = 1
+
 
 def handle(
     context: "RequestContext", request: ListOffsetsRequest
@@ -58,7 +61,9 @@ def handle(
                 row.error_code = error_code(error)
                 continue
             row.error_code = leader_error(context, partition, wanted.current_leader_epoch)
-            if row.error_code == ErrorCode.NONE and not _answer_at_once(context, partition, wanted, row):
+            if row.error_code == ErrorCode.NONE and not _answer_at_once(
+                context, partition, wanted, row, request.isolation_level == _READ_COMMITTED
+            ):
                 searches.append(_search(partition, wanted.timestamp, row))
     return _search_all(response, searches) if searches else response
 
@@ -68,6 +73,7 @@ def _answer_at_once(
     partition: Partition,
     wanted: ListOffsetsPartition,
     row: ListOffsetsPartitionResponse,
+    reads_committed: bool,
 ) -> bool:
     log = partition.log
     if context.api_version < _TIERED_SINCE.get(wanted.timestamp, 0):  # type: ignore[call-overload]
@@ -75,7 +81,8 @@ def _answer_at_once(
         return True
     match wanted.timestamp:
         case TimestampLookup.LATEST:
-            row.offset, row.leader_epoch = log.high_watermark, log.leader_epoch
+            row.offset = partition.last_stable_offset if reads_committed else log.high_watermark
+            row.leader_epoch = log.leader_epoch
         case TimestampLookup.EARLIEST | TimestampLookup.EARLIEST_LOCAL:
             row.offset, row.leader_epoch = log.log_start, log.epoch_at(log.log_start)
         case TimestampLookup.LATEST_TIERED:
