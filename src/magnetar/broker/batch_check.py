@@ -38,16 +38,16 @@ def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHea
     """The header of a batch that may be appended.
 
     Raises:
-        CorruptMessage: it is not one whole batch, or fails its checksum.
+        CorruptMessage: it fails its checksum, or has an unknown format.
         UnsupportedMessageFormat: it has a format older than v2.
         RecordTooLarge: it is larger than the topic's `max.message.bytes`.
-        InvalidRecord: its header contradicts itself, or the topic's rules.
+        InvalidRecord: it is not one whole batch, or its header contradicts itself, or the topic's rules.
         InvalidTimestamp: its records are too old or too new for the topic.
     """
     try:
         header = read_header(batch)
     except WireError as error:
-        raise CorruptMessage(str(error)) from error
+        raise InvalidRecord(str(error)) from error
     (
         _,
         batch_length,
@@ -71,7 +71,7 @@ def check_batch(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHea
     if batch_length != size - LENGTH_PREFIX:
         if 0 < batch_length < size - LENGTH_PREFIX:
             raise InvalidRecord("a produce request carries exactly one record batch per partition")
-        raise CorruptMessage(f"the batch says {batch_length} bytes and has {size - LENGTH_PREFIX}")
+        raise InvalidRecord(f"the batch says {batch_length} bytes and has {size - LENGTH_PREFIX}")
     if size > config.max_message_bytes:
         raise RecordTooLarge(f"the batch has {size} bytes, the topic allows {config.max_message_bytes}")
     if not is_intact(batch, header):
