@@ -36,14 +36,8 @@ _SNAPSHOT: Final = Struct(">BqI")
 _PRODUCER: Final = Struct(">qhB")
 _BATCH: Final = Struct(">iiqqq")
 _VERSION: Final = 1
-SNAPSHOT_PRODUCERS_MAX: Final = (
-    VALUE_BYTES_MAX
-    * 3
-    // 4
-    // (  # the rest is for what a partition stores beside it
-        _PRODUCER.size + BATCHES_REMEMBERED * _BATCH.size
-    )
-)
+_SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for what a partition stores beside it
+SNAPSHOT_PRODUCERS_MAX: Final = _SNAPSHOT_BYTES_MAX // (_PRODUCER.size + BATCHES_REMEMBERED * _BATCH.size)
 
 
 class ProducedBatch(NamedTuple):
