@@ -56,6 +56,7 @@ PROPERTY_BYTES_MAX: Final = 0x3FF  # 256 properties of 2 x 1023 bytes leave room
 # late, never lost.
 RANGES_STORED_MAX: Final = 20_000
 OFFSET_MAX: Final = (1 << 63) - 1
+_WISH: Final = "kafka.committed.offset"  # the property that keeps a negative committed offset
 
 
 @dataclass(slots=True, eq=True)
@@ -89,6 +90,12 @@ class Cursor:
             self._starts.copy(),
             self._ends.copy(),
         )
+
+    @property
+    def committed_offset(self) -> int:
+        """What Kafka clients are told: the next offset to consume, or the negative one that was committed."""
+        wish = self.properties.get(_WISH)
+        return self.mark_delete if wish is None else int(wish)
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -134,7 +141,15 @@ class Cursor:
 
         Messages which a Pulsar consumer of the same subscription acknowledged one by one stay acknowledged
         on the way forward, in which case `mark_delete` can end above `offset`.
+
+        A negative offset is no position but a wish (kafkajs commits -2 for "from the earliest" and -1 for
+        "from the latest"): it is given back as it came until something is committed, and acknowledges
+        nothing.
         """
+        if offset < 0:
+            self.properties[_WISH] = str(offset)
+            return
+        self.properties.pop(_WISH, None)
         if offset < self.mark_delete:
             self.reset(offset)
         else:

@@ -208,7 +208,7 @@ class GroupDriver:
     def committed(self, topic: str, partition: int, group_id: str = "g") -> int | None:
         error, (cursor,) = self.coordinator.offsets.fetch(group_id, [(topic, partition)])
         assert error is GroupError.NONE
-        return None if cursor is None else cursor.mark_delete
+        return None if cursor is None else cursor.committed_offset
 
     # whole groups
 

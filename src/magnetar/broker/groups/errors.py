@@ -26,7 +26,6 @@ class GroupError(Enum):
     NON_EMPTY_GROUP = "The group still has members."
     GROUP_SUBSCRIBED_TO_TOPIC = "The group still consumes this topic."
     OFFSET_METADATA_TOO_LARGE = "The metadata of an offset is larger than the server allows."
-    OFFSET_OUT_OF_RANGE = "A committed offset must not be negative."
     UNKNOWN_TOPIC_OR_PARTITION = "There is no such topic or partition."
     UNKNOWN_TOPIC_ID = "There is no topic with this id."
     KAFKA_STORAGE_ERROR = "The offsets cannot be read or written now."

@@ -126,8 +126,6 @@ class GroupOffsets:
     def _check_offset(self, wanted: OffsetToCommit) -> GroupError:
         if not self.catalogue.exists(wanted.topic, wanted.partition):
             return GroupError.UNKNOWN_TOPIC_OR_PARTITION
-        if wanted.offset < 0:
-            return GroupError.OFFSET_OUT_OF_RANGE
         limit = self._settings.offset_metadata_max_bytes
         if len(wanted.metadata) > limit or len(wanted.metadata.encode()) > limit:
             return GroupError.OFFSET_METADATA_TOO_LARGE

@@ -120,7 +120,9 @@ def _many_partitions(topic: _Topic) -> list[OffsetFetchResponsePartitions]:
     return [
         OffsetFetchResponsePartitions(index, -1, -1, "", topic.error)
         if cursor is None
-        else OffsetFetchResponsePartitions(index, cursor.mark_delete, cursor.leader_epoch, cursor.metadata)
+        else OffsetFetchResponsePartitions(
+            index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata
+        )
         for index, cursor in topic.cursors.items()
     ]
 
@@ -129,6 +131,8 @@ def _partitions(topic: _Topic) -> list[OffsetFetchResponsePartition]:
     return [
         OffsetFetchResponsePartition(index, -1, -1, "", topic.error)
         if cursor is None
-        else OffsetFetchResponsePartition(index, cursor.mark_delete, cursor.leader_epoch, cursor.metadata)
+        else OffsetFetchResponsePartition(
+            index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata
+        )
         for index, cursor in topic.cursors.items()
     ]
