@@ -134,6 +134,14 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Named as the keys, as `GroupSettings`."""
+
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     level: str
     format: str
@@ -153,6 +161,7 @@ class ServerSettings:
     storage: StorageSettings
     topics: TopicSettings
     groups: GroupSettings
+    transactions: TransactionSettings
     producer_id_expiration_ms: int
     log: LogSettings
     given: Mapping[str, Setting]
@@ -246,6 +255,9 @@ class _Reader:
             ),
             topics=self._topics(nodes),
             groups=self._groups(),
+            transactions=TransactionSettings(
+                self._integer("transaction.max.timeout.ms"), self._integer("transactional.id.expiration.ms")
+            ),
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
             log=LogSettings(self._text("log.level"), self._text("log.format")),
             given=dict(self._given),

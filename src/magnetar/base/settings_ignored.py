@@ -123,7 +123,7 @@ _BY_REASON: Final[dict[str, str]] = {
         offsets.topic.compression.codec offsets.topic.num.partitions offsets.topic.replication.factor
         offsets.topic.segment.bytes
     """,
-    "transactions are not available yet": """
+    "transactions need no topic of their own and no work in the background that could be tuned": """
         add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms kafkaBrokerId
         kafkaTransactionCoordinatorEnabled kafkaTransactionProducerIdsStoredOnPulsar
         kafkaTransactionRecoveryNumThreads kafkaTransactionalIdExpirationEnable
@@ -131,13 +131,12 @@ _BY_REASON: Final[dict[str, str]] = {
         kafkaTxnAbortTimedOutTransactionCleanupIntervalMs kafkaTxnLogTopicNumPartitions
         kafkaTxnProducerStateTopicNumPartitions kafkaTxnProducerStateTopicSnapshotIntervalSeconds
         kafkaTxnPurgeAbortedTxnIntervalSeconds
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.abort.timed.out.transaction.cleanup.interval.ms
         transaction.partition.verification.enable
         transaction.remove.expired.transaction.cleanup.interval.ms
         transaction.state.log.load.buffer.size transaction.state.log.min.isr
         transaction.state.log.num.partitions transaction.state.log.replication.factor
         transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-        transactional.id.expiration.ms
     """,
     "old values of compacted topics are not cleaned yet": """
         log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable

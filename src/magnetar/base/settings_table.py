@@ -301,6 +301,20 @@ _GROUPS = (
         "How long an idle idempotent producer is remembered.",
         minimum=1,
     ),
+    ServerKey(
+        "transaction.max.timeout.ms",
+        _I,
+        "900000",
+        "The longest time-out that a transactional producer may ask for.",
+        minimum=1,
+    ),
+    ServerKey(
+        "transactional.id.expiration.ms",
+        _I,
+        "604800000",
+        "How long a transactional id that is not used is remembered.",
+        minimum=1,
+    ),
 )
 
 _LOGGING = (

@@ -1,7 +1,7 @@
 """The broker: what all protocols share, its start, its stop and its housekeeping.
 
-Protocol handlers find everything here: the topics, the groups, the nodes, producer ids.  Housekeeping is two loops that
-nobody waits for: producer snapshots (so that a restart replays little of the log) and retention.
+Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.  Housekeeping is two loops
+that nobody waits for: producer snapshots (so that a restart replays little of the log) and retention.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
 from magnetar.broker.topic_config import TopicDefaults
 from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
+from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
@@ -54,6 +56,7 @@ class BrokerSettings:
     producer_id_expiration_ms: int = 86_400_000
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
     groups: GroupSettings = field(default_factory=GroupSettings)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
     data_dir: str = ""  # as clients are shown it
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
 
@@ -95,6 +98,17 @@ class Broker:
             settings.groups,
             canonical_topic=self._full_name_or_itself,
         )
+        self.transactions = TransactionCoordinator(
+            clock,
+            metadata,
+            commits,
+            self.producer_ids,
+            self.cursors,
+            self.groups.offsets,
+            self._partition_or_none,
+            settings.transactions,
+        )
+        self.topics.is_in_transaction = self.transactions.is_in_transaction
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
 
@@ -113,6 +127,7 @@ class Broker:
         if snapshots:  # of topics that were deleted just before the server went down
             with suppress(MetadataError):
                 await self.metadata.commit([Delete(path) for path in snapshots])
+        await self.transactions.load()  # after the partitions know who has a transaction open in them
         loop = asyncio.get_running_loop()
         self._housekeeping = [
             loop.create_task(self._snapshot_loop(), name="producer snapshots"),
@@ -121,6 +136,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
+        await self.transactions.close()
         await self.groups.close()
         for task in self._housekeeping:
             task.cancel()
@@ -157,6 +173,10 @@ class Broker:
     def kafka_name(self, name: TopicName) -> str:
         """What a Kafka client is shown."""
         return name.kafka_name(self.settings.tenant, self.settings.namespace)
+
+    def _partition_or_none(self, full_name: str, index: int) -> Partition | None:
+        topic = self.topics.find(TopicName.parse(full_name))
+        return topic.partition(index) if topic is not None and index < topic.partition_count else None
 
     def _full_name_or_itself(self, kafka_name: str) -> str:
         """For names in what a client tells its group, which need not be names of topics."""

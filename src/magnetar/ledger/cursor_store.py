@@ -120,14 +120,19 @@ class CursorStore:
         """
         await self.submit(cursors)
 
-    def submit(self, cursors: Mapping[CursorKey, Cursor]) -> asyncio.Future[None]:
+    def submit(
+        self, cursors: Mapping[CursorKey, Cursor], also: Iterable[Put | Delete] = ()
+    ) -> asyncio.Future[None]:
         """As `commit`, but the write is on its way when this returns; the future says when it is durable.
+
+        `also` is applied in the same step.
 
         Cancelling the future does not take the write back.  EntryCorrupt and ValueError are raised at once.
         """
         for name in {key.subscription for key in cursors}:
             self._read(name)
-        writes = [Put(_path(key), cursor.encode()) for key, cursor in cursors.items()]
+        writes: list[Put | Delete] = [Put(_path(key), cursor.encode()) for key, cursor in cursors.items()]
+        writes += also
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors))
         written.add_done_callback(lambda future: self._settled(future, cursors))

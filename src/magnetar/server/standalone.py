@@ -32,6 +32,7 @@ from magnetar.base.settings import ServerSettings
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.nodes import Endpoint, Node, Nodes
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
@@ -215,6 +216,10 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         replication_factor_default=topics.replication_factor_default,
         entry_cache_bytes=settings.storage.entry_cache_bytes,
         retention_check_interval_ms=settings.storage.retention_check_interval_ms,
+        transactions=TransactionSettings(
+            settings.transactions.transaction_max_timeout_ms,
+            settings.transactions.transactional_id_expiration_ms,
+        ),
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         topic_defaults=topics.defaults,
         groups=GroupSettings(**groups),

@@ -299,6 +299,8 @@ READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
     "offset.metadata.max.bytes": ("5", lambda s: s.groups.offset_metadata_max_bytes),
     "offsets.retention.check.interval.ms": ("5", lambda s: s.groups.offsets_retention_check_interval_ms),
     "producer.id.expiration.ms": ("5", lambda s: s.producer_id_expiration_ms),
+    "transaction.max.timeout.ms": ("5", lambda s: s.transactions.transaction_max_timeout_ms),
+    "transactional.id.expiration.ms": ("5", lambda s: s.transactions.transactional_id_expiration_ms),
     "log.level": ("debug", lambda s: s.log.level),
     "log.format": ("json", lambda s: s.log.format),
 }

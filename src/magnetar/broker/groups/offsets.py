@@ -7,7 +7,7 @@ durable in one step.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -103,6 +103,34 @@ class GroupOffsets:
             log.error("commit of group %r refused: %s", request.group_id, damage)
             return _refused(request, GroupError.KAFKA_STORAGE_ERROR)
         return _answered(errors, written)
+
+    # The two halves of a commit, for a transaction: it is checked now, and takes effect when the transaction commits.
+
+    def check_transactional(self, request: CommitRequest) -> list[GroupError]:
+        """What is wrong with each offset of a TxnOffsetCommit; nothing is written.
+
+        Unlike an ordinary commit it may come without a member (before KIP-447 a producer knew nothing of them), and
+        while assignments are made: the consumer's part of it was checked when it handed its offsets over.
+        """
+        if (request.member_id, request.generation, request.group_instance_id) != (NO_MEMBER, -1, None):
+            error = self._check_commit(request)
+            if error not in (GroupError.NONE, GroupError.REBALANCE_IN_PROGRESS):
+                return [error] * len(request.offsets)
+        return [self._check_offset(wanted) for wanted in request.offsets]
+
+    def moved(self, group_id: str, offsets: Iterable[OffsetToCommit]) -> dict[CursorKey, Cursor]:
+        """The group's cursors as a commit of `offsets` leaves them; those of topics that are gone are left out.
+
+        Raises:
+            EntryCorrupt: the group's stored cursors are damaged.
+        """
+        now_ms = self._clock.now_ms()
+        return {
+            key: self._moved(key, wanted, now_ms, None)
+            for wanted in offsets
+            if self.catalogue.exists(wanted.topic, wanted.partition)
+            for key in (CursorKey(group_id, wanted.topic, wanted.partition),)
+        }
 
     def _check_commit(self, request: CommitRequest) -> GroupError:
         group = self._groups.find(request.group_id)

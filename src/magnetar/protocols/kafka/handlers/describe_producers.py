@@ -1,6 +1,6 @@
 """DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
 
-Served: v0.  Transactions are not served here yet, so none of them has one open.
+Served: v0.  Where an open transaction began is not told (-1): DescribeTransactions knows what is open.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
 """OffsetFetch: how far groups have got.  What was never committed is offset -1 without an error.
 
 Served: v1-10 (all topics v2+, `require_stable` v7+, many groups v8+, member id and epoch v9+, topic ids
-v10+). `require_stable` changes nothing: no transaction holds offsets back here.  The member fields matter
-to the new consumer protocol only.
+v10+). With `require_stable` an offset that an open transaction may move is UNSTABLE_OFFSET_COMMIT (KIP-447).  The
+member fields matter to the new consumer protocol only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -47,20 +47,21 @@ class _Topic:
     topic_id: bytes
     cursors: Mapping[int, Cursor | None]  # by partition
     error: ErrorCode = ErrorCode.NONE
+    unstable: Set[int] = frozenset()  # partitions whose offset an open transaction may move
 
 
 def handle(context: "RequestContext", request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _MANY_GROUPS_SINCE:
         response = OffsetFetchResponse()
         for group in request.groups:
-            error, topics = _fetch(context, group.group_id, group.topics)
+            error, topics = _fetch(context, group.group_id, group.topics, request.require_stable)
             rows = [
                 OffsetFetchResponseTopics(topic.name, topic.topic_id, _many_partitions(topic))
                 for topic in topics
             ]
             response.groups.append(OffsetFetchResponseGroup(group.group_id, rows, error))
         return response
-    error, topics = _fetch(context, request.group_id, request.topics)
+    error, topics = _fetch(context, request.group_id, request.topics, request.require_stable)
     if error != ErrorCode.NONE and context.api_version < _GROUP_ERROR_SINCE:
         topics = [
             _Topic(topic.name, ZERO_UUID, dict.fromkeys(topic.partition_indexes), error)
@@ -76,28 +77,49 @@ def _fetch(
     context: "RequestContext",
     group_id: str,
     topics: "Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None",
+    require_stable: bool,
 ) -> tuple[ErrorCode, list[_Topic]]:
     if not is_coordinator(context, group_id):
         return ErrorCode.NOT_COORDINATOR, []
     error, found = context.broker.groups.offsets.fetch_all(group_id)
     if error is not GroupError.NONE:
         return GROUP_ERROR_CODES[error], []
+    pending = context.broker.transactions.pending_offsets(group_id) if require_stable else set()
     if topics is None:
-        return ErrorCode.NONE, list(_every_topic(context, found))
-    return ErrorCode.NONE, [_one_topic(context, found, topic) for topic in topics]
+        return ErrorCode.NONE, list(_every_topic(context, _with_pending(found, pending), pending))
+    return ErrorCode.NONE, [_one_topic(context, found, topic, pending) for topic in topics]
 
 
-def _every_topic(context: "RequestContext", found: Mapping[str, Mapping[int, Cursor]]) -> Iterable[_Topic]:
+def _with_pending(
+    found: Mapping[str, Mapping[int, Cursor]], pending: set[tuple[str, int]]
+) -> Mapping[str, Mapping[int, Cursor | None]]:
+    """What was committed, and what would be committed for the first time."""
+    rows: dict[str, dict[int, Cursor | None]] = {full: dict(cursors) for full, cursors in found.items()}
+    for full, index in pending:
+        rows.setdefault(full, {}).setdefault(index, None)
+    return rows
+
+
+def _unstable(pending: set[tuple[str, int]], full: str | None) -> Set[int]:
+    return {index for topic, index in pending if topic == full} if pending else frozenset()
+
+
+def _every_topic(
+    context: "RequestContext", found: Mapping[str, Mapping[int, Cursor | None]], pending: set[tuple[str, int]]
+) -> Iterable[_Topic]:
     for full, cursors in found.items():
         topic = context.broker.topics.find(TopicName.parse(full))
         if topic is not None:
-            yield _Topic(shown_name(context, full), topic.topic_id, cursors)
+            yield _Topic(
+                shown_name(context, full), topic.topic_id, cursors, unstable=_unstable(pending, full)
+            )
 
 
 def _one_topic(
     context: "RequestContext",
-    found: Mapping[str, Mapping[int, Cursor]],
+    found: Mapping[str, Mapping[int, Cursor | None]],
     wanted: OffsetFetchRequestTopic | OffsetFetchRequestTopics,
+    pending: set[tuple[str, int]],
 ) -> _Topic:
     topic_id = ZERO_UUID
     error = ErrorCode.NONE
@@ -112,14 +134,22 @@ def _one_topic(
         full = full_name(context, wanted.name)
     cursors = found.get(full, {}) if full is not None else {}
     return _Topic(
-        wanted.name, topic_id, {index: cursors.get(index) for index in wanted.partition_indexes}, error
+        wanted.name,
+        topic_id,
+        {index: cursors.get(index) for index in wanted.partition_indexes},
+        error,
+        _unstable(pending, full),
     )
+
+
+def _error(topic: _Topic, index: int) -> ErrorCode:
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if index in topic.unstable else topic.error
 
 
 def _many_partitions(topic: _Topic) -> list[OffsetFetchResponsePartitions]:
     return [
-        OffsetFetchResponsePartitions(index, -1, -1, "", topic.error)
-        if cursor is None
+        OffsetFetchResponsePartitions(index, -1, -1, "", _error(topic, index))
+        if cursor is None or index in topic.unstable
         else OffsetFetchResponsePartitions(
             index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata
         )
@@ -129,8 +159,8 @@ def _many_partitions(topic: _Topic) -> list[OffsetFetchResponsePartitions]:
 
 def _partitions(topic: _Topic) -> list[OffsetFetchResponsePartition]:
     return [
-        OffsetFetchResponsePartition(index, -1, -1, "", topic.error)
-        if cursor is None
+        OffsetFetchResponsePartition(index, -1, -1, "", _error(topic, index))
+        if cursor is None or index in topic.unstable
         else OffsetFetchResponsePartition(
             index, cursor.committed_offset, cursor.leader_epoch, cursor.metadata
         )

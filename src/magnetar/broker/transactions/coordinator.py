@@ -1,0 +1,416 @@
+"""The transaction coordinator: every transactional id of this process, from its first producer to its expiry.
+
+Each change is durable before it is answered, and a decision (PrepareCommit, PrepareAbort) before anything is done about
+it: a crash at any step leaves either an open transaction, which times out, or a decided one, which is finished at the
+next start.  Offsets of a transaction lie in its record until it commits; then they become the group's in the same step
+that completes the transaction, so that they are never moved back by a second try.
+
+Follows KIP-98, with KIP-360's epochs; transactions of version 1, without the epoch per transaction of KIP-890.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.offsets import CommitRequest, GroupOffsets, OffsetToCommit
+from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.transactions import rules
+from magnetar.broker.transactions.errors import TransactionError
+from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, sleep, write_markers
+from magnetar.broker.transactions.record import (
+    RECORD_BYTES_MAX,
+    Offsets,
+    TopicPartition,
+    TransactionRecord,
+    TransactionState,
+    record_path,
+)
+from magnetar.broker.transactions.registry import Transaction, TransactionRegistry
+from magnetar.broker.transactions.rules import Initialise, Producer
+from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.ledger.shared_commits import SharedCommits
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+log: Final = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S: Final = 1.0
+EXPIRY_EVERY: Final = 60  # checks
+# A request waits this long for the markers.  The decision stands already (Kafka answers right after it), but a client
+# that hears of the end only when it is visible reads its own writes.
+ENDING_WAIT_S: Final = 5.0
+
+_S: Final = TransactionState
+_E: Final = TransactionError
+
+
+class Initialised(NamedTuple):
+    """What InitProducerId is told."""
+
+    error: TransactionError
+    producer_id: int = -1
+    epoch: int = -1
+
+
+class TransactionCoordinator:
+    """See the module's text.  `load` first; `close` last."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        metadata: MetadataStore,
+        commits: SharedCommits,
+        producer_ids: ProducerIds,
+        cursors: CursorStore,
+        group_offsets: GroupOffsets,
+        find_partition: FindPartition,
+        settings: TransactionSettings,
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._commits = commits
+        self._producer_ids = producer_ids
+        self._cursors = cursors
+        self._group_offsets = group_offsets
+        self._find_partition = find_partition
+        self._settings = settings
+        self._registry = TransactionRegistry()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: TimerHandle | None = None
+        self._checks = 0
+        self.is_in_transaction = self._registry.is_in_transaction
+        self.pending_offsets = self._registry.pending_offsets
+
+    async def load(self) -> None:
+        """Read what is stored, and go on with what was decided.  Raises MetadataError."""
+        await self._registry.load(self._metadata)
+        for transaction in self._registry:
+            if transaction.state in rules.COMPLETED:
+                self._start_ending(transaction)
+        self._schedule_check()
+
+    async def close(self) -> None:
+        """Stop; what is decided and not ended is ended after the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, claimed: Producer | None = None
+    ) -> Initialised:
+        """Give the id to a new producer, after aborting what the one before it left open.
+
+        `claimed`: the producer is not new, it wants the next epoch after an error (KIP-360).
+        """
+        if not transactional_id:
+            return Initialised(_E.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            return Initialised(_E.INVALID_TRANSACTION_TIMEOUT)
+        try:
+            while True:
+                answer, wait_for = await self._init_step(transactional_id, timeout_ms, claimed)
+                if answer is not None:
+                    return answer
+                if wait_for is not None and not await self._is_ended(wait_for):
+                    return Initialised(_E.CONCURRENT_TRANSACTIONS)
+        except MetadataError as failure:
+            log.warning("transactional id %r cannot be written: %s", transactional_id, failure)
+            return Initialised(_E.COORDINATOR_NOT_AVAILABLE)
+
+    async def _init_step(
+        self, transactional_id: str, timeout_ms: int, claimed: Producer | None
+    ) -> tuple[Initialised | None, Transaction | None]:
+        """One look at the id: the answer, or what has to end before the next look."""
+        transaction = self._registry.slot(transactional_id)
+        async with transaction.lock:
+            if transaction.is_dropped:
+                return None, None
+            record, now_ms = transaction.record, self._clock.now_ms()
+            if record is not None and claimed is not None and not rules.may_continue(record, claimed):
+                return Initialised(_E.PRODUCER_FENCED), None
+            step = rules.INITIALISE[transaction.state]
+            if step is Initialise.CREATE or record is None:
+                record = await self._create(transaction, timeout_ms)
+                return Initialised(_E.NONE, record.producer_id, record.epoch), None
+            if step is Initialise.ABORT_FIRST:
+                await self._write(transaction, rules.fenced(record, now_ms, claimed))
+                self._start_ending(transaction)
+                return None, transaction
+            if step is Initialise.WAIT:
+                return None, transaction
+            new_id = None
+            if rules.is_exhausted(record) and not rules.is_repeated(record, claimed):
+                new_id = await self._producer_ids.allocate()
+            record = rules.renewed(record, new_id, timeout_ms, now_ms, claimed)
+            await self._write(transaction, record)
+            return Initialised(_E.NONE, record.producer_id, record.epoch), None
+
+    async def _create(self, transaction: Transaction, timeout_ms: int) -> TransactionRecord:
+        try:
+            producer_id = await self._producer_ids.allocate()
+            record = TransactionRecord(producer_id, 0, timeout_ms, _S.EMPTY, self._clock.now_ms())
+            await self._write(transaction, record)
+        except BaseException:
+            self._registry.drop(transaction)
+            raise
+        return record
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> TransactionError:
+        """Let the transaction write to `partitions`, which exist; the first ones open it."""
+        return await self._add(transactional_id, producer, frozenset(partitions), {})
+
+    async def add_group(self, transactional_id: str, producer: Producer, group_id: str) -> TransactionError:
+        """Let the transaction commit offsets of a group."""
+        return await self._add(transactional_id, producer, frozenset(), {group_id: {}})
+
+    async def _add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TopicPartition],
+        groups: Mapping[str, Offsets],
+    ) -> TransactionError:
+        transaction = self._registry.find(transactional_id)
+        if transaction is None:
+            return _E.INVALID_REQUEST if not transactional_id else _E.INVALID_PRODUCER_ID_MAPPING
+        async with transaction.lock:
+            record = transaction.record
+            error = rules.check_producer(record, producer)
+            if error is _E.NONE:
+                error = rules.ADD[transaction.state]
+            if error is not _E.NONE or record is None:
+                return error
+            is_open = record.state is _S.ONGOING
+            if is_open and partitions <= record.partitions and groups.keys() <= record.offsets.keys():
+                return _E.NONE
+            now_ms = self._clock.now_ms()
+            wanted = replace(
+                record,
+                state=_S.ONGOING,
+                partitions=record.partitions | partitions,
+                offsets={**groups, **record.offsets},
+                started_ms=record.started_ms if is_open else now_ms,
+                updated_ms=now_ms,
+            )
+            return await self._write_or_refuse(transaction, wanted)
+
+    async def commit_offsets(
+        self, transactional_id: str, producer: Producer, request: CommitRequest
+    ) -> Sequence[GroupError | TransactionError]:
+        """Keep a group's offsets for when the transaction commits: one answer per offset, once they are durable."""
+        errors = self._group_offsets.check_transactional(request)
+        good = {
+            (offset.topic, offset.partition): offset
+            for offset, error in zip(request.offsets, errors, strict=True)
+            if error is GroupError.NONE
+        }
+        if not good:
+            return errors
+        kept = await self._keep_offsets(transactional_id, producer, request.group_id, good)
+        if kept is _E.NONE:
+            return errors
+        return [kept if error is GroupError.NONE else error for error in errors]
+
+    async def _keep_offsets(
+        self, transactional_id: str, producer: Producer, group_id: str, offsets: Offsets
+    ) -> TransactionError:
+        transaction = self._registry.find(transactional_id)
+        if transaction is None:
+            return _E.INVALID_PRODUCER_ID_MAPPING
+        async with transaction.lock:
+            record = transaction.record
+            error = rules.check_producer(record, producer)
+            if error is _E.NONE:
+                error = rules.COMMIT_OFFSETS[transaction.state]
+            if error is not _E.NONE or record is None:
+                return error
+            if group_id not in record.offsets:
+                return _E.INVALID_TXN_STATE
+            wanted = replace(
+                record,
+                offsets={**record.offsets, group_id: {**record.offsets[group_id], **offsets}},
+                updated_ms=self._clock.now_ms(),
+            )
+            return await self._write_or_refuse(transaction, wanted)
+
+    async def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> TransactionError:
+        """Commit or abort.  Answered when everything is visible, or the decision durable and that takes long."""
+        transaction = self._registry.find(transactional_id)
+        if transaction is None:
+            return _E.INVALID_REQUEST if not transactional_id else _E.INVALID_PRODUCER_ID_MAPPING
+        async with transaction.lock:
+            record = transaction.record
+            error = rules.check_producer(record, producer)
+            if error is _E.NONE:
+                error = rules.END[transaction.state][0 if commit else 1]
+            if error is not _E.NONE or record is None or record.state is not _S.ONGOING:
+                return error
+            state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
+            decided = replace(record, state=state, updated_ms=self._clock.now_ms())
+            error = await self._write_or_refuse(transaction, decided)
+            if error is not _E.NONE:
+                return error
+            self._start_ending(transaction)
+        await self._is_ended(transaction)
+        return _E.NONE
+
+    # --- for administrators ------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> TransactionRecord | None:
+        transaction = self._registry.find(transactional_id)
+        return None if transaction is None else transaction.record
+
+    def listed(self) -> list[tuple[str, TransactionRecord]]:
+        """Every transactional id and its record."""
+        return [
+            (transaction.transactional_id, transaction.record)
+            for transaction in self._registry
+            if transaction.record is not None
+        ]
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        transaction: Transaction,
+        record: TransactionRecord,
+        cursors: Mapping[CursorKey, Cursor] | None = None,
+    ) -> None:
+        """Make `record`, and `cursors` in the same step, durable and then known.  Raises MetadataError."""
+        assert record.state in rules.MOVES[transaction.state], (transaction, record)
+        puts = [Put(record_path(transaction.transactional_id), record.encode())]
+        if cursors:
+            await self._cursors.submit(cursors, puts)
+            self._registry.publish(transaction, record)
+        else:
+            written = self._commits.submit(puts, lambda: self._registry.publish(transaction, record))
+            await asyncio.shield(written)
+
+    async def _write_or_refuse(self, transaction: Transaction, record: TransactionRecord) -> TransactionError:
+        if len(record.encode()) > RECORD_BYTES_MAX:
+            return _E.INVALID_REQUEST
+        try:
+            await self._write(transaction, record)
+        except MetadataError as failure:
+            log.warning("transactional id %r cannot be written: %s", transaction.transactional_id, failure)
+            return _E.COORDINATOR_NOT_AVAILABLE
+        return _E.NONE
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+
+    def _start_ending(self, transaction: Transaction) -> None:
+        transaction.ending = self._spawn(self._end(transaction), f"end {transaction.transactional_id}")
+
+    async def _end(self, transaction: Transaction) -> None:
+        """From Prepare... to Complete...: nobody else changes the record meanwhile."""
+        record = transaction.record
+        assert record is not None
+        commit = record.state is _S.PREPARE_COMMIT
+        await write_markers(record, commit, self._find_partition, self._clock)
+        while True:
+            try:
+                await self._complete(transaction, record, commit)
+                return
+            except (MetadataError, EntryCorrupt) as failure:
+                log.warning("transaction of %r waits: %s", transaction.transactional_id, failure)
+            await sleep(self._clock, BACK_OFF_MAX_S)
+
+    async def _complete(self, transaction: Transaction, record: TransactionRecord, commit: bool) -> None:
+        cursors: dict[CursorKey, Cursor] = {}
+        if commit:
+            for group_id, offsets in record.offsets.items():
+                wanted: Sequence[OffsetToCommit] = list(offsets.values())
+                cursors.update(self._group_offsets.moved(group_id, wanted))
+        completed = replace(
+            record,
+            state=rules.COMPLETED[record.state],
+            partitions=frozenset(),
+            offsets={},
+            started_ms=-1,
+            updated_ms=self._clock.now_ms(),
+        )
+        await self._write(transaction, completed, cursors)
+
+    async def _is_ended(self, transaction: Transaction) -> bool:
+        """Whether the transaction has been ended, after waiting a while for that."""
+        ending = transaction.ending
+        if ending is None or ending.done():
+            return True
+        enough = asyncio.ensure_future(sleep(self._clock, ENDING_WAIT_S))
+        try:
+            await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            enough.cancel()
+        return transaction.state not in rules.COMPLETED
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _schedule_check(self) -> None:
+        self._timer = self._clock.call_later(CHECK_INTERVAL_S, self._check)
+
+    def _check(self) -> None:
+        self._schedule_check()
+        self._checks += 1
+        if any(self._is_late(transaction) for transaction in self._registry.open):
+            self._spawn(self._abort_late(), "abort late transactions")
+        if self._checks % EXPIRY_EVERY == 0 and any(map(self._is_idle, self._registry)):
+            self._spawn(self._expire(), "expire transactional ids")
+
+    def _is_late(self, transaction: Transaction) -> bool:
+        record = transaction.record
+        return (
+            record is not None
+            and record.state is _S.ONGOING
+            and self._clock.now_ms() - record.started_ms > record.timeout_ms
+        )
+
+    async def _abort_late(self) -> None:
+        for transaction in [one for one in self._registry.open if self._is_late(one)]:
+            async with transaction.lock:
+                record = transaction.record
+                if record is None or not self._is_late(transaction):
+                    continue
+                log.info("transaction of %r timed out", transaction.transactional_id)
+                decided = rules.fenced(record, self._clock.now_ms())
+                if await self._write_or_refuse(transaction, decided) is _E.NONE:
+                    self._start_ending(transaction)
+
+    def _is_idle(self, transaction: Transaction) -> bool:
+        record = transaction.record
+        idle_ms = self._settings.transactional_id_expiration_ms
+        return (
+            record is not None
+            and _S.DEAD in rules.MOVES[record.state]
+            and self._clock.now_ms() - record.updated_ms > idle_ms
+        )
+
+    async def _expire(self) -> None:
+        for transaction in filter(self._is_idle, self._registry):
+            async with transaction.lock:
+                if not self._is_idle(transaction):
+                    continue
+                gone = [Delete(record_path(transaction.transactional_id))]
+                try:
+                    await asyncio.shield(self._commits.submit(gone, lambda: None))
+                except MetadataError as failure:
+                    log.warning("idle transactional ids stay: %s", failure)
+                    return
+                self._registry.drop(transaction)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,98 @@
+"""Control markers (KIP-98) into every partition of a decided transaction, tried again until each one is there.
+
+A partition in which the producer has nothing open answers at once, so writing all of them again after a crash is safe.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.broker.transactions.record import TopicPartition, TransactionRecord
+from magnetar.storage.store import Done
+
+log: Final = logging.getLogger(__name__)
+
+COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and nobody can take over from it
+BACK_OFF_MIN_S: Final = 0.1
+BACK_OFF_MAX_S: Final = 5.0
+
+
+class MarkedPartition(Protocol):
+    def end_transaction(
+        self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
+    ) -> None:
+        """End what the producer has open here; `done` is called when the marker is durable or has failed.
+
+        Raises:
+            BrokerError: nothing can be written now.
+        """
+        ...
+
+
+FindPartition = Callable[[str, int], MarkedPartition | None]  # None: deleted meanwhile
+
+
+async def write_markers(record: TransactionRecord, commit: bool, find: FindPartition, clock: Clock) -> None:
+    """Return when every partition of `record` that still exists has the marker."""
+    left = sorted(record.partitions)
+    back_off_s = BACK_OFF_MIN_S
+    while True:
+        left = await _write_once(left, record, commit, find)
+        if not left:
+            return
+        log.warning("producer %d: %d partitions wait for a marker", record.producer_id, len(left))
+        await sleep(clock, back_off_s)
+        back_off_s = min(2 * back_off_s, BACK_OFF_MAX_S)
+
+
+async def _write_once(
+    partitions: list[TopicPartition], record: TransactionRecord, commit: bool, find: FindPartition
+) -> list[TopicPartition]:
+    """The partitions that have to be tried again."""
+    failed: list[TopicPartition] = []
+    asked: list[tuple[TopicPartition, asyncio.Future[Exception | None]]] = []
+    for key in partitions:
+        partition = find(*key)
+        if partition is None:
+            continue
+        answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        try:
+            partition.end_transaction(
+                record.producer_id, record.epoch, commit, COORDINATOR_EPOCH, _resolver(answer)
+            )
+        except BrokerError as error:
+            log.debug("marker for %s-%d waits: %s", *key, error)
+            failed.append(key)
+        else:
+            asked.append((key, answer))
+    for key, answer in asked:
+        if (failure := await answer) is not None:
+            log.debug("marker for %s-%d waits: %s", *key, failure)
+            failed.append(key)
+    return failed
+
+
+def _resolver(answer: asyncio.Future[Exception | None]) -> Done:
+    def done(error: Exception | None) -> None:
+        if not answer.done():
+            answer.set_result(error)
+
+    return done
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Wait on the clock that was handed in."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = clock.call_later(seconds, wake)
+    try:
+        await over
+    finally:
+        timer.cancel()

@@ -1,0 +1,117 @@
+"""The transactional ids in memory, each as last made durable, and the questions that are answered from there at once.
+
+A record is replaced as a whole, under the lock of its id, once its successor is durable.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.transactions.record import (
+    ROOT,
+    TopicPartition,
+    TransactionRecord,
+    TransactionState,
+)
+from magnetar.ledger.cursor_store import unescape
+from magnetar.metadata.store import MetadataStore
+
+log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transactional id; whoever decides about it holds `lock` from reading the record to its successor."""
+
+    transactional_id: str
+    record: TransactionRecord | None = None  # None: not stored yet, or not any more
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    ending: asyncio.Task[None] | None = None  # writes the markers of what was decided
+    is_dropped: bool = False  # a later request has to look the id up again
+
+    @property
+    def state(self) -> TransactionState:
+        return TransactionState.DEAD if self.record is None else self.record.state
+
+
+class TransactionRegistry:
+    def __init__(self) -> None:
+        self._by_id: dict[str, Transaction] = {}
+        self._by_producer: dict[int, Transaction] = {}
+        self._by_group: dict[str, set[Transaction]] = {}  # those that hold offsets of the group
+        self.open: set[Transaction] = set()  # Ongoing: the ones that can time out
+
+    async def load(self, metadata: MetadataStore) -> None:
+        """Read what is stored.  Raises MetadataError; a damaged record is left out, and said."""
+        for path, stored in await metadata.scan(ROOT):
+            transactional_id = unescape(path[len(ROOT) :])
+            try:
+                record = TransactionRecord.decode(stored.value)
+            except EntryCorrupt as damage:
+                log.error("transactional id %r is not known any more: %s", transactional_id, damage)
+                continue
+            self.publish(self.slot(transactional_id), record)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(list(self._by_id.values()))
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        return self._by_id.get(transactional_id)
+
+    def slot(self, transactional_id: str) -> Transaction:
+        """The id's transaction, made when there is none."""
+        found = self._by_id.get(transactional_id)
+        if found is None:
+            found = self._by_id[transactional_id] = Transaction(transactional_id)
+        return found
+
+    def drop(self, transaction: Transaction) -> None:
+        self._unlink(transaction)
+        transaction.record = None
+        transaction.is_dropped = True
+        del self._by_id[transaction.transactional_id]
+
+    def publish(self, transaction: Transaction, record: TransactionRecord) -> None:
+        """`record` is durable: answer from it."""
+        self._unlink(transaction)
+        transaction.record = record
+        self._by_producer[record.producer_id] = transaction
+        if record.state is TransactionState.ONGOING:
+            self.open.add(transaction)
+        for group in record.offsets:
+            self._by_group.setdefault(group, set()).add(transaction)
+
+    def _unlink(self, transaction: Transaction) -> None:
+        record = transaction.record
+        if record is None:
+            return
+        del self._by_producer[record.producer_id]
+        self.open.discard(transaction)
+        for group in record.offsets:
+            holders = self._by_group[group]
+            holders.discard(transaction)
+            if not holders:
+                del self._by_group[group]
+
+    # questions
+
+    def is_in_transaction(self, producer_id: int, epoch: int, topic: str, partition: int) -> bool:
+        transaction = self._by_producer.get(producer_id)
+        record = None if transaction is None else transaction.record
+        return (
+            record is not None
+            and record.epoch == epoch
+            and record.state is TransactionState.ONGOING
+            and (topic, partition) in record.partitions
+        )
+
+    def pending_offsets(self, group_id: str) -> set[TopicPartition]:
+        return {
+            key
+            for transaction in self._by_group.get(group_id, ())
+            if transaction.record is not None
+            for key in transaction.record.offsets[group_id]
+        }

@@ -1,0 +1,143 @@
+"""What a transaction may do in which state: tables and plain functions, no writes and no waiting.
+
+The order is KIP-98's: Empty -> Ongoing -> PrepareCommit or PrepareAbort (the decision, which stands from there on) ->
+CompleteCommit or CompleteAbort (every marker is written) -> Ongoing again.  A producer is known by id and epoch; each
+new instance has a higher epoch, and whoever has an older one is fenced.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from magnetar.broker.transactions.errors import TransactionError
+from magnetar.broker.transactions.record import (
+    EPOCH_GIVEN_MAX,
+    EPOCH_MAX,
+    NO_EPOCH,
+    TransactionRecord,
+    TransactionState,
+)
+
+_S: Final = TransactionState
+_E: Final = TransactionError
+
+MOVES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.ONGOING: frozenset({_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT}),
+    _S.PREPARE_COMMIT: frozenset({_S.COMPLETE_COMMIT}),
+    _S.PREPARE_ABORT: frozenset({_S.COMPLETE_ABORT}),
+    _S.COMPLETE_COMMIT: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.COMPLETE_ABORT: frozenset({_S.EMPTY, _S.ONGOING, _S.DEAD}),
+    _S.DEAD: frozenset({_S.EMPTY}),
+}
+COMPLETED: Final = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S.COMPLETE_ABORT}
+
+# Partitions and groups: a transaction begins with the first one.
+ADD: Final[Mapping[TransactionState, TransactionError]] = {
+    _S.EMPTY: _E.NONE,
+    _S.ONGOING: _E.NONE,
+    _S.PREPARE_COMMIT: _E.CONCURRENT_TRANSACTIONS,
+    _S.PREPARE_ABORT: _E.CONCURRENT_TRANSACTIONS,
+    _S.COMPLETE_COMMIT: _E.NONE,
+    _S.COMPLETE_ABORT: _E.NONE,
+    _S.DEAD: _E.INVALID_PRODUCER_ID_MAPPING,
+}
+COMMIT_OFFSETS: Final[Mapping[TransactionState, TransactionError]] = {
+    _S.EMPTY: _E.INVALID_TXN_STATE,
+    _S.ONGOING: _E.NONE,
+    _S.PREPARE_COMMIT: _E.CONCURRENT_TRANSACTIONS,
+    _S.PREPARE_ABORT: _E.CONCURRENT_TRANSACTIONS,
+    _S.COMPLETE_COMMIT: _E.INVALID_TXN_STATE,
+    _S.COMPLETE_ABORT: _E.INVALID_TXN_STATE,
+    _S.DEAD: _E.INVALID_PRODUCER_ID_MAPPING,
+}
+# (to commit, to abort).  What has been decided may be asked for again: the answer to the first time was lost.
+END: Final[Mapping[TransactionState, tuple[TransactionError, TransactionError]]] = {
+    _S.EMPTY: (_E.INVALID_TXN_STATE, _E.INVALID_TXN_STATE),
+    _S.ONGOING: (_E.NONE, _E.NONE),
+    _S.PREPARE_COMMIT: (_E.CONCURRENT_TRANSACTIONS, _E.INVALID_TXN_STATE),
+    _S.PREPARE_ABORT: (_E.INVALID_TXN_STATE, _E.CONCURRENT_TRANSACTIONS),
+    _S.COMPLETE_COMMIT: (_E.NONE, _E.INVALID_TXN_STATE),
+    _S.COMPLETE_ABORT: (_E.INVALID_TXN_STATE, _E.NONE),
+    _S.DEAD: (_E.INVALID_PRODUCER_ID_MAPPING, _E.INVALID_PRODUCER_ID_MAPPING),
+}
+
+
+class Initialise(Enum):
+    """What InitProducerId has to do first."""
+
+    RENEW = auto()
+    ABORT_FIRST = auto()
+    WAIT = auto()
+    CREATE = auto()
+
+
+INITIALISE: Final[Mapping[TransactionState, Initialise]] = {
+    _S.EMPTY: Initialise.RENEW,
+    _S.ONGOING: Initialise.ABORT_FIRST,
+    _S.PREPARE_COMMIT: Initialise.WAIT,
+    _S.PREPARE_ABORT: Initialise.WAIT,
+    _S.COMPLETE_COMMIT: Initialise.RENEW,
+    _S.COMPLETE_ABORT: Initialise.RENEW,
+    _S.DEAD: Initialise.CREATE,
+}
+
+
+class Producer(NamedTuple):
+    """Who asks, in its own words."""
+
+    producer_id: int
+    epoch: int
+
+
+def check_producer(record: TransactionRecord | None, producer: Producer) -> TransactionError:
+    """Whether `producer` is the one that the transactional id belongs to now."""
+    if record is None or record.producer_id != producer.producer_id:
+        return _E.INVALID_PRODUCER_ID_MAPPING
+    return _E.NONE if record.epoch == producer.epoch else _E.PRODUCER_FENCED
+
+
+def may_continue(record: TransactionRecord, claimed: Producer) -> bool:
+    """Whether a producer that asks for a new epoch (KIP-360) is the last one, or repeats what it has asked before."""
+    return claimed == (record.producer_id, record.epoch) or is_repeated(record, claimed)
+
+
+def is_repeated(record: TransactionRecord, claimed: Producer | None) -> bool:
+    """Whether this claim was answered by the record's present epoch, and the answer was lost."""
+    return (
+        claimed is not None
+        and record.last_epoch != NO_EPOCH
+        and claimed == (record.last_producer_id, record.last_epoch)
+    )
+
+
+def fenced(record: TransactionRecord, now_ms: int, claimed: Producer | None = None) -> TransactionRecord:
+    """The open transaction's abort with a higher epoch, so that its producer cannot write any more."""
+    return replace(
+        record,
+        epoch=min(record.epoch + 1, EPOCH_MAX),
+        last_producer_id=-1 if claimed is None else record.producer_id,
+        last_epoch=NO_EPOCH if claimed is None else record.epoch,
+        state=_S.PREPARE_ABORT,
+        updated_ms=now_ms,
+    )
+
+
+def is_exhausted(record: TransactionRecord) -> bool:
+    """Whether no higher epoch can be given: the next producer needs a new id."""
+    return record.epoch >= EPOCH_GIVEN_MAX
+
+
+def renewed(
+    record: TransactionRecord, new_id: int | None, timeout_ms: int, now_ms: int, claimed: Producer | None
+) -> TransactionRecord:
+    """For the next instance of the producer: the next epoch, or epoch 0 of `new_id`; nothing is open."""
+    repeated = is_repeated(record, claimed)
+    if repeated:
+        producer_id, epoch = record.producer_id, record.epoch
+        last = (record.last_producer_id, record.last_epoch)
+    else:
+        producer_id, epoch = (record.producer_id, record.epoch + 1) if new_id is None else (new_id, 0)
+        last = (-1, NO_EPOCH) if claimed is None else (record.producer_id, record.epoch)
+    return TransactionRecord(producer_id, epoch, timeout_ms, _S.EMPTY, now_ms, *last)

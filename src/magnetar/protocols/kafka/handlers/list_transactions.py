@@ -1,0 +1,45 @@
+"""ListTransactions: the transactional ids that the node coordinates, by state, producer and age (KIP-664, KIP-994).
+
+Served: v0-1 (age v1).  A client that wants all of them asks every node.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.transactions import record as stored
+from magnetar.protocols.kafka.transactions import coordinates
+from magnetar.wire.kafka.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.kafka.registry import RequestContext
+
+MESSAGE = "list_transactions"
+VERSIONS = (0, 1)
+
+
+def handle(context: "RequestContext", request: ListTransactionsRequest) -> ListTransactionsResponse:
+    known = {state.value for state in stored.TransactionState}
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in known],
+        transaction_states=[
+            TransactionState(transactional_id, record.producer_id, record.state.value)
+            for transactional_id, record in context.broker.transactions.listed()
+            if _is_wanted(context, record, request) and coordinates(context, transactional_id)
+        ],
+    )
+
+
+def _is_wanted(
+    context: "RequestContext", record: stored.TransactionRecord, request: ListTransactionsRequest
+) -> bool:
+    if request.state_filters and record.state.value not in request.state_filters:
+        return False
+    if request.producer_id_filters and record.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter < 0:
+        return True
+    is_open = record.started_ms >= 0
+    return is_open and context.broker.clock.now_ms() - record.started_ms > request.duration_filter
