@@ -54,8 +54,9 @@ class Deferred:
     def resolve(self, response: Message) -> None:
         assert not self.resolved, "a request is answered once"
         self.resolved = True
-        if self._on_resolved is not None:
-            self._on_resolved(response)
+        on_resolved, self._on_resolved = self._on_resolved, None
+        if on_resolved is not None:
+            on_resolved(response)
         else:
             self._response = response
 

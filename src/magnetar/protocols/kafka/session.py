@@ -203,6 +203,7 @@ class KafkaSession:
     # --- responses out -----------------------------------------------------------------------------------------------
 
     def _complete(self, slot: _Slot, api: Api, version: int, correlation_id: int, response: object) -> None:
+        slot.deferred = None  # it knows this slot: a cycle would leave every request to the collector
         if self._closed:
             return
         if response is None:
