@@ -218,6 +218,30 @@ def test_records_and_offsets_are_copied_exactly_once(
     assert committed(server, f"copy-{source}", source) == 20
 
 
+class _Killed(Exception):
+    """The copier goes down together with the server."""
+
+
+def test_records_are_copied_exactly_once_when_server_and_copier_are_killed_before_a_commit() -> None:
+    with MagnetarProcess(settings={"group.initial.rebalance.delay.ms": "0"}) as server:
+        values = fill(server, "source", 9)
+        for end in (2, 5, 6):
+
+            def kill(copied: int, end: int = end) -> None:
+                if copied == end:
+                    server.kill()
+                    raise _Killed
+
+            with pytest.raises(_Killed):
+                copy(server, "source", "target", end, kill)
+            server.restart()
+            assert read(server, "target") == values[: end - 1]
+        copy(server, "source", "target", len(values))
+        assert read(server, "target") == values
+        assert committed(server, "copy-source", "source") == len(values)
+        assert "Traceback" not in server.log, server.log[-5000:]
+
+
 def test_an_aborted_transaction_moves_no_offset(server: MagnetarProcess, topic: Callable[[int], str]) -> None:
     source, target = topic(1), topic(1)
     fill(server, source, 1)
