@@ -54,6 +54,10 @@ class TransactionIndex:
     def is_open(self, producer_id: int) -> bool:
         return producer_id in self._open
 
+    def first_offset(self, producer_id: int) -> int:
+        """Where the producer's open transaction begins; -1 without one."""
+        return self._open.get(producer_id, -1)
+
     def began(self, producer_id: int, offset: int) -> None:
         """A transactional batch was appended at `offset`; the first one begins the transaction."""
         self._open.setdefault(producer_id, offset)

@@ -15,6 +15,7 @@ def test_a_transaction_is_undecided_until_its_marker_is_durable() -> None:
     index.began(7, 10)
     index.began(7, 12)
     assert index.last_stable_offset(20) == 10
+    assert (index.first_offset(7), index.first_offset(8)) == (10, -1)
     index.ended(7, 20, committed=True)
     assert index.last_stable_offset(20) == 10, "the marker at 20 is not below the high watermark yet"
     assert index.last_stable_offset(21) == 21

@@ -1,6 +1,6 @@
 """DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
 
-Served: v0.  Where an open transaction began is not told (-1): DescribeTransactions knows what is open.
+Served: v0.
 """
 
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ def _describe(context: "RequestContext", topic_name: str, index: int) -> Partiti
                 known.batches[-1].last_sequence,
                 known.batches[-1].timestamp_ms,
                 coordinator_epoch=-1,
-                current_txn_start_offset=-1,
+                current_txn_start_offset=partition.transactions.first_offset(producer_id),
             )
             for producer_id, known in partition.producers.items()
             if known.batches
