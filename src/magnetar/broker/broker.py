@@ -35,7 +35,7 @@ from magnetar.storage.store import LedgerStore
 log = logging.getLogger(__name__)
 
 _SNAPSHOT_INTERVAL_S: Final = 1.0
-# Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter of a second.
+# Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
 _SNAPSHOT_AT_BYTES: Final = 256 << 20
 _KAFKA_TOPICS_MAX: Final = 100_000
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
