@@ -35,33 +35,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tests = [name for name in options.names if name not in SUITES]
     suites = names or SUITES
     options.work.mkdir(parents=True, exist_ok=True)
-    verdicts, broken = [], []
+    verdicts: list[Verdict] = []
+    broken: list[str] = []
     for suite in suites:
         began = time.monotonic()
         try:
             verdict = _run_suite(suite, tests, options)
         except fetch.SetupFailed as failure:
-            broken.append(suite)
-            print(f"{suite}: could not run: {failure}", flush=True)
+            broken.append(f"COULD NOT RUN: {suite}: {failure}")
+            print(f"  {broken[-1]}", flush=True)
             continue
         if verdict is None:
             continue
         verdicts.append(verdict)
         # Against another broker the list says nothing about Magnetar: the score is all there is to see.
-        for line in verdict.notes + verdict.failures if options.broker == "magnetar" else ():
+        for line in verdict.notes if options.broker == "magnetar" else ():
             print(f"  {line}")
         print(f"  {suite} took {time.monotonic() - began:.0f} s")
         print(verdict.closing_line, flush=True)
     if not verdicts and not broken:
         print(f"no test is called {' or '.join(tests)}")
         return 2
-    failures = sum(len(verdict.failures) for verdict in verdicts)
-    if failures or broken:
-        print(f"{failures} listed tests failed, {len(broken)} suites could not run")
+    # What broke the run comes last, where a reader of the end of a long output finds it.
+    broken += [line for verdict in verdicts for line in verdict.failures if options.broker == "magnetar"]
+    for line in broken:
+        print(line)
+    if broken:
         print(f"logs: {options.work / 'logs'}")
     passed, failed = sum(v.passed for v in verdicts), sum(v.failed for v in verdicts)
     print(f"{passed} passed, {failed} failed", flush=True)
-    return 1 if failures or broken else 0
+    return 1 if broken else 0
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

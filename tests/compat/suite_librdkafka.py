@@ -5,8 +5,8 @@ writes a JSON report; a test that is not in it has crashed or run out of time.
 
 Two modes.  Quick mode (`-Q`) shortens the tests and leaves whole ones out: 27 of them then pass against
 a port where nobody listens, and are not counted here (`PASS_WITHOUT_BROKER`).  Full mode runs them
-whole; the ones in `FULL` are those that quick mode would leave out of groups, static members,
-subscriptions, pausing and poll intervals.
+whole; the ones in `FULL` are those that quick mode would leave out or cut short of groups, static members,
+subscriptions, pausing, poll intervals and transactions.
 """
 
 import contextlib
@@ -64,8 +64,8 @@ PASS_WITHOUT_BROKER = frozenset(
     | {"0170", "0171", "0172", "0173", "0174", "0175", "0176", "0177", "0178", "0179", "0180", "0181", "0185"}
 )
 FULL = (
-    *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050"),
-    *("0055", "0061", "0089", "0102", "0122", "0127", "0132", "0150"),
+    *("0018", "0019", "0022", "0026", "0031", "0034", "0045", "0050", "0055", "0061"),
+    *("0089", "0102", "0103", "0122", "0127", "0129", "0132", "0137", "0150"),
 )
 THREE_NODES = frozenset({"0098", "0101", "0103", "0107", "0111"})  # create topics with replication factor 3
 JAVA_TOOLS = frozenset({"0052", "0077", "0109", "0115", "0119"})  # run Kafka's shell scripts
@@ -75,6 +75,8 @@ LONGEST_FIRST = (
     "0102",
     "0089",
     "0103",
+    "0137",
+    "0026",
     "0045",
     "0018",
     "0050",

@@ -6,6 +6,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -315,26 +316,31 @@ def test_writes_that_share_a_transaction_end_as_if_they_came_one_by_one(
     asyncio.run(scenario())
 
 
-def test_ten_thousand_topics_are_created_and_scanned_quickly(tmp_path: Path) -> None:
-    """Bars with room for a busy machine: a fifth of these is usual."""
+def test_ten_thousand_topics_share_transactions_and_are_scanned_quickly(tmp_path: Path) -> None:
+    """In processor time of this thread: how long the clock says depends on what else the machine does."""
 
     async def scenario() -> None:
-        loop = asyncio.get_running_loop()
         store = SqliteMetadataStore(tmp_path / "metadata.db")
-        started = loop.time()
+        statements: list[str] = []
+        store._connection.set_trace_callback(statements.append)
+        started = time.thread_time()
         await asyncio.gather(
             *(store.put(f"/topics/public/default/t{i:05}", b"x" * 300) for i in range(10_000))
         )
-        created = loop.time()
+        created = time.thread_time()
+        assert sum(statement.startswith("BEGIN") for statement in statements) <= 10
+        statements.clear()
         found = await store.scan("/topics/")
-        scanned = loop.time()
+        scanned = time.thread_time()
+        assert statements == []
         await store.close()
         store = SqliteMetadataStore(tmp_path / "metadata.db")
-        loaded = loop.time()
+        loaded = time.thread_time()
         await store.close()
         assert len(found) == 10_000
-        assert created - started < 5
-        assert scanned - created < 0.1
-        assert loaded - scanned < 1
+        # A tenth of these is usual; what looks at every topic for each topic takes many times as long.
+        assert created - started < 3
+        assert scanned - created < 0.3
+        assert loaded - scanned < 2
 
     asyncio.run(scenario())
