@@ -5,6 +5,11 @@ percent-escaped, so a group's cursors are one scan and each is written without t
 of one member never loses what another one committed).  What must stay true: memory never shows a cursor
 that is not durable, and a cursor returned from here is shared: copy it before changing it.
 
+The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor
+and changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
+subscription's backlog agree at any moment; what is stored follows when its owner says so, and retention goes
+by what is stored.
+
 Start-up reads all values in one scan and decodes a subscription when it is first asked for, so that 10,000
 idle groups cost next to nothing; only cursors that hold data are decoded at once, because retention asks
 for them by topic.
@@ -14,7 +19,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from magnetar.base.errors import EntryCorrupt
@@ -36,6 +41,22 @@ class CursorKey(NamedTuple):
 
 
 Subscription = dict[str, dict[int, Cursor]]  # topic -> partition -> cursor
+
+
+class CursorOwner(Protocol):
+    """Whoever changes a cursor in place: it answers for the cursor's key while it is attached."""
+
+    @property
+    def cursor(self) -> Cursor: ...
+
+    @property
+    def is_in_use(self) -> bool:
+        """Consumers are connected, so that nobody else may move the cursor."""
+        ...
+
+    def replaced(self, cursor: Cursor | None) -> None:
+        """Somebody else has written the cursor, or dropped it (None); it is durable."""
+        ...
 
 
 @lru_cache(maxsize=_NAMES_CACHED_MAX)
@@ -61,6 +82,8 @@ class CursorStore:
         self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
         self._holders: dict[tuple[str, int], dict[str, Cursor]] = {}  # cursors that hold data, by partition
         self._writing: Counter[CursorKey] = Counter()  # commits under way: a drop must find them too
+        self._owners: dict[CursorKey, CursorOwner] = {}
+        self._owned: dict[str, set[CursorKey]] = {}  # keys of `_owners`, by subscription
 
     async def load(self) -> None:
         """Read what the store holds; call once, before anything else."""
@@ -78,9 +101,12 @@ class CursorStore:
     # reading
 
     def get(self, key: CursorKey) -> Cursor | None:
-        """The cursor as last committed.  Raises EntryCorrupt when the subscription's stored values are
-        damaged.
+        """The cursor as last committed, or as its owner has it.  Raises EntryCorrupt when the subscription's
+        stored values are damaged.
         """
+        owner = self._owners.get(key)
+        if owner is not None:
+            return owner.cursor
         partitions = self._read(key.subscription).get(key.topic)
         return partitions.get(key.partition) if partitions else None
 
@@ -88,7 +114,13 @@ class CursorStore:
         """All cursors of a subscription, topic -> partition -> cursor; empty when there is none.  Raises
         as `get`.
         """
-        return self._read(name)
+        owned = self._owned.get(name)
+        if not owned:
+            return self._read(name)
+        topics = {topic: dict(partitions) for topic, partitions in self._read(name).items()}
+        for key in owned:
+            topics.setdefault(key.topic, {})[key.partition] = self._owners[key].cursor
+        return topics
 
     def subscriptions(self) -> list[str]:
         """Names of all subscriptions that have a cursor."""
@@ -96,6 +128,18 @@ class CursorStore:
 
     def __contains__(self, subscription: str) -> bool:
         return subscription in self._subscriptions or subscription in self._unread
+
+    def subscriptions_of(self, topic: str) -> list[str]:
+        """Names of all subscriptions that have a cursor in some partition of `topic`, ascending.
+
+        It looks at every subscription there is: for administration, not for a client's every request.
+        """
+        prefix = escape(topic) + "/"
+        names = {name for name, topics in self._subscriptions.items() if topic in topics}
+        names.update(
+            name for name, rests in self._unread.items() if any(rest.startswith(prefix) for rest, _ in rests)
+        )
+        return sorted(names)
 
     def is_being_written(self, key: CursorKey) -> bool:
         """Whether a commit of this cursor is under way and not yet durable."""
@@ -105,6 +149,36 @@ class CursorStore:
         """The lowest offset that a subscription holds in a partition; None when nothing is held there."""
         holders = self._holders.get((topic, partition))
         return min(cursor.mark_delete for cursor in holders.values()) if holders else None
+
+    # live cursors
+
+    def attach(self, key: CursorKey, owner: CursorOwner) -> None:
+        """From now on `owner` has the cursor of `key`; there must be no other owner."""
+        assert key not in self._owners, key
+        self._owners[key] = owner
+        self._owned.setdefault(key.subscription, set()).add(key)
+
+    def detach(self, key: CursorKey) -> None:
+        """What is stored is the cursor again; nothing happens when `key` has no owner."""
+        if self._owners.pop(key, None) is not None:
+            owned = self._owned[key.subscription]
+            owned.discard(key)
+            if not owned:
+                del self._owned[key.subscription]
+
+    def is_in_use(self, key: CursorKey) -> bool:
+        """Whether connected consumers own the cursor."""
+        owner = self._owners.get(key)
+        return owner is not None and owner.is_in_use
+
+    def in_use(self, subscription: str) -> bool:
+        """Whether connected consumers own a cursor of the subscription."""
+        return any(self._owners[key].is_in_use for key in self._owned.get(subscription, ()))
+
+    def save(self, key: CursorKey) -> asyncio.Future[None]:
+        """Write the cursor of `key` as its owner has it now; as `submit`, the owner goes on changing it."""
+        owner = self._owners[key]
+        return self._submit({key: owner.cursor.copy()}, (), owner)
 
     # writing
 
@@ -129,12 +203,17 @@ class CursorStore:
 
         Cancelling the future does not take the write back.  EntryCorrupt and ValueError are raised at once.
         """
+        return self._submit(cursors, also, None)
+
+    def _submit(
+        self, cursors: Mapping[CursorKey, Cursor], also: Iterable[Put | Delete], writer: CursorOwner | None
+    ) -> asyncio.Future[None]:
         for name in {key.subscription for key in cursors}:
             self._read(name)
         writes: list[Put | Delete] = [Put(_path(key), cursor.encode()) for key, cursor in cursors.items()]
         writes += also
         self._writing.update(cursors.keys())
-        written = self._commits.submit(writes, lambda: self._publish(cursors))
+        written = self._commits.submit(writes, lambda: self._publish(cursors, writer))
         written.add_done_callback(lambda future: self._settled(future, cursors))
         return asyncio.shield(written)
 
@@ -162,6 +241,7 @@ class CursorStore:
             for partition in partitions
         }
         keys.update(key for key in self._writing if key.subscription == name)
+        keys.update(self._owned.get(name, ()))
         await self._drop(keys, [*damaged, *also], forget=name)
 
     async def drop_topic(self, topic: str) -> None:
@@ -176,6 +256,7 @@ class CursorStore:
             for partition in topics.get(topic, ())
         }
         keys.update(key for key in self._writing if key.topic == topic)
+        keys.update(key for key in self._owners if key.topic == topic)
         await self._drop(keys, [])
 
     async def close(self) -> None:
@@ -206,8 +287,9 @@ class CursorStore:
                     self._holders.setdefault((topic, number), {})[name] = cursor
         return topics
 
-    def _publish(self, cursors: Mapping[CursorKey, Cursor]) -> None:
-        for (name, topic, partition), cursor in cursors.items():
+    def _publish(self, cursors: Mapping[CursorKey, Cursor], writer: CursorOwner | None) -> None:
+        for key, cursor in cursors.items():
+            name, topic, partition = key
             topics = self._read(name)
             self._subscriptions[name] = topics
             topics.setdefault(topic, {})[partition] = cursor
@@ -215,6 +297,9 @@ class CursorStore:
                 self._holders.setdefault((topic, partition), {})[name] = cursor
             else:
                 self._release(name, topic, partition)
+            owner = self._owners.get(key)
+            if owner is not None and owner is not writer:
+                owner.replaced(cursor)
 
     def _settled(self, written: asyncio.Future[None], cursors: Mapping[CursorKey, Cursor]) -> None:
         if not written.cancelled():
@@ -240,7 +325,8 @@ class CursorStore:
                 for topic, partitions in self._subscriptions.get(forget, {}).items()
                 for partition in partitions
             }
-        for name, topic, partition in keys:
+        for key in keys:
+            name, topic, partition = key
             topics = self._subscriptions.get(name, {})
             partitions = topics.get(topic, {})
             partitions.pop(partition, None)
@@ -249,6 +335,9 @@ class CursorStore:
             if not topics:
                 self._subscriptions.pop(name, None)
             self._release(name, topic, partition)
+            owner = self._owners.get(key)
+            if owner is not None:
+                owner.replaced(None)
 
     def _release(self, name: str, topic: str, partition: int) -> None:
         holders = self._holders.get((topic, partition))

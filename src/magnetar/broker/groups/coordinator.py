@@ -194,7 +194,7 @@ class GroupCoordinator:
         group = self.find(group_id)
         if group is None:
             return GroupError.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
+        if group.state is not GroupState.EMPTY or self._cursors.in_use(group_id):
             return GroupError.NON_EMPTY_GROUP
         # From here on a join or commit under this name makes another group.
         self._forget(group)
@@ -257,6 +257,11 @@ class GroupCoordinator:
         self._forget(group)
         if self._records.pop(name, None) is not None:
             await asyncio.shield(self._commits.submit([Delete(record_path(name))], lambda: None))
+
+    def consumes(self, group_id: str, topic: str) -> bool:
+        """Whether the group has members that consume `topic` (full name)."""
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.members) and group.is_subscribed_to(topic)
 
     # what `offsets` needs to know about groups
 

@@ -3,6 +3,10 @@
 A committed offset is the mark-delete of the cursor of (group, topic, partition), so it is what a Pulsar
 client of a subscription with the same name sees, and the other way round.  All offsets of a request become
 durable in one step.
+
+While Pulsar consumers of that subscription are connected, they alone move the cursor: a commit is answered
+UNKNOWN_MEMBER_ID, which is what Kafka answers an outsider while a group has members, and which tells a client
+that the partition is not its own any more; OffsetDelete is answered GROUP_SUBSCRIBED_TO_TOPIC.
 """
 
 import asyncio
@@ -93,7 +97,7 @@ class GroupOffsets:
         expires_ms = None if request.retention_ms is None else now_ms + request.retention_ms
         try:
             for wanted in request.offsets:
-                error = self._check_offset(wanted)
+                error = self._check_offset(request.group_id, wanted)
                 errors.append(error)
                 if error is GroupError.NONE:
                     key = CursorKey(request.group_id, wanted.topic, wanted.partition)
@@ -116,7 +120,7 @@ class GroupOffsets:
             error = self._check_commit(request)
             if error not in (GroupError.NONE, GroupError.REBALANCE_IN_PROGRESS):
                 return [error] * len(request.offsets)
-        return [self._check_offset(wanted) for wanted in request.offsets]
+        return [self._check_offset(request.group_id, wanted) for wanted in request.offsets]
 
     def moved(self, group_id: str, offsets: Iterable[OffsetToCommit]) -> dict[CursorKey, Cursor]:
         """The group's cursors as a commit of `offsets` leaves them; those of topics that are gone are left out.
@@ -151,12 +155,14 @@ class GroupOffsets:
         self._rebalancer.touch(group, request.member_id)
         return GroupError.NONE
 
-    def _check_offset(self, wanted: OffsetToCommit) -> GroupError:
+    def _check_offset(self, group_id: str, wanted: OffsetToCommit) -> GroupError:
         if not self.catalogue.exists(wanted.topic, wanted.partition):
             return GroupError.UNKNOWN_TOPIC_OR_PARTITION
         limit = self._settings.offset_metadata_max_bytes
         if len(wanted.metadata) > limit or len(wanted.metadata.encode()) > limit:
             return GroupError.OFFSET_METADATA_TOO_LARGE
+        if self._cursors.is_in_use(CursorKey(group_id, wanted.topic, wanted.partition)):
+            return GroupError.UNKNOWN_MEMBER_ID
         return GroupError.NONE
 
     def _moved(self, key: CursorKey, wanted: OffsetToCommit, now_ms: int, expires_ms: int | None) -> Cursor:
@@ -200,7 +206,7 @@ class GroupOffsets:
             return GroupError.GROUP_ID_NOT_FOUND, []
         if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return GroupError.NON_EMPTY_GROUP, []
-        errors = [self._check_delete(group, topic) for topic, _ in partitions]
+        errors = [self._check_delete(group, *key) for key in partitions]
         keys = [
             CursorKey(group_id, *key)
             for key, error in zip(partitions, errors, strict=True)
@@ -216,10 +222,13 @@ class GroupOffsets:
             return GroupError.KAFKA_STORAGE_ERROR, []
         return GroupError.NONE, errors
 
-    def _check_delete(self, group: Group, topic: str) -> GroupError:
+    def _check_delete(self, group: Group, topic: str, partition: int) -> GroupError:
         if not self.catalogue.exists(topic, 0):
             return GroupError.UNKNOWN_TOPIC_OR_PARTITION
-        return GroupError.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic) else GroupError.NONE
+        is_used = self._cursors.is_in_use(CursorKey(group.group_id, topic, partition))
+        if is_used or group.is_subscribed_to(topic):
+            return GroupError.GROUP_SUBSCRIBED_TO_TOPIC
+        return GroupError.NONE
 
 
 async def _refused(request: CommitRequest, error: GroupError) -> list[GroupError]:

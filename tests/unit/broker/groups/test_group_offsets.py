@@ -411,3 +411,48 @@ def test_contradicting_settings_are_one_clear_sentence() -> None:
         with pytest.raises(Exception, match=r"\w") as caught:
             GroupSettings(**changes)
         assert not isinstance(caught.value, BrokerError)
+
+
+# One position with a Pulsar subscription of the same name
+
+
+class PulsarSubscription:
+    """What owns a live cursor, as the group sees it."""
+
+    is_in_use = True
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+
+    def replaced(self, cursor: Cursor | None) -> None:
+        self.cursor = cursor or Cursor()
+
+
+def test_what_pulsar_consumers_acknowledge_is_the_committed_offset_at_once() -> None:
+    with GroupDriver() as groups:
+        owner = PulsarSubscription(Cursor(3, holds_data=True))
+        groups.cursors.attach(CursorKey("g", "t", 0), owner)
+        owner.cursor.ack_cumulative(8)
+        assert groups.committed("t", 0) == 8
+
+
+def test_nobody_commits_or_deletes_what_connected_pulsar_consumers_hold() -> None:
+    with GroupDriver() as groups:
+        groups.commit(AT_5)
+        owner = PulsarSubscription(Cursor(5))
+        groups.cursors.attach(CursorKey("g", "t", 0), owner)
+        assert groups.commit(OffsetToCommit("t", 0, 9)) == [GroupError.UNKNOWN_MEMBER_ID]
+        deleted = groups.wait(groups.coordinator.offsets.delete("g", [("t", 0), ("t", 1)]))
+        assert deleted == (GroupError.NONE, [GroupError.GROUP_SUBSCRIBED_TO_TOPIC, GroupError.NONE])
+        assert groups.wait(groups.coordinator.delete("g")) is GroupError.NON_EMPTY_GROUP
+        owner.is_in_use = False
+        assert groups.commit(OffsetToCommit("t", 0, 9)) == [GroupError.NONE]
+        assert owner.cursor.mark_delete == 9
+
+
+def test_a_group_consumes_what_its_members_subscribe_to() -> None:
+    with GroupDriver() as groups:
+        assert not groups.coordinator.consumes("g", "t")
+        groups.stable()
+        assert groups.coordinator.consumes("g", "t")
+        assert not groups.coordinator.consumes("g", "u")
