@@ -10,7 +10,9 @@ When a write fails, that round and everything queued behind it fail, and the led
 another file before anybody is told: a round that failed may be on disk all the same, and must not come back
 at a restart.
 
-Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.
+Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.  While checkpoints fail nothing
+will make room soon: a round that finds none fails with all that is queued behind it, as a failed write does, but
+nothing of it is on disk, so nothing has to be cut.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from magnetar.storage.local.ledger import LocalLedger
 
 log = logging.getLogger(__name__)
+
+NO_ROOM: Final = "the disk is full: the journal has no room until segments can grow again"
 
 
 class Queued(NamedTuple):
@@ -138,13 +142,13 @@ class Journal:
         self._completed: deque[tuple[list[Queued], int, Exception | None]] = deque()
         self._idle = True
         self._stopping = False
-        self._broken: Exception | None = None
+        self._broken: StorageError | None = None
         self._failing = False
         """A write failed and the loop does not know yet: an append now would leave a hole in its ledger."""
         self.queued_bytes = 0
         """Appended and not yet reported.  Loop only."""
         self._refuse_when_full = False
-        """Set while checkpoints fail: what the ring has no room for is refused instead of queued."""
+        """Set while checkpoints fail: what the ring has no room for is refused, or fails if it was queued."""
         self._thread = threading.Thread(target=self._run, name="magnetar-journal", daemon=True)
 
     def start(self) -> None:
@@ -188,14 +192,8 @@ class Journal:
             return self._ring.half_used()
 
     def refuse_when_full(self, refuse: bool) -> None:
-        """Checkpoints fail (or do again what they should): what the ring has no room for is to be refused."""
+        """Checkpoints fail (or do again what they should): what the ring has no room for is not to wait for it."""
         self._refuse_when_full = refuse
-        self._wake.put(None)
-
-    def fail_queued(self, error: Exception) -> None:
-        """Give up what waits for room in the ring (closing while the disk is full)."""
-        with self._lock:
-            self._broken = error
         self._wake.put(None)
 
     def stop(self) -> None:
@@ -212,7 +210,7 @@ class Journal:
         # Every record might be alone in its round, and a round that does not fit a file's end leaves it
         # unused.
         if self.queued_bytes + need + align_up(ROUND_BYTES) > room - self._round_bytes_max:
-            raise StorageFull("the disk is full: the journal has no room until segments can grow again")
+            raise StorageFull(NO_ROOM)
 
     def _report(self) -> None:
         completed = self._completed
@@ -253,7 +251,9 @@ class Journal:
             error = self._write(round_)
             entries, sequence = round_.entries, round_.sequence
             if error is not None:
-                entries = entries + self._fail_everything(entries)
+                entries = entries + self._take_queued()
+                if not isinstance(error, StorageFull):
+                    self._cut(entries)
             round_.clear()
             with self._lock:
                 if len(round_.buffer) == self._round_bytes_max:
@@ -270,7 +270,8 @@ class Journal:
         self._spare = None
         return round_
 
-    def _write(self, round_: Round, *, patient: bool = True) -> Exception | None:
+    def _write(self, round_: Round) -> StorageError | None:
+        """Write and sync a round; StorageFull says that there is no room for it and that nothing was written."""
         size = align_up(round_.end)
         waited = False
         while True:
@@ -281,8 +282,8 @@ class Journal:
                 return broken
             if target is not None:
                 break
-            if self._refuse_when_full and not patient:
-                return StorageError("no journal file can be written or recycled")
+            if self._refuse_when_full:
+                return StorageFull(NO_ROOM)
             if not waited:
                 self._counters.ring_waits += 1
                 waited = True
@@ -305,23 +306,27 @@ class Journal:
         self._counters.round_bytes += size
         return None
 
-    def _fail_everything(self, failed: list[Queued]) -> list[Queued]:
-        """Take what is queued behind a failed round, and cut the ledgers of all of it in another file."""
+    def _take_queued(self) -> list[Queued]:
+        """Take what is queued behind a failed round: it fails, too."""
         with self._lock:
             self._failing = True
-            if self._broken is None and self._ring.current is not None:
-                self._ring.give_up_current()
             behind = [*self._filling.entries, *self._overflow]
             self._filling.clear()
             self._overflow.clear()
+        return behind
+
+    def _cut(self, failed: list[Queued]) -> None:
+        """The current file is not to be trusted: cut the ledgers of what failed in another one."""
+        with self._lock:
+            if self._broken is None and self._ring.current is not None:
+                self._ring.give_up_current()
         ends: dict[int, int] = {}
-        for entry in [*failed, *behind]:
+        for entry in failed:
             _, _, ledger_id, entry_id, _, _ = RECORD.unpack(entry.header)
             if entry_id >= 0:
                 ends.setdefault(ledger_id, entry_id)
         while ends and self._broken is None and not self._write_cuts(ends):
             pass
-        return behind
 
     def _write_cuts(self, ends: dict[int, int]) -> bool:
         round_ = Round(align_up(ROUND_BYTES + RECORD_BYTES * len(ends)))
@@ -330,7 +335,7 @@ class Journal:
             round_.put(Queued(None, record, (), 0, 0, 0, _nothing))
         with self._lock:
             hopeless = not self._ring.free and all(file.failed for file in self._ring.full)
-        if not hopeless and self._write(round_, patient=False) is None:
+        if not hopeless and self._write(round_) is None:
             return True
         with self._lock:
             if self._ring.current is not None:

@@ -58,8 +58,6 @@ class LocalLedgerStore:
         self._indexes: OrderedDict[int, LocalLedger] = OrderedDict()
         self._drained: asyncio.Future[None] | None = None
         self._closed = False
-        self._ring_full = False
-        """Rounds have had to wait since the last checkpoint."""
         self._preparing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -212,8 +210,6 @@ class LocalLedgerStore:
             await asyncio.wait([self._preparing])
         if self.journal.queued_bytes:
             self._drained = self.loop.create_future()
-            if self.behind.stuck:
-                self.on_stuck()
             await self._drained
         await self.behind.close()
         await self.loop.run_in_executor(None, self.journal.stop)
@@ -246,19 +242,10 @@ class LocalLedgerStore:
 
     def on_checkpoint(self, sequence: int) -> None:
         """Segments and catalogue have everything up to this round."""
-        self._ring_full = False
         self.journal.recycle(sequence)
 
-    def on_stuck(self) -> None:
-        """Segments cannot be written: what waits for room in the journal is given up if that will never come."""
-        if self._drained is not None or (self.behind.hopeless and self._ring_full):
-            self.journal.fail_queued(StorageFull("the journal is full, and segments cannot be written"))
-
     def _on_ring_full(self) -> None:
-        self._ring_full = True
-        if self.behind.stuck:
-            self.on_stuck()
-        else:
+        if not self.behind.stuck:
             self.behind.checkpoint_soon()
 
     def _keep_index(self, ledger: LocalLedger) -> None:

@@ -206,11 +206,6 @@ class WriteBehind:
         """A write failed and has not succeeded since."""
         self._retry: Any = None
 
-    @property
-    def hopeless(self) -> bool:
-        """A sync has failed, so no checkpoint will succeed before the next start."""
-        return bool(self._lost)
-
     # -- flushing
 
     def flush(self, ledgers: list[LocalLedger]) -> "asyncio.Future[None] | None":
@@ -430,7 +425,6 @@ class WriteBehind:
             log.error("write-behind stopped, appends go on while the journal has room: %s", why)
         self.stuck = True
         self._store.journal.refuse_when_full(True)
-        self._store.on_stuck()
         if self._retry is None and not self._closing:
             self._retry = self._store.clock.call_later(self._store.settings.retry_s, self._try_again)
 
