@@ -13,10 +13,11 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataError
-from magnetar.base.names import InvalidTopicName, TopicName
+from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 _SNAPSHOT_INTERVAL_S: Final = 1.0
 # Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
 _SNAPSHOT_AT_BYTES: Final = 256 << 20
+DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _KAFKA_TOPICS_MAX: Final = 100_000
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
@@ -88,6 +90,8 @@ class Broker:
             settings.partition_count_default,
             settings.replication_factor_default,
         )
+        self.namespaces = Namespaces(metadata, clock)
+        self.topics.before_create = self.namespaces.ensure
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits)
         self.groups = GroupCoordinator(
@@ -117,6 +121,10 @@ class Broker:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
         self._environment.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
         await self.topics.load()
+        await self.namespaces.load(
+            {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
+            [topic.name for topic in self.topics],
+        )
         await self.cursors.load()
         await self.groups.start()
         snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
@@ -189,6 +197,7 @@ class Broker:
     async def delete_topic(self, topic: Topic) -> None:
         await self.topics.delete(topic)
         await self.cursors.drop_topic(topic.name.full)
+        await self.namespaces.forget_topic(topic.name)
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
 

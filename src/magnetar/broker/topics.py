@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
@@ -48,6 +48,10 @@ PARTITIONS_MAX: Final = (
 
 def topic_path(name: TopicName) -> str:
     return f"{TOPICS_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
+
+
+async def _nothing(_: Collection[str]) -> None:
+    """No namespaces are kept."""
 
 
 @dataclass(slots=True)
@@ -164,6 +168,9 @@ class TopicRegistry:
         self._replication_factor_default = replication_factor_default
         # (producer id, epoch, full topic name, partition): the transaction coordinator's to answer.
         self.is_in_transaction: Callable[[int, int, str, int], bool] = lambda *_: False
+        self.before_create: Callable[[Collection[str]], Awaitable[None]] = (
+            _nothing  # makes missing namespaces
+        )
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._being_created: dict[
@@ -333,6 +340,7 @@ class TopicRegistry:
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._being_created |= {topic.name: settled for topic in topics}
         try:
+            await self.before_create({topic.name.namespace_name for topic in topics})
             await self._environment.metadata.commit(
                 [Put(topic_path(t.name), t.encode(t.replicas, t.overrides), MUST_NOT_EXIST) for t in topics]
             )

@@ -1,0 +1,316 @@
+"""Tenants, namespaces and policies: what is kept, what is refused, what holds for a topic."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import MetadataError
+from magnetar.base.names import TopicName
+from magnetar.broker import namespaces as module
+from magnetar.broker.namespaces import (
+    InvalidNamespace,
+    NamespaceExists,
+    NamespaceNotFound,
+    Namespaces,
+    Tenant,
+    TenantExists,
+    TenantNotEmpty,
+    TenantNotFound,
+    UnknownCluster,
+)
+from magnetar.broker.policies import (
+    AutoTopicCreation,
+    BacklogQuota,
+    Compatibility,
+    InvalidPolicy,
+    Policies,
+    QuotaAction,
+    QuotaType,
+    Retention,
+)
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.metadata import MemoryMetadataStore
+
+TOPIC = TopicName.parse("persistent://public/default/t")
+
+
+async def loaded(store: MemoryMetadataStore, topics: tuple[TopicName, ...] = ()) -> Namespaces:
+    namespaces = Namespaces(store, FakeClock())
+    await namespaces.load({"public/default"}, topics)
+    return namespaces
+
+
+def run(scenario: Callable[[Namespaces, MemoryMetadataStore], Awaitable[None]]) -> None:
+    async def main() -> None:
+        store = MemoryMetadataStore()
+        await scenario(await loaded(store), store)
+
+    asyncio.run(main())
+
+
+def test_the_default_namespace_is_there_from_the_start() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        assert namespaces.tenants == ["public"]
+        assert namespaces.names_of("public") == ["public/default"]
+        assert namespaces.policies_of(TOPIC) == Policies()
+
+    run(scenario)
+
+
+def test_everything_survives_a_restart() -> None:
+    async def scenario(namespaces: Namespaces, store: MemoryMetadataStore) -> None:
+        await namespaces.create_tenant(Tenant("acme", ("boss",)))
+        await namespaces.create("acme/n", {"message_ttl_in_seconds": 7}, bundle_count=2)
+        await namespaces.change_topic(TOPIC, lambda _: {"max_producers_per_topic": 3})
+        again = await loaded(store)
+        assert again.tenant("acme") == Tenant("acme", ("boss",))
+        assert again.require("acme/n") == namespaces.require("acme/n")
+        assert again.require("acme/n").bundle_boundaries == ["0x00000000", "0x80000000", "0xffffffff"]
+        assert again.policies_of(TOPIC).producers_max == 3
+
+    run(scenario)
+
+
+def test_a_topic_whose_namespace_is_missing_gets_it_back() -> None:
+    async def main() -> None:
+        namespaces = await loaded(MemoryMetadataStore(), (TopicName.parse("persistent://old/place/t"),))
+        assert "old/place" in namespaces
+        assert "old" in namespaces.tenants
+
+    asyncio.run(main())
+
+
+def test_tenants_are_made_once_changed_and_deleted_when_empty() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        with pytest.raises(TenantNotFound):
+            await namespaces.create("acme/n")
+        await namespaces.create_tenant(Tenant("acme"))
+        with pytest.raises(TenantExists):
+            await namespaces.create_tenant(Tenant("acme"))
+        await namespaces.update_tenant(Tenant("acme", ("boss",)))
+        assert namespaces.tenant("acme").admin_roles == ("boss",)
+        await namespaces.create("acme/n")
+        with pytest.raises(TenantNotEmpty):
+            await namespaces.delete_tenant("acme")
+        await namespaces.delete("acme/n")
+        await namespaces.delete_tenant("acme")
+        with pytest.raises(TenantNotFound):
+            namespaces.tenant("acme")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 129, ".."])
+def test_names_that_cannot_be_are_refused(name: str) -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        with pytest.raises(InvalidNamespace):
+            await namespaces.create_tenant(Tenant(name))
+        with pytest.raises(InvalidNamespace):
+            await namespaces.create(f"public/{name}")
+
+    run(scenario)
+
+
+def test_there_is_one_cluster() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        with pytest.raises(UnknownCluster):
+            await namespaces.create_tenant(Tenant("acme", (), ("elsewhere",)))
+        with pytest.raises(InvalidNamespace):
+            await namespaces.create_tenant(Tenant("acme", (), ()))
+
+    run(scenario)
+
+
+def test_a_namespace_is_made_once_and_what_is_deleted_is_gone() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        await namespaces.create("public/n", {"message_ttl_in_seconds": 7})
+        topic = TopicName.parse("persistent://public/n/t")
+        assert namespaces.policies_of(topic).message_ttl_s == 7
+        with pytest.raises(NamespaceExists):
+            await namespaces.create("public/n")
+        await namespaces.delete("public/n")
+        assert namespaces.policies_of(topic).message_ttl_s == 0
+        with pytest.raises(NamespaceNotFound):
+            namespaces.require("public/n")
+        with pytest.raises(NamespaceNotFound):
+            await namespaces.change("public/n", lambda values: values)
+
+    run(scenario)
+
+
+def test_many_topics_made_at_once_make_their_namespace_once() -> None:
+    async def scenario(namespaces: Namespaces, store: MemoryMetadataStore) -> None:
+        before = store.commit_count
+        store.hold()
+        making = [asyncio.create_task(namespaces.ensure({"new/n"})) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert "new/n" not in namespaces  # not before it is durable
+        store.release()
+        await asyncio.gather(*making)
+        assert store.commit_count == before + 1
+        assert "new/n" in namespaces
+
+    run(scenario)
+
+
+def test_what_cannot_be_stored_has_not_happened() -> None:
+    async def scenario(namespaces: Namespaces, store: MemoryMetadataStore) -> None:
+        store.fail_next = 1
+        with pytest.raises(MetadataError):
+            await namespaces.change("public/default", lambda _: {"message_ttl_in_seconds": 7})
+        assert namespaces.policies_of(TOPIC).message_ttl_s == 0
+        assert namespaces.require("public/default").policies == {}
+
+    run(scenario)
+
+
+def test_a_change_keeps_the_other_policies_and_tells_whoever_listens() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        told: list[tuple[str, TopicName | None]] = []
+        namespaces.on_change.append(lambda name, topic: told.append((name, topic)))
+        await namespaces.change("public/default", lambda values: {**values, "message_ttl_in_seconds": 7})
+        await namespaces.change("public/default", lambda values: {**values, "max_producers_per_topic": 2})
+        await namespaces.change_topic(TOPIC, lambda values: {**values, "max_producers_per_topic": 5})
+        policies = namespaces.policies_of(TOPIC)
+        assert (policies.message_ttl_s, policies.producers_max) == (7, 5)
+        await namespaces.change("public/default", lambda values: {**values, "message_ttl_in_seconds": None})
+        assert namespaces.policies_of(TOPIC).message_ttl_s == 0
+        assert told == [("public/default", None)] * 2 + [("public/default", TOPIC), ("public/default", None)]
+
+    run(scenario)
+
+
+def test_a_deleted_topic_leaves_no_policies_for_its_successor() -> None:
+    async def scenario(namespaces: Namespaces, store: MemoryMetadataStore) -> None:
+        await namespaces.change_topic(TOPIC, lambda _: {"max_producers_per_topic": 5})
+        await namespaces.forget_topic(TOPIC)
+        assert namespaces.policies_of(TOPIC).producers_max == 0
+        assert (await loaded(store)).policies_of(TOPIC).producers_max == 0
+
+    run(scenario)
+
+
+def test_policies_are_bounded_in_number_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLICIES_CACHED_MAX", 3)
+
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        for index in range(10):
+            namespaces.policies_of(TopicName.parse(f"persistent://public/default/t{index}"))
+        assert len(namespaces._effective) <= 3
+
+    run(scenario)
+
+
+# policy, value given, value kept (None: refused)
+VALUES: list[tuple[str, Any, Any]] = [
+    ("deduplicationEnabled", True, True),
+    ("deduplicationEnabled", "true", None),
+    ("message_ttl_in_seconds", 0, 0),
+    ("message_ttl_in_seconds", -1, None),
+    ("message_ttl_in_seconds", True, None),
+    ("message_ttl_in_seconds", 1 << 31, None),
+    ("retention_policies", {"retentionTimeInMinutes": 10, "retentionSizeInMB": 0}, None),
+    ("retention_policies", {"retentionTimeInMinutes": -2, "retentionSizeInMB": -1}, None),
+    (
+        "retention_policies",
+        {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+        {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+    ),
+    ("retention_policies", [], None),
+    (
+        "backlog_quota_map",
+        {"message_age": {"limitTime": 5, "policy": "producer_exception"}},
+        {"message_age": {"limit": -1, "limitSize": -1, "limitTime": 5, "policy": "producer_exception"}},
+    ),
+    ("backlog_quota_map", {"message_age": {"limitSize": 5, "policy": "producer_exception"}}, None),
+    ("backlog_quota_map", {"destination_storage": {"limitTime": 5, "policy": "producer_exception"}}, None),
+    ("backlog_quota_map", {"destination_storage": {"limitSize": 5}}, None),
+    ("backlog_quota_map", {"destination_storage": {"limitSize": 5, "policy": "nope"}}, None),
+    ("backlog_quota_map", {"other": {"limitSize": 5, "policy": "producer_exception"}}, None),
+    ("schema_compatibility_strategy", "FORWARD", "FORWARD"),
+    ("schema_compatibility_strategy", "Forward", None),
+    ("schema_compatibility_strategy", {}, None),
+    ("autoTopicCreationOverride", {"allowAutoTopicCreation": True, "topicType": "partitioned"}, None),
+    (
+        "autoTopicCreationOverride",
+        {"allowAutoTopicCreation": True, "topicType": "non-partitioned", "defaultNumPartitions": 3},
+        None,
+    ),
+    ("autoTopicCreationOverride", {"allowAutoTopicCreation": True, "topicType": "zz"}, None),
+    ("delayed_delivery_policies", {"active": True, "tickTime": 0}, None),
+    (
+        "delayed_delivery_policies",
+        {"active": False},
+        {"active": False, "tickTime": 1000, "maxDeliveryDelayInMillis": 0},
+    ),
+    ("inactive_topic_policies", {"inactiveTopicDeleteMode": "zz"}, None),
+    ("max_producers_per_topic", -1, None),
+    ("properties", {"a": "b"}, {"a": "b"}),
+    ("properties", {"a": 1}, None),
+    ("properties", {"a": "b" * 5000}, None),
+    ("compaction_threshold", 5, None),
+    ("persistence", {"bookkeeperEnsemble": 1}, None),
+]
+
+
+@pytest.mark.parametrize(("key", "given", "kept"), VALUES)
+def test_a_policy_has_a_value_that_can_be_or_is_refused(key: str, given: Any, kept: Any) -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        if kept is None:
+            with pytest.raises(InvalidPolicy):
+                await namespaces.change("public/default", lambda _: {key: given})
+            assert namespaces.require("public/default").policies == {}
+        else:
+            await namespaces.change("public/default", lambda _: {key: given})
+            assert json.loads(json.dumps(namespaces.require("public/default").policies)) == {key: kept}
+            namespaces.policies_of(TOPIC)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("key", ["autoTopicCreationOverride", "encryption_required", "properties"])
+def test_what_belongs_to_a_namespace_is_refused_for_a_topic(key: str) -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        with pytest.raises(InvalidPolicy):
+            await namespaces.change_topic(TOPIC, lambda _: {key: True})
+
+    run(scenario)
+
+
+def test_the_layers_come_to_typed_policies() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        age = {"limitTime": 60, "policy": "consumer_backlog_eviction"}
+        await namespaces.change(
+            "public/default",
+            lambda _: {
+                "retention_policies": {"retentionTimeInMinutes": 2, "retentionSizeInMB": -1},
+                "backlog_quota_map": {"message_age": age},
+                "schema_compatibility_strategy": "BACKWARD",
+                "autoTopicCreationOverride": {
+                    "allowAutoTopicCreation": True,
+                    "topicType": "partitioned",
+                    "defaultNumPartitions": 3,
+                },
+            },
+        )
+        size = {"limitSize": 100, "policy": "producer_request_hold"}
+        await namespaces.change_topic(
+            TOPIC,
+            lambda _: {
+                "backlog_quota_map": {"destination_storage": size},
+                "schema_compatibility_strategy": "UNDEFINED",
+            },
+        )
+        policies = namespaces.policies_of(TOPIC)
+        assert policies.retention == Retention(120_000, -1)
+        assert policies.backlog_quotas == {
+            QuotaType.AGE: BacklogQuota(60, QuotaAction.EVICT_BACKLOG),
+            QuotaType.SIZE: BacklogQuota(100, QuotaAction.HOLD_PRODUCERS),
+        }
+        assert policies.schema_compatibility is Compatibility.BACKWARD
+        assert policies.auto_topic_creation == AutoTopicCreation(True, 3)
+
+    run(scenario)
