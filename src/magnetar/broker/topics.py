@@ -2,7 +2,8 @@
 
 A topic's record lies in the metadata store at `/topics/<tenant>/<namespace>/<domain>/<local name>`, JSON::
 
-    {"v": 1, "id": "<32 hex digits>", "replicas": [[node ids of partition 0], ...], "configs": {...}, "created_ms": ...}
+    {"v": 1, "id": "<32 hex digits>", "replicas": [[node ids of partition 0], ...], "configs": {...}, "created_ms": ...,
+     "partitioned": false}    (the last one only for a topic that is not)
 
 A partition's log is named `<tenant>/<namespace>/<domain>/<local name>-partition-<n>@<topic id>`, so a topic that is
 deleted and made again never meets its old log; logs of topics that are gone are removed when the broker starts.
@@ -63,10 +64,14 @@ class NewTopic:
     replication_factor: int = -1
     replicas: list[list[int]] | None = None
     configs: Mapping[str, str | None] = field(default_factory=dict)
+    is_partitioned: bool = True  # false: Pulsar's non-partitioned topic, which has exactly one partition
 
 
 class Topic:
-    """One topic.  `overrides` are the settings that were given for it; `config` is what holds."""
+    """One topic.  `overrides` are the settings that were given for it; `config` is what holds.
+
+    A Pulsar client uses a topic that is not `is_partitioned` by its own name; Kafka clients see its partition 0.
+    """
 
     __slots__ = (
         "_partitions",
@@ -74,6 +79,7 @@ class Topic:
         "config",
         "created_ms",
         "is_deleted",
+        "is_partitioned",
         "name",
         "overrides",
         "replicas",
@@ -90,6 +96,7 @@ class Topic:
         overrides: dict[str, str],
         created_ms: int,
         version: int,
+        is_partitioned: bool = True,
     ) -> None:
         self._registry = registry
         self.name = name
@@ -100,6 +107,7 @@ class Topic:
         self.created_ms = created_ms
         self.version = version
         self.is_deleted = False
+        self.is_partitioned = is_partitioned
         self._partitions: dict[int, Partition] = {}
 
     @property
@@ -140,13 +148,15 @@ class Topic:
         return f"{name.tenant}/{name.namespace}/{name.domain}/{name.local}-partition-{index}@{self.topic_id.hex()}"
 
     def encode(self, replicas: list[list[int]], overrides: Mapping[str, str]) -> bytes:
-        document = {
+        document: dict[str, object] = {
             "v": 1,
             "id": self.topic_id.hex(),
             "replicas": replicas,
             "configs": dict(overrides),
             "created_ms": self.created_ms,
         }
+        if not self.is_partitioned and len(replicas) == 1:
+            document["partitioned"] = False
         return json.dumps(document).encode()
 
 
@@ -221,6 +231,7 @@ class TopicRegistry:
                 document["configs"],
                 document["created_ms"],
                 value.version,
+                document.get("partitioned", True),
             )
             self._register(topic)
             for index in range(topic.partition_count):
@@ -299,8 +310,11 @@ class TopicRegistry:
                     f" cannot be reached because only {len(self._nodes)} broker(s) are registered."
                 )
             replicas = self._nodes.assign(0, count, factor)
+        if not wanted.is_partitioned and len(replicas) != 1:
+            raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
         overrides = self.defaults.canonical(wanted.configs)
-        return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, self._environment.clock.now_ms(), 0)
+        now_ms = self._environment.clock.now_ms()
+        return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
 
     def checked_assignment(
         self, replicas: Sequence[Sequence[int]], factor: int | None = None
@@ -416,6 +430,8 @@ class TopicRegistry:
         )
         topic.replicas = replicas
         topic.overrides = overrides
+        if len(replicas) > 1:
+            topic.is_partitioned = True  # Kafka can add partitions to any topic
 
     async def delete(self, topic: Topic) -> None:
         """Remove a topic and, after that, its logs.  A crash in between leaves logs that the next start removes."""

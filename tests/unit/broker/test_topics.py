@@ -10,7 +10,7 @@ import pytest
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.errors import TopicExists, UnknownTopic, UnknownTopicId
+from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic, UnknownTopicId
 from magnetar.broker.nodes import Node, Nodes
 from magnetar.broker.topics import SNAPSHOTS_ROOT, TOPICS_ROOT, NewTopic
 from magnetar.ledger.managed_ledger import METADATA_ROOT
@@ -223,5 +223,39 @@ def test_logs_producers_and_settings_are_there_after_a_crash() -> None:
         await settle()
         assert again.partition(2).log.log_start == 1
         await broker.stop()
+
+    run(scenario())
+
+
+def test_whether_a_topic_is_partitioned_is_remembered_and_growing_makes_it_so() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        other = TopicName.parse("persistent://public/default/other")
+        plain = broker.topics.plan(NewTopic(NAME, 1, is_partitioned=False))
+        await broker.topics.create([plain, broker.topics.plan(NewTopic(other, 1))])
+        with pytest.raises(InvalidPartitions):
+            broker.topics.plan(
+                NewTopic(TopicName.parse("persistent://public/default/x"), 2, is_partitioned=False)
+            )
+        broker = await world.crash()
+        topic = broker.topics.get(NAME)
+        assert not topic.is_partitioned
+        assert broker.topics.get(other).is_partitioned
+        await broker.topics.add_partitions(topic, broker.topics.plan_partitions(topic, 2))
+        assert topic.is_partitioned
+        broker = await world.crash()
+        assert broker.topics.get(NAME).is_partitioned
+
+    run(scenario())
+
+
+def test_a_topic_brings_its_namespace_along() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        await broker.topics.ensure(TopicName.parse("persistent://acme/orders/t"))
+        assert "acme/orders" in broker.namespaces
+        assert "acme/orders" in (await world.crash()).namespaces
 
     run(scenario())
