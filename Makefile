@@ -54,6 +54,7 @@ check: dev ## format, lint, types, import contracts, generated code up to date
 	@$(BIN)/mypy bench demo tools
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/generate_kafka.py --check
+	@$(BIN)/python tools/generate_pulsar.py --check
 
 format: dev ## put every file into the form that check wants
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -71,8 +72,9 @@ bench: dev ## measure beside Apache Kafka, into bench/results/latest.json (ARGS=
 demo: dev ## 336,776 real flights through a topic and a group of two consumers
 	@$(BIN)/python -m demo $(ARGS)
 
-generate: dev ## write again what is made from tables: the Kafka codecs and the reference pages
+generate: dev ## write again what is made from tables: the Kafka and Pulsar codecs and the reference pages
 	@$(BIN)/python tools/generate_kafka.py
+	@$(BIN)/python tools/generate_pulsar.py
 	@$(BIN)/python tools/configuration_reference.py
 	@$(BIN)/python tools/kafka_api_reference.py
 

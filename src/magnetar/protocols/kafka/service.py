@@ -11,7 +11,7 @@ from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.handlers import api_versions
 from magnetar.protocols.kafka.registry import load_apis
 from magnetar.protocols.kafka.session import KafkaSession, Peer
-from magnetar.wire.kafka.framing import SCRATCH_BYTES
+from magnetar.wire.framing import SCRATCH_BYTES
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker

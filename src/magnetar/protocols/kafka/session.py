@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.base.errors import WireError
 from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
-from magnetar.wire.kafka.framing import Frame, FrameReader
+from magnetar.wire.framing import Frame, FrameReader
 from magnetar.wire.kafka.header import decode_request_header
 from magnetar.wire.kafka.runtime import Buffer
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import WireError
-from magnetar.wire.kafka.framing import SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, FrameReader
+from magnetar.wire.framing import SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, FrameReader
 
 LIMIT = 300_000
 

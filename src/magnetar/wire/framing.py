@@ -1,4 +1,6 @@
-"""Kafka frames out of a byte stream: 4 bytes of size, then a request.  No socket here, only memory.
+"""Frames out of a byte stream: 4 bytes of size, then so many bytes.  No socket here, only memory.
+
+Both protocols frame that way: a Kafka request, a Pulsar command with its payload.
 
 Small frames are received into one scratch buffer that all connections share, several in one read; they are *borrowed*:
 valid until the next call.  A frame that does not fit in what was read gets memory of its own, into which the rest is
@@ -19,7 +21,7 @@ _SIZE: Final = Struct(">i")
 
 
 class Frame(NamedTuple):
-    """One request without its size.  `owned`: its memory is nobody else's and may be kept."""
+    """One frame without its size.  `owned`: its memory is nobody else's and may be kept."""
 
     data: memoryview
     owned: bool
@@ -71,7 +73,7 @@ class FrameReader:
                 return frames
             (size,) = _SIZE.unpack_from(scratch, position)
             if not 0 < size <= self._frame_bytes_max:
-                raise WireError(f"a request of {size} bytes; 1 to {self._frame_bytes_max} are allowed")
+                raise WireError(f"a frame of {size} bytes; 1 to {self._frame_bytes_max} are allowed")
             position += 4
             if size > end - position:
                 self._frame = (
