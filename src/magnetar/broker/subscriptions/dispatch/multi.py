@@ -1,0 +1,298 @@
+"""What Shared and Key_Shared have in common: several consumers hold units at once.
+
+A unit is in exactly one place (`model.Place`) from the offer to its acknowledgement; a unit that is held is in
+`held` of its holder and of nobody else.  Everything that changes who may get something ends in `_pump`, which
+delivers all that can be delivered: so between two calls nothing waits that somebody available may have.
+
+Limits (pulsar.md 2): a consumer with 50,000 unacknowledged messages gets nothing until it is down to half of them;
+with 200,000 at all consumers together nothing new goes out until half of those are left, but what was
+delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.
+
+How redeliveries count: +1 when a consumer asks for a unit again, and nothing when it leaves; with the last consumer
+all counts are forgotten.  That is what Pulsar's brokers do (`removeConsumer` only replays).
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
+from magnetar.broker.subscriptions.dispatch.index import UnitIndex
+from magnetar.broker.subscriptions.dispatch.model import (
+    PERMITS_MAX,
+    SUBSCRIPTION_UNACKED_MESSAGES_MAX,
+    Actions,
+    Consumer,
+    Dispatcher,
+    OffsetRange,
+    Place,
+    Rewind,
+    Unit,
+)
+
+HELD, DELAYED, DONE = Place.HELD, Place.DELAYED, Place.DONE
+
+# Messages that may wait for one particular consumer before reading stops: Pulsar's
+# keySharedLookAheadMsgInReplayThresholdPerConsumer and ...PerSubscription.
+LOOK_AHEAD_PER_CONSUMER = 2_000
+LOOK_AHEAD_MAX = 20_000
+
+
+class MultiConsumerDispatcher(Dispatcher):
+    """Who holds what; the subclasses know who may get what."""
+
+    def __init__(
+        self,
+        *,
+        unacked_messages_max: int = SUBSCRIPTION_UNACKED_MESSAGES_MAX,
+        tick_ms: int = TICK_MS,
+    ) -> None:
+        """`unacked_messages_max` of 0 is no limit."""
+        super().__init__()
+        self.unacked_messages = 0
+        self.unacked_messages_max = unacked_messages_max
+        self.blocked = False  # too many unacknowledged messages: nothing new goes out
+        self._members: set[Consumer] = set()
+        self._index = UnitIndex()
+        self._delayed = DelayedUnits(tick_ms)
+        self._waiting_messages = 0
+        self._stirred = False  # something happened that may let a waiting unit go
+
+    # Who takes part.
+
+    def add_consumer(self, consumer: Consumer) -> Actions:
+        assert consumer not in self._members
+        self._admit(consumer)
+        self.consumers.append(consumer)
+        self._members.add(consumer)
+        return self._pump()
+
+    def remove_consumer(self, consumer: Consumer) -> Actions:
+        if consumer not in self._members:
+            return []
+        self.consumers.remove(consumer)
+        self._members.discard(consumer)
+        self._dismiss(consumer)
+        if not self.consumers:
+            self.rewind()
+            consumer.held.clear()
+            consumer.unacked_messages = 0
+            return [Rewind()]
+        for unit in sorted(consumer.held, key=lambda unit: unit.order):
+            self._take_back(unit)
+        return self._pump()
+
+    def flow(self, consumer: Consumer, permits: int) -> Actions:
+        if permits <= 0 or consumer not in self._members:
+            return []
+        consumer.permits = min(PERMITS_MAX, consumer.permits + permits)
+        return self._woken(consumer)
+
+    def set_writable(self, consumer: Consumer, is_writable: bool) -> Actions:
+        consumer.writable = is_writable
+        return self._woken(consumer) if consumer in self._members else []
+
+    def _woken(self, consumer: Consumer) -> Actions:
+        if not consumer.available:
+            return []
+        self._available(consumer)
+        return self._pump()
+
+    # Units come, go and come back.
+
+    def offer(self, units: Sequence[Unit], now_ms: int) -> Actions:
+        if not self.consumers:
+            return [Rewind()]
+        if not units:
+            return []
+        self._observe(units)
+        add = self._index.add
+        for unit in units:
+            add(unit)
+            if unit.deliver_at_ms > now_ms:
+                self._delayed.put(unit)
+            else:
+                self._waiting_messages += unit.message_count
+                self._arrived(unit)
+        return self._pump()
+
+    def acked(self, ranges: Iterable[OffsetRange]) -> Actions:
+        index = self._index
+        for start, stop in ranges:
+            unit = index.exactly(start, stop)
+            if unit is not None:
+                self._finish(unit)
+                continue
+            for unit in index.overlapping(start, stop):
+                if unit.base_offset >= start and unit.end_offset <= stop:
+                    self._finish(unit)
+                    continue
+                gone = unit.subtract(start, stop)
+                self._acked_partly(unit, gone)
+                if not unit.message_count:
+                    self._finish(unit)
+        return self._pump() if self._stirred else []
+
+    def redeliver(
+        self, consumer: Consumer, base_offsets: Iterable[int] | None = None, epoch: int | None = None
+    ) -> Actions:
+        if consumer not in self._members:
+            return []
+        if epoch is not None:
+            consumer.epoch = max(consumer.epoch, epoch)
+        if base_offsets is None:
+            units = sorted(consumer.held, key=lambda unit: unit.order)
+        else:
+            at = self._index.at
+            units = [unit for base in base_offsets for unit in at(base) if unit.holder is consumer]
+        for unit in units:
+            if unit.holder is consumer:  # a client may name an entry twice
+                unit.redelivery_count += 1
+                self._take_back(unit)
+        return self._pump() if units else []
+
+    def tick(self, now_ms: int) -> Actions:
+        due = self._delayed.due(now_ms)
+        for unit in due:
+            self._waiting_messages += unit.message_count
+            self._returned(unit)
+        return self._pump() if due else []
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        return self._delayed.next_tick_ms
+
+    @property
+    def delayed_count(self) -> int:
+        """Units whose time has not come."""
+        return len(self._delayed)
+
+    @property
+    def waiting_messages(self) -> int:
+        """Messages that were offered and wait for a consumer that may have them."""
+        return self._waiting_messages
+
+    def rewind(self) -> None:
+        for unit in self._index:
+            unit.place = DONE
+            unit.holder = None
+        self._index.clear()
+        self._delayed.clear()
+        self._forget()
+        for consumer in self.consumers:
+            consumer.held.clear()
+            consumer.unacked_messages = 0
+            consumer.blocked = False
+            if consumer.available:
+                self._available(consumer)
+        self._waiting_messages = 0
+        self.unacked_messages = 0
+        self.blocked = False
+
+    def look_ahead_left(self) -> int:
+        """Messages that may still be read although some wait for a particular consumer."""
+        limit = min(LOOK_AHEAD_MAX, LOOK_AHEAD_PER_CONSUMER * len(self.consumers))
+        return limit - self._waiting_messages
+
+    # Bookkeeping, for the subclasses too.
+
+    def _hold(self, unit: Unit, consumer: Consumer) -> None:
+        """A waiting unit goes to a consumer."""
+        count = unit.message_count
+        self._waiting_messages -= count
+        unit.place = HELD
+        unit.holder = consumer
+        consumer.held.add(unit)
+        consumer.permits -= unit.permits
+        consumer.unacked_messages += count
+        self.unacked_messages += count
+        if consumer.unacked_messages >= consumer.unacked_messages_max > 0:
+            consumer.blocked = True
+        if self.unacked_messages >= self.unacked_messages_max > 0:
+            self.blocked = True
+
+    def _take_back(self, unit: Unit) -> None:
+        """A held unit waits again."""
+        holder = unit.holder
+        assert holder is not None
+        holder.held.discard(unit)
+        unit.holder = None
+        self._waiting_messages += unit.message_count
+        self._release(holder, unit.message_count)
+        self._let_go(unit, holder)
+        self._returned(unit)
+
+    def _acked_partly(self, unit: Unit, gone: int) -> None:
+        if unit.place is HELD:
+            assert unit.holder is not None
+            self._release(unit.holder, gone)
+        elif unit.place is not DELAYED:
+            self._waiting_messages -= gone
+
+    def _finish(self, unit: Unit) -> None:
+        """A unit is acknowledged, wherever it is."""
+        self._index.remove(unit)
+        place = unit.place
+        unit.place = DONE
+        if place is HELD:
+            holder = unit.holder
+            assert holder is not None
+            holder.held.discard(unit)
+            unit.holder = None
+            self._release(holder, unit.message_count)
+            self._let_go(unit, holder)
+        elif place is DELAYED:
+            self._delayed.forget_one()
+        else:
+            self._waiting_messages -= unit.message_count
+            self._withdrawn(unit, place)
+
+    def _release(self, holder: Consumer, count: int) -> None:
+        """So many messages are no longer unacknowledged at their holder."""
+        holder.unacked_messages -= count
+        self.unacked_messages -= count
+        if holder.blocked and holder.unacked_messages <= holder.unacked_messages_max // 2:
+            holder.blocked = False
+            if holder.available and holder in self._members:
+                self._available(holder)
+                self._stirred = True
+        if self.blocked and self.unacked_messages <= self.unacked_messages_max // 2:
+            self.blocked = False
+            self._stirred = True
+
+    # What the subclasses decide.
+
+    @abstractmethod
+    def _admit(self, consumer: Consumer) -> None:
+        """A consumer joins, or is refused by an exception before anything has changed."""
+
+    @abstractmethod
+    def _dismiss(self, consumer: Consumer) -> None:
+        """A consumer has left; what it holds is taken back after this."""
+
+    @abstractmethod
+    def _available(self, consumer: Consumer) -> None:
+        """A consumer may be given units (again)."""
+
+    @abstractmethod
+    def _arrived(self, unit: Unit) -> None:
+        """A new unit waits."""
+
+    @abstractmethod
+    def _returned(self, unit: Unit) -> None:
+        """A unit waits (again) that was held or delayed; it may be older than others that wait."""
+
+    @abstractmethod
+    def _withdrawn(self, unit: Unit, place: Place) -> None:
+        """A unit that waited at `place` is acknowledged."""
+
+    @abstractmethod
+    def _let_go(self, unit: Unit, holder: Consumer) -> None:
+        """A consumer does not hold this unit any more."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Nothing is known of any unit any more."""
+
+    @abstractmethod
+    def _pump(self) -> Actions:
+        """Deliver all that can be delivered; `_stirred` is False afterwards."""
