@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, TypeAlias
 
 from magnetar.base.errors import WireError
+from magnetar.base.varint import varint as varint  # the generated code's
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes on their way out.  A memoryview has items of one byte."""
@@ -70,24 +71,7 @@ def bad_tag(field: str) -> NoReturn:
     raise WireError(f"tagged field {field} is not of the size it states")
 
 
-# Variable-length integers (unsigned LEB128, at most 32 bits)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-_VARINTS: Final = tuple(_varint(value) for value in range(1 << 14))  # every varint of one or two bytes
-
-
-def varint(value: int) -> bytes:
-    """`value`, which is not negative, as an unsigned varint."""
-    return _VARINTS[value] if value < 1 << 14 else _varint(value)
+# Reading variable-length integers (unsigned LEB128, at most 32 bits)
 
 
 def varint_tail(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
