@@ -28,7 +28,7 @@ from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
-from magnetar.ledger.managed_ledger import LedgerEnvironment
+from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 from magnetar.storage.store import LedgerStore

@@ -16,8 +16,8 @@ from magnetar.broker.batch_check import check_batch
 from magnetar.broker.errors import InvalidTxnState
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.broker.transaction_index import TransactionIndex
-from magnetar.ledger.entry_cache import Entry
-from magnetar.ledger.entry_format import KafkaEntryPrefix
+from magnetar.ledger.entry import Entry
+from magnetar.ledger.entry_format import EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.record_reader import read_records
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _REPLAY_BYTES: Final = 4 << 20
-_prefixes: Final = KafkaEntryPrefix()
+_prefixes: Final = EntryPrefix()
 
 
 class TimestampLookup(IntEnum):
@@ -118,7 +118,7 @@ class Partition:
             stamp_log_append_time(batch, header, now_ms)
         assign_offset(batch, base, log.leader_epoch)
         last = base + count - 1
-        prefix = _prefixes.build(now_ms, last, count)
+        prefix = _prefixes.kafka(now_ms, last, count)
         size = len(prefix) + len(batch)
         try:
             log.append(Entry(base, last, max_timestamp_ms, batch), (prefix, batch), size, done)
@@ -162,7 +162,7 @@ class Partition:
         )
         offset = log.next_offset
         assign_offset(batch, offset, log.leader_epoch)
-        prefix = _prefixes.build(now_ms, offset, 1)
+        prefix = _prefixes.kafka(now_ms, offset, 1)
         size = len(prefix) + len(batch)
         log.append(Entry(offset, offset, now_ms, batch), (prefix, batch), size, done)
         self.bytes_since_snapshot += size

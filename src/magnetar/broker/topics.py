@@ -33,8 +33,9 @@ from magnetar.broker.errors import (
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.topic_config import TopicConfig, TopicDefaults
+from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
-from magnetar.ledger.managed_ledger import LedgerEnvironment, LedgerLimits, ManagedLedger
+from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put, Versioned
 from magnetar.storage.store import LedgerId
 

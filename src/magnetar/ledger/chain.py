@@ -3,7 +3,7 @@
 A chain decides; it never waits, reads or writes.  `ManagedLedger` does what it says.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +21,7 @@ class LedgerInfo:
     created_ms: int
     first_offset: int = 0
     last_offset: int = -1
+    entry_count: int = 0  # durable ones
     size_bytes: int = 0
     max_timestamp_ms: int = -1
     reader: LedgerReader | None = None
@@ -56,7 +57,7 @@ class TrimPlan(NamedTuple):
 
 
 class LedgerChain:
-    """See the module's text.  Offsets run through it without a gap."""
+    """See the module's text.  Offsets run through it without a gap, and ledger ids grow."""
 
     __slots__ = ("_ledgers",)
 
@@ -69,7 +70,13 @@ class LedgerChain:
     def __len__(self) -> int:
         return len(self._ledgers)
 
+    def from_ledger(self, ledger_id: LedgerId) -> list[LedgerInfo]:
+        """The ledgers from this id on, or from the next one that there is; those without entries are left out."""
+        index = bisect_left(self._ledgers, ledger_id, key=_ledger_id)
+        return [info for info in self._ledgers[index:] if not info.is_empty]
+
     def add(self, info: LedgerInfo) -> None:
+        assert not self._ledgers or self._ledgers[-1].ledger_id < info.ledger_id, info
         self._ledgers.append(info)
 
     def replace(self, ledgers: list[LedgerInfo]) -> None:
@@ -149,3 +156,7 @@ class LedgerChain:
 
 def _first_offset(info: LedgerInfo) -> int:
     return info.first_offset
+
+
+def _ledger_id(info: LedgerInfo) -> LedgerId:
+    return info.ledger_id

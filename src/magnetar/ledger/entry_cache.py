@@ -10,24 +10,14 @@ from bisect import bisect_left
 from collections import deque
 from typing import Final
 
+from magnetar.ledger.entry import NO_LEDGER, Entry
+from magnetar.storage.store import EntryId, LedgerId
+
 ENTRY_OVERHEAD_BYTES: Final = (
     400  # what CPython spends on an Entry, its memoryview and its places in our lists
 )
+_BEHIND_ALL: Final = LedgerId(1 << 63)
 _COMPACT_AT: Final = 1024  # evicted places at the head of a run before the list is cut
-
-
-class Entry:
-    """One log entry in memory.  `payload` is the protocol's own bytes (here: one Kafka record batch)."""
-
-    __slots__ = ("base_offset", "last_offset", "max_timestamp_ms", "payload")
-
-    def __init__(
-        self, base_offset: int, last_offset: int, max_timestamp_ms: int, payload: memoryview
-    ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.max_timestamp_ms = max_timestamp_ms
-        self.payload = payload
 
 
 class CachedRun:
@@ -65,6 +55,15 @@ class CachedRun:
             found.append(entry)
         return found
 
+    def find(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
+        """The entry at exactly this position; None when it is not cached."""
+        # Positions grow with the offsets, but for the entries at the end that no ledger has taken yet.
+        index = bisect_left(self._entries, (ledger_id, entry_id), self._head, key=_position)
+        if index == len(self._entries):
+            return None
+        entry = self._entries[index]
+        return entry if (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id) else None
+
     def pop_oldest(self) -> None:
         """Forget the oldest entry, if there is one."""
         if self._head == len(self._entries):
@@ -86,6 +85,10 @@ class CachedRun:
         self._entries.clear()
         self._last_offsets.clear()
         self._head = 0
+
+
+def _position(entry: Entry) -> tuple[LedgerId, EntryId]:
+    return (_BEHIND_ALL if entry.ledger_id == NO_LEDGER else entry.ledger_id), entry.entry_id
 
 
 _EVICTED: Final = Entry(-1, -1, -1, memoryview(b""))

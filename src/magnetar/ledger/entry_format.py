@@ -1,45 +1,66 @@
-"""What stands in front of a Kafka batch inside a ledger entry, so that Pulsar's tools can read the ledger (DESIGN 3).
+"""The bytes of a ledger entry, such that Pulsar's tools can read the ledger (DESIGN 3).
 
-::
+An entry begins with Pulsar's broker entry metadata (PIP-70), whoever produced it::
 
-    0e 02                       magic of broker entry metadata (PIP-70)
-    u32  size                   of the protobuf that follows
+    0e 02                       magic
+    u32  size                   of the protobuf that follows, big-endian
     BrokerEntryMetadata         1: broker_timestamp (ms)   2: index = offset of the entry's last message
+
+Behind it, in an entry that came from Kafka::
+
     u32  size
     MessageMetadata             1: producer_name ""   2: sequence_id 0   3: publish_time (ms)
                                 4: property entry.format=kafka           11: num_messages_in_batch
-    ...                         the Kafka record batch, byte for byte
+    ...                         the record batch, byte for byte
 
-The layout is the one that Kafka-on-Pulsar gave its `kafka` entry format.  Field order is fixed, so telling a Kafka
-entry from a Pulsar one is a comparison of bytes at a known place.
+That is the layout which Kafka-on-Pulsar gave its `kafka` entry format.  Field order is fixed, so telling a Kafka entry
+is a comparison of bytes at a known place.
+
+In an entry that came from Pulsar, what the client sent behind its SEND command, byte for byte::
+
+    0e 01                       magic
+    u32  crc32c                 of everything behind it
+    u32  size
+    MessageMetadata
+    ...                         one message, or a batch of them
+
+and its broker entry metadata ends with a field that is ours and that Pulsar's readers skip, as they skip every field
+they do not know::
+
+    7d u32                      15: how many offsets the entry takes, fixed32, little-endian
+
+With it the first offset is known without a look at what a client wrote: MessageMetadata has its fields in any order,
+and num_messages_in_batch behind properties of any number.
 """
 
 from struct import Struct
+from struct import error as StructError
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.ledger.entry_cache import Entry
-from magnetar.storage.store import StoredEntry
+from magnetar.base.varint import varint
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.storage.store import LedgerId, StoredEntry
 
 _MAGIC: Final = b"\x0e\x02"
+PULSAR_MAGIC: Final = b"\x0e\x01"
+_BLOCK_AT: Final = len(_MAGIC) + 4
 _U32: Final = Struct(">I")
+_COUNT: Final = Struct("<I")
+_COUNT_TAG: Final = 0x7D
+_COUNT_BYTES: Final = 1 + _COUNT.size
 _BASE_OFFSET: Final = Struct(">q")
 _PRODUCER: Final = b"\x0a\x00\x10\x00\x18"  # producer_name "", sequence_id 0, tag of publish_time
 _FORMAT: Final = b"\x22\x15\x0a\x0centry.format\x12\x05kafka"
 assert _FORMAT[1] == len(_FORMAT) - 2
+_BATCH_HEAD_BYTES: Final = 61  # of a record batch v2: a shorter payload is none
+_PULSAR_HEAD_BYTES: Final = len(PULSAR_MAGIC) + 4 + 4
+
+MESSAGES_MAX: Final = 0xFFFF_FFFF
+"""Of one entry; what the count's field holds."""
 
 
-def varint(value: int) -> bytes:
-    """Protobuf's base-128 encoding of a non-negative integer."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-class KafkaEntryPrefix:
+class EntryPrefix:
     """Builds prefixes; remembers the encoded clock, which changes once a millisecond at most."""
 
     __slots__ = ("_broker", "_message", "_now_ms")
@@ -49,47 +70,67 @@ class KafkaEntryPrefix:
         self._broker = b""
         self._message = b""
 
-    def build(self, now_ms: int, last_offset: int, record_count: int) -> bytes:
+    def _set_clock(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        clock = varint(now_ms)
+        self._broker = b"\x08" + clock + b"\x10"
+        self._message = _PRODUCER + clock + _FORMAT + b"\x58"
+
+    def kafka(self, now_ms: int, last_offset: int, record_count: int) -> bytes:
         """The bytes to put in front of a batch of `record_count` records whose last one gets `last_offset`."""
         if now_ms != self._now_ms:
-            self._now_ms = now_ms
-            clock = varint(now_ms)
-            self._broker = b"\x08" + clock + b"\x10"
-            self._message = _PRODUCER + clock + _FORMAT + b"\x58"
+            self._set_clock(now_ms)
         broker = self._broker + varint(last_offset)
         message = self._message + varint(record_count)
         return b"".join((_MAGIC, _U32.pack(len(broker)), broker, _U32.pack(len(message)), message))
 
-
-def kafka_batch_of(body: memoryview) -> memoryview | None:
-    """The Kafka batch inside a stored entry, not copied; None when the entry is not a Kafka one.
-
-    Raises:
-        EntryCorrupt: the sizes in front of the payload do not fit the entry.
-    """
-    if bytes(body[:2]) != _MAGIC:
-        return None
-    try:
-        message_at = 6 + _U32.unpack_from(body, 2)[0]
-        payload_at = message_at + 4 + _U32.unpack_from(body, message_at)[0]
-    except Exception as error:
-        raise EntryCorrupt("an entry is too short for its own metadata") from error
-    if payload_at > len(body):
-        raise EntryCorrupt("an entry is shorter than its metadata says")
-    # publish_time is a varint of 6 bytes until the year 2109
-    format_at = message_at + 4 + len(_PRODUCER) + 6
-    if bytes(body[format_at : format_at + len(_FORMAT)]) != _FORMAT:
-        return None
-    return body[payload_at:]
+    def pulsar(self, now_ms: int, last_offset: int, message_count: int) -> bytes:
+        """The bytes to put in front of what a Pulsar client sent: 1 to `MESSAGES_MAX` messages."""
+        if now_ms != self._now_ms:
+            self._set_clock(now_ms)
+        broker = self._broker + varint(last_offset)
+        count = b"\x7d" + _COUNT.pack(message_count)
+        return b"".join((_MAGIC, _U32.pack(len(broker) + _COUNT_BYTES), broker, count))
 
 
-def decode_entry(stored: StoredEntry) -> Entry:
+def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     """A stored entry as readers get it: the payload without its prefix, which is still the memory it was read into.
 
     Raises:
         EntryCorrupt: the entry is not one that this version can read.
     """
-    batch = kafka_batch_of(stored.body)
-    if batch is None:
-        raise EntryCorrupt(f"entry {stored.entry_id} at offset {stored.last_offset} has an unknown format")
-    return Entry(_BASE_OFFSET.unpack_from(batch)[0], stored.last_offset, stored.max_timestamp_ms, batch)
+    body = stored.body
+    last_offset = stored.last_offset
+    try:
+        behind = _BLOCK_AT + _U32.unpack_from(body, len(_MAGIC))[0]
+        if bytes(body[behind : behind + len(PULSAR_MAGIC)]) == PULSAR_MAGIC:
+            kind = EntryKind.PULSAR
+            payload = body[behind:]
+            (count,) = _COUNT.unpack_from(body, behind - _COUNT.size)
+            base_offset = last_offset + 1 - count
+            is_whole = (
+                body[behind - _COUNT_BYTES] == _COUNT_TAG
+                and 0 <= base_offset <= last_offset
+                and len(payload) >= _PULSAR_HEAD_BYTES
+            )
+        else:
+            kind = EntryKind.KAFKA
+            payload = body[behind + 4 + _U32.unpack_from(body, behind)[0] :]
+            (base_offset,) = _BASE_OFFSET.unpack_from(payload)
+            # publish_time is a varint of 6 bytes until the year 2109
+            format_at = behind + 4 + len(_PRODUCER) + 6
+            is_whole = (
+                bytes(body[format_at : format_at + len(_FORMAT)]) == _FORMAT
+                and len(payload) >= _BATCH_HEAD_BYTES
+            )
+    except (StructError, IndexError) as error:
+        raise _corrupt(ledger_id, stored) from error
+    if not is_whole or bytes(body[: len(_MAGIC)]) != _MAGIC:
+        raise _corrupt(ledger_id, stored)
+    return Entry(base_offset, last_offset, stored.max_timestamp_ms, payload, kind, ledger_id, stored.entry_id)
+
+
+def _corrupt(ledger_id: LedgerId, stored: StoredEntry) -> EntryCorrupt:
+    return EntryCorrupt(
+        f"entry {stored.entry_id} of ledger {ledger_id}, at offset {stored.last_offset}, is not one that can be read"
+    )

@@ -1,9 +1,9 @@
 """One topic partition's log: a chain of ledgers.
 
-A `ManagedLedger` owns the order of the log.  Offsets are dense from 0; the entry appended next starts at `next_offset`;
-readers see what lies below `high_watermark`, which moves when the store says that an entry is on disk.  Ledgers of the
-chain follow one another without a gap, so only the first one's first offset is stored and the rest follows from what
-the `LedgerStore` knows of each ledger.
+A `ManagedLedger` owns the order of the log; what its readers can ask for is in `ReadableLog`.  Offsets are dense from
+0; the entry appended next starts at `next_offset`; readers see what lies below `high_watermark`, which moves when the
+store says that an entry is on disk.  Ledgers of the chain follow one another without a gap, so only the first one's
+first offset is stored and the rest follows from what the `LedgerStore` knows of each ledger.
 
 **Writing.**  There is no writer until the first append; that append waits while a ledger is created and recorded in the
 metadata store.  When the open ledger is full or old, a successor is made while appends go on.
@@ -25,37 +25,25 @@ Metadata, at `/managed-ledgers/<name>`, JSON::
 import asyncio
 import json
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from magnetar.base.clock import Clock
-from magnetar.base.errors import EntryCorrupt, LedgerFenced, LedgerNotFound, StorageError
-from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
-from magnetar.ledger.entry_cache import CachedRun, Entry, EntryCache
-from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
-from magnetar.storage.store import (
-    Buffer,
-    Done,
-    EntryId,
-    LedgerId,
-    LedgerReader,
-    LedgerStat,
-    LedgerStore,
-    LedgerWriter,
-    StoredEntry,
-)
+from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
+from magnetar.ledger.chain import LedgerInfo
+from magnetar.ledger.entry import Entry
+from magnetar.ledger.environment import LedgerEnvironment
+from magnetar.ledger.readable_log import ReadableLog
+from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.storage.store import Buffer, Done, LedgerId, LedgerStat, LedgerWriter
 
 log = logging.getLogger(__name__)
 
 METADATA_ROOT: Final = "/managed-ledgers/"
-_READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
 _ROLL_RETRY_S: Final = 10.0
-_SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
 
 
 class State(Enum):
@@ -75,46 +63,16 @@ class LedgerLimits:
     entry_count_max: int = 10_000_000
 
 
-@dataclass(slots=True)
-class LedgerEnvironment:
-    """What every managed ledger of a broker shares."""
-
-    store: LedgerStore
-    metadata: MetadataStore
-    cache: EntryCache
-    clock: Clock
-    decode_entry: Callable[[StoredEntry], Entry]
-    stats: dict[LedgerId, LedgerStat] = field(default_factory=dict)  # as the store knew them at start
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
-        """Run `work` in the background; its failure is logged, never lost."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self.tasks.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("background work %s failed", task.get_name(), exc_info=error)
-
-
-class ManagedLedger:
+class ManagedLedger(ReadableLog):
     """See the module's text.  All methods run on the event loop."""
 
     def __init__(self, name: str, environment: LedgerEnvironment, limits: LedgerLimits) -> None:
-        self.name = name
+        super().__init__(name, environment)
         self.limits = limits
         self.state = State.IDLE
-        self.leader_epoch = 0
-        self.log_start = 0
         self.next_offset = 0
-        self.high_watermark = 0
         self.on_advance: Callable[[], None] | None = None  # the high watermark moved
         self.on_reset: Callable[[], None] | None = None  # appends failed: the tail is shorter than it seemed
-        self._environment = environment
-        self._run = CachedRun()
-        self._chain = LedgerChain([])
         self._metadata_version = MUST_NOT_EXIST
         self._writer: LedgerWriter | None = None
         self._writer_info: LedgerInfo | None = None
@@ -124,7 +82,6 @@ class ManagedLedger:
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
         self._metadata_lock = asyncio.Lock()
-        self._hints: OrderedDict[int, tuple[int, EntryId]] = OrderedDict()
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -139,6 +96,7 @@ class ManagedLedger:
             stat = stats.get(info.ledger_id)
             if stat is not None and stat.entry_count:
                 info.last_offset = stat.last_offset
+                info.entry_count = stat.entry_count
                 info.size_bytes = stat.size_bytes
                 info.max_timestamp_ms = stat.max_timestamp_ms
             position = info.end_offset
@@ -169,7 +127,8 @@ class ManagedLedger:
     def append(self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done) -> None:
         """Queue one entry of `size` stored bytes; `done` is called when it is on disk or has failed.
 
-        `entry.base_offset` must be `next_offset`, and its payload one of `parts`.
+        `entry.base_offset` must be `next_offset`, and its payload one of `parts`.  The entry has its position at the
+        latest when `done(None)` is called.
 
         Raises:
             StorageError: the log takes nothing now (disk full, or a failed write is being cleaned up).
@@ -178,7 +137,7 @@ class ManagedLedger:
         writer = self._writer
         if writer is not None:
             try:
-                writer.append(
+                entry.entry_id = writer.append(
                     parts,
                     size,
                     entry.last_offset,
@@ -193,6 +152,7 @@ class ManagedLedger:
                 raise
             info = self._writer_info
             assert info is not None
+            entry.ledger_id = info.ledger_id
             info.size_bytes += size
             self._writer_entry_count += 1
             if (
@@ -232,6 +192,7 @@ class ManagedLedger:
             if info is None or entry.base_offset < info.first_offset:
                 info = self._chain.last_starting_at(entry.base_offset)
             info.last_offset = entry.last_offset
+            info.entry_count += 1
             if entry.max_timestamp_ms > info.max_timestamp_ms:
                 info.max_timestamp_ms = entry.max_timestamp_ms
             done(None)
@@ -314,13 +275,14 @@ class ManagedLedger:
         queued, self._queued = self._queued, []
         for position, (entry, parts, size, done) in enumerate(queued):
             try:
-                writer.append(
+                entry.entry_id = writer.append(
                     parts,
                     size,
                     entry.last_offset,
                     entry.max_timestamp_ms,
                     partial(self._on_done, entry, done),
                 )
+                entry.ledger_id = info.ledger_id
                 info.size_bytes += size
                 self._writer_entry_count += 1
             except StorageError as error:
@@ -346,103 +308,6 @@ class ManagedLedger:
             done(error)
         if self._in_flight == 0:
             self._reset()
-
-    def now_ms(self) -> int:
-        return self._environment.clock.now_ms()
-
-    # --- reading -----------------------------------------------------------------------------------------------------
-
-    def read_cached(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
-        """What the cache holds from `offset` on and below `end_offset`, which is at most the high watermark.
-
-        As `CachedRun.read`; None when it has to come from the store.
-        """
-        return self._run.read(offset, bytes_max, end_offset)
-
-    async def read(self, offset: int, bytes_max: int) -> list[Entry]:
-        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`.
-
-        Raises:
-            EntryCorrupt: the entry that holds `offset` fails its checksum.
-            StorageError: the store cannot be read.
-        """
-        if offset >= self.high_watermark:
-            return []
-        info = self._chain.holder_of(offset)
-        reader = await self._reader(info)
-        ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
-        if ledger_id != info.ledger_id:
-            found = await reader.entry_for_offset(offset)
-            if found is None:
-                raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} has lost offset {offset}")
-            first = found
-        stored = await reader.read(first, bytes_max)
-        if not stored:
-            raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} ends before offset {offset}")
-        last = stored[-1]
-        self._hints[last.last_offset + 1] = (info.ledger_id, EntryId(last.entry_id + 1))
-        if len(self._hints) > _READ_HINTS_MAX:
-            self._hints.popitem(last=False)
-        return list(map(self._environment.decode_entry, stored))
-
-    async def _reader(self, info: LedgerInfo) -> LedgerReader:
-        if info.reader is None:
-            info.reader = await self._environment.store.open(info.ledger_id)
-        return info.reader
-
-    async def entry_for_timestamp(self, timestamp_ms: int, from_offset: int) -> Entry | None:
-        """The first readable entry that ends at or after `from_offset` and says it has a record at or after
-        `timestamp_ms`; None when there is none.
-        """
-        for info in self._chain:
-            from_offset = max(from_offset, self.log_start)
-            if info.is_empty or info.end_offset <= from_offset or info.max_timestamp_ms < timestamp_ms:
-                continue
-            reader = await self._reader(info)
-            newest = await reader.entry_for_timestamp(timestamp_ms)
-            if newest is None:
-                continue
-            entry_id = newest
-            if info.first_offset < from_offset:
-                readable = await reader.entry_for_offset(from_offset)
-                if readable is None:
-                    continue
-                entry_id = max(newest, readable)
-            while stored := await reader.read(entry_id, _SEARCH_BYTES):
-                for one in stored:
-                    if one.max_timestamp_ms >= timestamp_ms:
-                        return self._environment.decode_entry(one)
-                entry_id = EntryId(stored[-1].entry_id + 1)
-        return None
-
-    @property
-    def max_timestamp_ms(self) -> int:
-        """The greatest record timestamp in the readable log's ledgers, -1 when it is empty."""
-        return self._chain.max_timestamp_ms(self.log_start)
-
-    @property
-    def ledger_ids(self) -> list[LedgerId]:
-        """The ledgers of the chain, the oldest first."""
-        return [info.ledger_id for info in self._chain]
-
-    @property
-    def size_bytes(self) -> int:
-        """Stored bytes of all ledgers of the chain."""
-        return self._chain.size_bytes
-
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch that the record at `offset` was, or will be, written under."""
-        if offset >= self.high_watermark or not self._chain:
-            return self.leader_epoch
-        return self._chain.last_starting_at(offset).leader_epoch
-
-    def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
-        """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320)."""
-        if not 0 <= leader_epoch <= self.leader_epoch:
-            return None
-        if leader_epoch == self.leader_epoch:
-            return EpochEnd(leader_epoch, self.high_watermark)
-        return self._chain.epoch_end(leader_epoch, self.log_start, self.high_watermark)
 
     # --- retention ---------------------------------------------------------------------------------------------------
 

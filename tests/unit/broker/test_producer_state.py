@@ -19,7 +19,8 @@ from magnetar.broker.producer_state import ProducerStates, sequence_after
 from magnetar.broker.topic_config import TopicDefaults
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerEnvironment, LedgerLimits, ManagedLedger
+from magnetar.ledger.environment import LedgerEnvironment
+from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits, ManagedLedger
 from magnetar.metadata.store import VALUE_BYTES_MAX
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from magnetar.ledger.entry_cache import Entry, EntryCache
-from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerEnvironment, LedgerLimits, ManagedLedger
-from magnetar.storage.store import StoredEntry
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.ledger.entry_cache import EntryCache
+from magnetar.ledger.environment import LedgerEnvironment
+from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits, ManagedLedger
+from magnetar.storage.store import LedgerId, StoredEntry
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -14,9 +16,17 @@ from magnetar.testing.metadata import MemoryMetadataStore
 NAME = "public/default/persistent/t-partition-0@0"
 
 
-def decode(stored: StoredEntry) -> Entry:
+def decode(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     base = int(bytes(stored.body[:20]))
-    return Entry(base, stored.last_offset, stored.max_timestamp_ms, stored.body)
+    return Entry(
+        base,
+        stored.last_offset,
+        stored.max_timestamp_ms,
+        stored.body,
+        EntryKind.KAFKA,
+        ledger_id,
+        stored.entry_id,
+    )
 
 
 async def settle() -> None:
@@ -56,18 +66,23 @@ class Chain:
         done: Callable[[], None] | None = None,
     ) -> Entry:
         """Append one entry of `count` records; its outcome will be in `outcomes`."""
+        entry = self.entry(count, self.clock.now_ms() if timestamp_ms is None else timestamp_ms, size)
+        self.send(entry, done)
+        return entry
+
+    def entry(self, count: int, timestamp_ms: int, size: int) -> Entry:
+        """The next entry of the log, to be sent at once."""
         base = self.log.next_offset
         body = str(base).zfill(20).encode().ljust(size, b".")
-        newest = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
-        entry = Entry(base, base + count - 1, newest, memoryview(body))
+        return Entry(base, base + count - 1, timestamp_ms, memoryview(body))
 
+    def send(self, entry: Entry, done: Callable[[], None] | None = None) -> None:
         def on_done(error: Exception | None) -> None:
-            self.outcomes[base] = error
+            self.outcomes[entry.base_offset] = error
             if done is not None:
                 done()
 
-        self.log.append(entry, [entry.payload], len(body), on_done)
-        return entry
+        self.log.append(entry, [entry.payload], len(entry.payload), on_done)
 
     async def written(self, *counts: int) -> None:
         """Append entries of so many records each and see them durable."""

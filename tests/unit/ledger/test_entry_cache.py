@@ -1,13 +1,11 @@
-"""The entry cache against a model, and the entry format byte by byte."""
+"""The entry cache against a model."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.base.errors import EntryCorrupt
-from magnetar.ledger.entry_cache import ENTRY_OVERHEAD_BYTES, CachedRun, Entry, EntryCache
-from magnetar.ledger.entry_format import KafkaEntryPrefix, decode_entry, kafka_batch_of, varint
-from magnetar.storage.store import EntryId, StoredEntry
+from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER, Entry
+from magnetar.ledger.entry_cache import ENTRY_OVERHEAD_BYTES, CachedRun, EntryCache
+from magnetar.storage.store import EntryId, LedgerId
 
 STEPS = st.lists(
     st.one_of(
@@ -67,32 +65,19 @@ def test_reading_stops_at_the_bytes_asked_for_and_at_the_end_given() -> None:
     assert run.read(50, 1000, 50) is None
 
 
-def test_the_prefix_is_what_pulsar_s_tools_read() -> None:
-    prefix = KafkaEntryPrefix().build(1_700_000_000_000, 300, 5)
-    clock = varint(1_700_000_000_000)
-    broker = b"\x08" + clock + b"\x10" + b"\xac\x02"
-    message = b"\x0a\x00\x10\x00\x18" + clock + b"\x22\x15\x0a\x0centry.format\x12\x05kafka" + b"\x58\x05"
-    expected = (
-        b"\x0e\x02" + len(broker).to_bytes(4, "big") + broker + len(message).to_bytes(4, "big") + message
-    )
-    assert prefix == expected
-
-
-def test_a_stored_entry_gives_back_its_batch_and_any_damage_is_noticed() -> None:
-    batch = (123).to_bytes(8, "big") + b"the batch"
-    body = KafkaEntryPrefix().build(1_700_000_000_000, 130, 8) + batch
-    entry = decode_entry(StoredEntry(EntryId(4), 130, 77, memoryview(body)))
-    assert (entry.base_offset, entry.last_offset, entry.max_timestamp_ms) == (123, 130, 77)
-    assert bytes(entry.payload) == batch
-    prefix = len(body) - len(batch)
-    for size in range(prefix):
-        with pytest.raises(EntryCorrupt):
-            decode_entry(StoredEntry(EntryId(4), 130, 77, memoryview(body)[:size]))
-    assert kafka_batch_of(memoryview(b"\x0e\x01" + body[2:])) is None
-    for at in range(2, prefix):
-        damaged = bytearray(body)
-        damaged[at] ^= 0xFF
-        try:
-            kafka_batch_of(memoryview(damaged))
-        except EntryCorrupt:
-            continue
+def test_an_entry_is_found_by_its_position_while_it_is_cached() -> None:
+    cache = EntryCache(1 << 20)
+    run = CachedRun()
+    entries = []
+    for number, position in enumerate([(3, 0), (3, 1), (7, 0), (NO_LEDGER, NO_ENTRY), (NO_LEDGER, NO_ENTRY)]):
+        entry = Entry(number, number, 0, memoryview(b""))
+        entry.ledger_id, entry.entry_id = LedgerId(position[0]), EntryId(position[1])
+        entries.append(entry)
+        cache.insert(run, entry)
+    for entry in entries[:3]:
+        assert run.find(entry.ledger_id, entry.entry_id) is entry
+    for ledger, number in [(-1, -1), (2, 0), (3, -1), (3, 2), (7, 1), (8, 0), (1 << 63, 1 << 63)]:
+        assert run.find(LedgerId(ledger), EntryId(number)) is None
+    run.pop_oldest()
+    assert run.find(LedgerId(3), EntryId(0)) is None
+    assert run.find(LedgerId(3), EntryId(1)) is entries[1]

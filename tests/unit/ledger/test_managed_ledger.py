@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from magnetar.base.errors import MetadataError, StorageError
-from magnetar.ledger.managed_ledger import METADATA_ROOT, EpochEnd, LedgerLimits
+from magnetar.ledger.chain import EpochEnd
+from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER
+from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits
 from magnetar.testing.ledgers import MemoryLedgerStore
 
 from .chain import NAME, Chain, settle
@@ -367,3 +369,30 @@ async def test_names_in_the_metadata_are_the_log_s() -> None:
     chain = Chain(MemoryLedgerStore())
     await chain.written(1)
     assert [path for path, _ in await chain.metadata.scan(METADATA_ROOT)] == [METADATA_ROOT + NAME]
+
+
+@run
+async def test_an_entry_that_is_not_durable_is_behind_the_end_for_every_lookup() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    await chain.written(2)
+    first = chain.log.read_cached(0, 1, 2)
+    assert first is not None
+    waiting = chain.append(3)
+    assert (waiting.ledger_id, waiting.entry_id) == (first[0].ledger_id, first[0].entry_id + 1)
+    assert await chain.log.locate(waiting.ledger_id, waiting.entry_id) is None
+    assert chain.log.locate_cached(waiting.ledger_id, waiting.entry_id) is None
+    assert await chain.log.entry_at(waiting.base_offset) is None
+    await chain.flush()
+    assert await chain.log.locate(waiting.ledger_id, waiting.entry_id) is waiting
+    assert await chain.log.entry_at(waiting.last_offset) is waiting
+
+
+@run
+async def test_entries_that_waited_for_their_ledger_have_a_position_when_they_are_durable() -> None:
+    chain = Chain(MemoryLedgerStore(automatic=False))
+    entries = [chain.append() for _ in range(3)]
+    assert {(entry.ledger_id, entry.entry_id) for entry in entries} == {(NO_LEDGER, NO_ENTRY)}
+    await chain.flush()
+    (ledger_id,) = chain.log.ledger_ids
+    assert [(entry.ledger_id, entry.entry_id) for entry in entries] == [(ledger_id, n) for n in range(3)]
+    assert [info.entry_count for info in chain.log.ledgers] == [3]

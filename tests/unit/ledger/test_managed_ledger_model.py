@@ -1,8 +1,8 @@
 """A partition's log against a plain list, under everything that can happen to it.
 
 The store is in memory and its writes wait for the machine's rules, which write, fail or lose them; the metadata store
-fails now and then.  After each rule the log is compared with the list: offsets, reads from cache and store, leader
-epochs (against Kafka's own bookkeeping), timestamps, sizes.
+fails now and then.  After each rule the log is compared with the list: offsets, positions, reads from cache and store,
+leader epochs (against Kafka's own bookkeeping), timestamps, sizes.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from magnetar.base.errors import BrokerError, StorageError
+from magnetar.ledger.entry import Entry
 from magnetar.ledger.managed_ledger import LedgerLimits, State
+from magnetar.storage.store import EntryId, LedgerId
 from magnetar.testing.ledgers import MemoryLedgerStore
 
 from .chain import Chain, settle
@@ -26,6 +28,7 @@ class Row(NamedTuple):
     timestamp_ms: int
     epoch: int
     size: int
+    entry: Entry
 
 
 class KafkaEpochs:
@@ -52,6 +55,10 @@ class KafkaEpochs:
             return None
         lower = [one for one in self.starts if one[0] <= epoch]
         return (lower[-1][0] if lower else epoch), higher[0][1]
+
+
+def position(entry: Entry) -> tuple[LedgerId, EntryId]:
+    return entry.ledger_id, entry.entry_id
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -106,19 +113,21 @@ class LogMachine(RuleBasedStateMachine):
         chain = self.chain
         for _ in range(times):
             stamp = -1 if age_ms < 0 else chain.clock.now_ms() - age_ms
-            base = chain.log.next_offset
-            row = Row(base, base + count - 1, stamp, chain.log.leader_epoch, size)
+            entry = chain.entry(count, stamp, size)
+            row = Row(entry.base_offset, entry.last_offset, stamp, chain.log.leader_epoch, size, entry)
 
             def answered(row: Row = row) -> None:
                 assert self.pending.pop(row.base) is row, "answered once"
                 if chain.outcomes[row.base] is None:
-                    assert row.base == (self.rows[-1].last + 1 if self.rows else 0)
+                    before = self.rows[-1] if self.rows else None
+                    assert row.base == (before.last + 1 if before else 0)
+                    assert position(row.entry) > (position(before.entry) if before else (-1, -1))
                     self.rows.append(row)
 
-            async def send(row: Row = row, stamp: int = stamp) -> None:
+            async def send(row: Row = row) -> None:
                 self.pending[row.base] = row
                 try:
-                    chain.append(count, stamp, size, answered)
+                    chain.send(row.entry, answered)
                 except StorageError:
                     del self.pending[row.base]
 
@@ -258,24 +267,62 @@ class LogMachine(RuleBasedStateMachine):
                 cached = log.read_cached(offset, 1, log.high_watermark)
                 if cached is not None:
                     assert (cached[0].base_offset, cached[0].last_offset) == (row.base, row.last)
+                    assert position(cached[0]) == position(row.entry)
+                    assert log.locate_cached(*position(row.entry)) is cached[0]
 
     @rule(bytes_max=st.integers(1, 1000))
     @precondition(lambda self: self.rows)
     def read_everything_from_the_store(self, bytes_max: int) -> None:
         log = self.chain.log
-        expected = [(row.base, row.last) for row in self.rows if row.last >= log.log_start]
+        expected = [
+            (row.base, row.last, position(row.entry)) for row in self.rows if row.last >= log.log_start
+        ]
 
-        async def read() -> list[tuple[int, int]]:
+        async def read() -> list[tuple[int, int, tuple[LedgerId, EntryId]]]:
             found = []
             offset = log.log_start
             while offset < log.high_watermark:
                 for entry in await log.read(offset, bytes_max):
                     assert bytes(entry.payload[:20]) == str(entry.base_offset).zfill(20).encode()
-                    found.append((entry.base_offset, entry.last_offset))
+                    found.append((entry.base_offset, entry.last_offset, position(entry)))
                     offset = entry.last_offset + 1
             return found
 
         assert self.do(read()) == expected
+
+    @rule(
+        near=st.floats(0, 1),
+        steps=st.lists(
+            st.tuples(st.integers(-2, 2), st.integers(-2, 4)), min_size=1, max_size=8, unique=True
+        ),
+    )
+    def look_up_positions(self, near: float, steps: list[tuple[int, int]]) -> None:
+        """Any position leads to the first readable entry at or behind it, as a walk over all of them finds it."""
+        log = self.chain.log
+        ledger_id, entry_id = (0, 0)
+        if self.rows:
+            ledger_id, entry_id = position(self.rows[round(near * (len(self.rows) - 1))].entry)
+        readable = [row for row in self.rows if row.last >= log.log_start]
+        latest = ((1 << 63) - 1, (1 << 63) - 1)
+        for number, part in [(-1, -1), latest, *((ledger_id + one, entry_id + two) for one, two in steps)]:
+            wanted = (LedgerId(number), EntryId(part))
+            expected = next((row for row in readable if position(row.entry) >= wanted), None)
+            found = self.do(log.locate(*wanted))
+            assert (None if found is None else position(found)) == (expected and position(expected.entry))
+            cached = log.locate_cached(*wanted)
+            if cached is not None:
+                assert expected is not None
+                assert position(cached) == wanted == position(expected.entry)
+
+    @rule(near=st.floats(0, 1), beyond=st.integers(-1, 2))
+    def look_up_an_offset(self, near: float, beyond: int) -> None:
+        log = self.chain.log
+        wanted = round(near * log.high_watermark) + beyond
+        readable = [row for row in self.rows if row.last >= log.log_start]
+        expected = next((row for row in readable if row.last >= wanted), None)
+        found = self.do(log.entry_at(wanted))
+        assert (None if found is None else found.base_offset) == (expected and expected.base)
+        assert found is None or (expected is not None and position(found) == position(expected.entry))
 
     @rule(age_ms=st.integers(-1000, 300_000))
     def look_up_a_timestamp(self, age_ms: int) -> None:

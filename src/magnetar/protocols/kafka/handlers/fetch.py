@@ -31,7 +31,7 @@ from magnetar.wire.kafka.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.ledger.entry_cache import Entry
+    from magnetar.ledger.entry import Entry
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "fetch"

@@ -1,0 +1,192 @@
+"""One partition's log as its readers see it: by offset, by position, by time.
+
+What lies below `high_watermark` can be read; `log_start` is where it begins.  The entry cache answers at once, and
+what it does not hold is read from the ledgers, whose own indexes name the place: nothing here searches through the log.
+
+**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  Whatever position somebody kept, `locate` finds
+where to go on: one in front of the log's start, in a ledger that retention has dropped, behind the last entry of a
+ledger or in one that never got an entry stands for the first readable entry behind it.  So Pulsar's earliest (-1, -1)
+is the log's start, and its latest (2^63-1, 2^63-1) is behind the end.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Final
+
+from magnetar.base.errors import EntryCorrupt, LedgerNotFound
+from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
+from magnetar.ledger.entry import Entry
+from magnetar.ledger.entry_cache import CachedRun
+from magnetar.ledger.environment import LedgerEnvironment
+from magnetar.storage.store import EntryId, LedgerId, LedgerReader
+
+_READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
+_SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
+
+
+class ReadableLog:
+    """See the module's text.  `ManagedLedger` writes it.  All methods run on the event loop."""
+
+    def __init__(self, name: str, environment: LedgerEnvironment) -> None:
+        self.name = name
+        self.leader_epoch = 0
+        self.log_start = 0
+        self.high_watermark = 0
+        self._environment = environment
+        self._run = CachedRun()
+        self._chain = LedgerChain([])
+        self._hints: OrderedDict[int, tuple[int, EntryId]] = OrderedDict()
+
+    def now_ms(self) -> int:
+        return self._environment.clock.now_ms()
+
+    # --- by offset ---------------------------------------------------------------------------------------------------
+
+    def read_cached(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
+        """What the cache holds from `offset` on and below `end_offset`, which is at most the high watermark.
+
+        As `CachedRun.read`; None when it has to come from the store.
+        """
+        return self._run.read(offset, bytes_max, end_offset)
+
+    async def read(self, offset: int, bytes_max: int) -> list[Entry]:
+        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`.
+
+        Raises:
+            EntryCorrupt: the entry that holds `offset` fails its checksum.
+            StorageError: the store cannot be read.
+        """
+        if offset >= self.high_watermark:
+            return []
+        info = self._chain.holder_of(offset)
+        reader = await self._reader(info)
+        ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
+        if ledger_id != info.ledger_id:
+            found = await reader.entry_for_offset(offset)
+            if found is None:
+                raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} has lost offset {offset}")
+            first = found
+        stored = await reader.read(first, bytes_max)
+        if not stored:
+            raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} ends before offset {offset}")
+        last = stored[-1]
+        self._hints[last.last_offset + 1] = (info.ledger_id, EntryId(last.entry_id + 1))
+        if len(self._hints) > _READ_HINTS_MAX:
+            self._hints.popitem(last=False)
+        return list(map(self._environment.decode_entry, repeat(info.ledger_id), stored))
+
+    async def entry_at(self, offset: int) -> Entry | None:
+        """The entry that holds `offset`, or the log's first one when it began later; None at the end.
+
+        Raises as `read`.
+        """
+        offset = max(offset, self.log_start)
+        if offset >= self.high_watermark:
+            return None
+        cached = self.read_cached(offset, 1, self.high_watermark)
+        return cached[0] if cached else (await self.read(offset, 1))[0]
+
+    async def _reader(self, info: LedgerInfo) -> LedgerReader:
+        if info.reader is None:
+            info.reader = await self._environment.store.open(info.ledger_id)
+        return info.reader
+
+    # --- by position -------------------------------------------------------------------------------------------------
+
+    def locate_cached(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
+        """The readable entry at exactly this position if it is cached: for what was delivered a moment ago."""
+        entry = self._run.find(ledger_id, entry_id)
+        if entry is None or not self.log_start <= entry.last_offset < self.high_watermark:
+            return None
+        return entry
+
+    async def locate(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
+        """The readable entry at this position, or else the first one behind it; None when that is the end.
+
+        Raises as `read`.
+        """
+        for info in self._chain.from_ledger(ledger_id):
+            first = EntryId(max(entry_id, 0) if info.ledger_id == ledger_id else 0)
+            if info.end_offset <= self.log_start:
+                continue
+            cached = self._run.find(info.ledger_id, first)
+            if cached is not None:
+                found = cached if cached.last_offset < self.high_watermark else None
+            else:
+                found = await self._first_of(info, first)
+            if found is not None:
+                return found if found.last_offset >= self.log_start else await self.entry_at(self.log_start)
+        return None
+
+    async def _first_of(self, info: LedgerInfo, first: EntryId) -> Entry | None:
+        try:
+            stored = await (await self._reader(info)).read(first, 1)
+        except LedgerNotFound:
+            if info in self._chain:
+                raise
+            return None  # retention was faster
+        return self._environment.decode_entry(info.ledger_id, stored[0]) if stored else None
+
+    # --- by time -----------------------------------------------------------------------------------------------------
+
+    async def entry_for_timestamp(self, timestamp_ms: int, from_offset: int) -> Entry | None:
+        """The first readable entry that ends at or after `from_offset` and says it has a record at or after
+        `timestamp_ms`; None when there is none.
+        """
+        for info in self._chain:
+            from_offset = max(from_offset, self.log_start)
+            if info.is_empty or info.end_offset <= from_offset or info.max_timestamp_ms < timestamp_ms:
+                continue
+            reader = await self._reader(info)
+            newest = await reader.entry_for_timestamp(timestamp_ms)
+            if newest is None:
+                continue
+            entry_id = newest
+            if info.first_offset < from_offset:
+                readable = await reader.entry_for_offset(from_offset)
+                if readable is None:
+                    continue
+                entry_id = max(newest, readable)
+            while stored := await reader.read(entry_id, _SEARCH_BYTES):
+                for one in stored:
+                    if one.max_timestamp_ms >= timestamp_ms:
+                        return self._environment.decode_entry(info.ledger_id, one)
+                entry_id = EntryId(stored[-1].entry_id + 1)
+        return None
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The greatest record timestamp in the readable log's ledgers, -1 when it is empty."""
+        return self._chain.max_timestamp_ms(self.log_start)
+
+    # --- the chain ---------------------------------------------------------------------------------------------------
+
+    @property
+    def ledgers(self) -> Iterable[LedgerInfo]:
+        """The ledgers of the chain, the oldest first; not to be changed."""
+        return iter(self._chain)
+
+    @property
+    def ledger_ids(self) -> list[LedgerId]:
+        """The ledgers of the chain, the oldest first."""
+        return [info.ledger_id for info in self._chain]
+
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes of all ledgers of the chain."""
+        return self._chain.size_bytes
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that the record at `offset` was, or will be, written under."""
+        if offset >= self.high_watermark or not self._chain:
+            return self.leader_epoch
+        return self._chain.last_starting_at(offset).leader_epoch
+
+    def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
+        """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320)."""
+        if not 0 <= leader_epoch <= self.leader_epoch:
+            return None
+        if leader_epoch == self.leader_epoch:
+            return EpochEnd(leader_epoch, self.high_watermark)
+        return self._chain.epoch_end(leader_epoch, self.log_start, self.high_watermark)
