@@ -115,6 +115,22 @@ class Cursor:
         index = bisect_right(self._starts, offset) - 1
         return self._ends[index] if index >= 0 and offset < self._ends[index] else offset
 
+    def unacknowledged(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The half-open ranges of `start` (inclusive) to `end` (exclusive) that are not acknowledged."""
+        start = max(start, self.mark_delete)
+        if start >= end:
+            return []
+        if not self._starts:
+            return [(start, end)]
+        found: list[tuple[int, int]] = []
+        for index in range(bisect_right(self._ends, start), bisect_left(self._starts, end)):
+            if start < self._starts[index]:
+                found.append((start, self._starts[index]))
+            start = self._ends[index]
+        if start < end:
+            found.append((start, end))
+        return found
+
     def ack_individual(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """Acknowledge half-open ranges `(start, end)`; true when that changed anything."""
         changed = False
