@@ -102,6 +102,11 @@ class Cursor:
         """The individually acknowledged half-open ranges above `mark_delete`, ascending."""
         return list(zip(self._starts, self._ends, strict=True))
 
+    @property
+    def has_holes(self) -> bool:
+        """Whether anything above `mark_delete` is acknowledged."""
+        return bool(self._starts)
+
     def is_acknowledged(self, offset: int) -> bool:
         if offset < self.mark_delete:
             return True
@@ -170,6 +175,10 @@ class Cursor:
             self.reset(offset)
         else:
             self.ack_cumulative(offset)
+
+    def forget_wish(self) -> None:
+        """Drop a negative offset that was committed: the position is a real one from here on."""
+        self.properties.pop(_WISH, None)
 
     def backlog(self, log_end: int, log_start: int = 0) -> int:
         """How many messages of `log_start` (inclusive) to `log_end` (exclusive) are not acknowledged."""

@@ -1,8 +1,9 @@
 """Pulsar's `ack_set` <-> ranges of offsets.
 
 An ack_set says which messages of one entry are acknowledged: 64-bit words, the first message in the lowest bit of the
-first word, bit 1 = still unacknowledged, 0 = acknowledged; words past the end are 0.  An empty one stands for no ack_set
-at all, that is for the whole entry.  Message i of an entry has offset `base + i`, so sets of bits are ranges of offsets.
+first word, bit 1 = still unacknowledged, 0 = acknowledged; words past the end are 0.  An empty one stands for no
+ack_set at all, that is for the whole entry.  Message i of an entry has offset `base + i`, so sets of bits are
+ranges of offsets.
 
 Everything here takes time linear in the number of messages, whatever a client puts into the words.
 """
