@@ -106,7 +106,7 @@ class Magnetar(Server):
     def _start(self) -> float:
         http_port = free_ports(1, taken=[self.port])[0]
         command = [*magnetar_command(), "standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
-        command += ["--kafka-port", str(self.port), "--http-port", str(http_port)]
+        command += ["--kafka-port", str(self.port), "--http-port", str(http_port), "--pulsar-port", "0"]
         for setting in self.settings:
             command += ["--set", setting]
         with self.log.open("ab") as log:

@@ -25,7 +25,8 @@ No key is required. Values come from five places, each over the one before it:
 2. a properties file, `magnetar standalone --config FILE`, with Kafka's or KoP's own key names;
 3. the environment: `MAGNETAR_` and the key in capitals, dots as underscores: `MAGNETAR_NUM_PARTITIONS=4`;
 4. `--set key=value`, as often as needed;
-5. flags: `--data-dir`, `--host`, `--kafka-port`, `--http-port`, `--nodes`, `--log-level`, `--log-format`.
+5. flags: `--data-dir`, `--host`, `--kafka-port`, `--pulsar-port`, `--http-port`, `--nodes`, `--log-level`,
+   `--log-format`.
 
 An unknown key, a value out of range, or one setting under two names with two values ends the start with one
 sentence. A key of Kafka or KoP that means nothing here is taken, and the log says why it has no effect.

@@ -31,6 +31,9 @@ from magnetar.base.settings_table import (
     ALIASES,
     ENTRY_CACHE_BYTES_DEFAULT_MAX,
     ENTRY_CACHE_BYTES_MIN,
+    PULSAR_MESSAGE_BYTES_DEFAULT,
+    PULSAR_MESSAGE_BYTES_MAX,
+    PULSAR_MESSAGE_BYTES_MIN,
     SERVER_KEYS,
 )
 
@@ -70,6 +73,7 @@ class NetworkSettings:
     advertised: Mapping[str, tuple[str, int]]
     http_host: str
     http_port: int
+    pulsar: "PulsarNetworkSettings"
     connections_max: int
     connections_per_ip_max: int
     idle_ms_max: int
@@ -88,6 +92,19 @@ class NetworkSettings:
     def advertised_of(self, node: int) -> dict[str, tuple[str, int]]:
         """As `listeners_of`, for what clients are told."""
         return {name: (host, port + node if port else 0) for name, (host, port) in self.advertised.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarNetworkSettings:
+    """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are told the address that they
+    came to; sizes in bytes, 0 as `keep_alive_s` means that nobody is asked.
+    """
+
+    host: str
+    port: int
+    advertised_host: str
+    message_bytes_max: int
+    keep_alive_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +291,13 @@ class _Reader:
             advertised=self._advertised(listeners),
             http_host=_bare_host(host),
             http_port=self._integer("http.port"),
+            pulsar=PulsarNetworkSettings(
+                host=_bare_host(host),
+                port=self._integer("pulsar.port"),
+                advertised_host=self._text("advertised.host") or _bare_host(host),
+                message_bytes_max=self._pulsar_message_bytes_max(),
+                keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
+            ),
             connections_max=self._integer("max.connections"),
             connections_per_ip_max=self._integer("max.connections.per.ip"),
             idle_ms_max=self._integer("connections.max.idle.ms"),
@@ -283,8 +307,19 @@ class _Reader:
             fetch_sessions_max=self._integer("max.incremental.fetch.session.cache.slots"),
         )
         http = Listener("HTTP", network.http_host, network.http_port, "HTTP")
-        check_addresses([*(one for node in range(nodes.count) for one in network.listeners_of(node)), http])
+        pulsar = Listener("PULSAR", network.pulsar.host, network.pulsar.port, "PULSAR")
+        kafka = (one for node in range(nodes.count) for one in network.listeners_of(node))
+        check_addresses([*kafka, pulsar, http])
         return network
+
+    def _pulsar_message_bytes_max(self) -> int:
+        if "pulsar.message.max.bytes" in self._given:
+            return self._integer("pulsar.message.max.bytes")
+        # Pulsar's own name for its limit, maxMessageSize, is that of message.max.bytes in a KoP broker's file.
+        if "message.max.bytes" in self._given:
+            wanted = self._integer("message.max.bytes")
+            return min(max(wanted, PULSAR_MESSAGE_BYTES_MIN), PULSAR_MESSAGE_BYTES_MAX)
+        return PULSAR_MESSAGE_BYTES_DEFAULT
 
     def _listeners(self, host: str) -> tuple[Listener, ...]:
         given = self._given.get("listeners")

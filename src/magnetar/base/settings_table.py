@@ -19,6 +19,9 @@ ENTRY_CACHE_BYTES_MIN: Final = MIB
 ENTRY_CACHE_BYTES_DEFAULT_MAX: Final = 1024 * MIB
 JOURNAL_BYTES_MIN: Final = 64 * MIB
 NODES_MAX: Final = 100
+PULSAR_MESSAGE_BYTES_MIN: Final = 64 * 1024
+PULSAR_MESSAGE_BYTES_DEFAULT: Final = 5 * MIB
+PULSAR_MESSAGE_BYTES_MAX: Final = 128 * MIB  # an entry is kept, and sent, as one piece
 
 
 def _only_false(value: Value) -> str | None:
@@ -94,6 +97,15 @@ _NETWORK = (
     ),
     ServerKey(
         "kafka.port", _I, "9092", "The default listener's port; 0 is a free one.", minimum=0, maximum=65535
+    ),
+    ServerKey(
+        "pulsar.port",
+        _I,
+        "6650",
+        "The port of Pulsar's binary protocol, on `host`; 0 is a free one.",
+        minimum=0,
+        maximum=65535,
+        aliases=aliases("brokerServicePort"),
     ),
     ServerKey(
         "http.port",
@@ -218,6 +230,25 @@ _REQUESTS = (
         aliases=aliases("connectionMaxIdleMs"),
     ),
     ServerKey("socket.request.max.bytes", _I, str(100 * MIB), "The largest request taken.", minimum=1),
+    ServerKey(
+        "pulsar.message.max.bytes",
+        _I,
+        None,
+        "The largest message, or batch of messages, that a Pulsar client may send; larger ones come in chunks.",
+        minimum=PULSAR_MESSAGE_BYTES_MIN,
+        maximum=PULSAR_MESSAGE_BYTES_MAX,
+        default_words="message.max.bytes (maxMessageSize) if that is set, else 5 MiB",
+    ),
+    ServerKey(
+        "pulsar.keep.alive.seconds",
+        _I,
+        "30",
+        "How often a Pulsar client that is silent is asked whether it is there; the second time without an answer"
+        " closes its connection.  0 means never.",
+        minimum=0,
+        maximum=86_400,
+        aliases=aliases("keepAliveIntervalSeconds"),
+    ),
     ServerKey(
         "queued.max.request.bytes",
         _L,

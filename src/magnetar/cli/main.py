@@ -77,7 +77,7 @@ def root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end."),
     ] = False,
 ) -> None:
-    """A messaging and streaming server that speaks the Apache Kafka protocol."""
+    """A messaging and streaming server that speaks the Apache Kafka and Apache Pulsar protocols."""
 
 
 @app.command()
@@ -92,6 +92,10 @@ def standalone(
     kafka_port: Annotated[
         int | None,
         typer.Option("--kafka-port", metavar="PORT", help="For Kafka clients; 0 is a free port [9092]."),
+    ] = None,
+    pulsar_port: Annotated[
+        int | None,
+        typer.Option("--pulsar-port", metavar="PORT", help="For Pulsar clients; 0 is a free port [6650]."),
     ] = None,
     http_port: Annotated[
         int | None,
@@ -123,6 +127,7 @@ def standalone(
         "data.dir": data_dir,
         "host": host,
         "kafka.port": kafka_port,
+        "pulsar.port": pulsar_port,
         "http.port": http_port,
         "nodes": nodes,
         "log.level": log_level,

@@ -36,6 +36,7 @@ from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
+from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.server.connection import Connection, Session
 from magnetar.server.garbage import tune_collector
 from magnetar.server.listeners import ConnectionLimits, Connections, bind
@@ -84,8 +85,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         bound = _bind_all(settings, stack)
+        pulsar_sockets = bind(settings.network.pulsar.host, settings.network.pulsar.port)
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
-        for listening in http_sockets:
+        for listening in pulsar_sockets + http_sockets:
             stack.callback(listening.close)
         loading = loop.create_task(serving.load(), name="load http")  # on a thread, while storage recovers
         stack.callback(loading.cancel)
@@ -105,6 +107,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
             settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES
         )
         service = KafkaService(broker, arena, _kafka_settings(settings))
+        pulsar = PulsarService(broker, arena, _pulsar_settings(settings, pulsar_sockets[0]))
         connections = Connections(_connection_limits(settings), clock)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
         for one in bound:
@@ -114,6 +117,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
                     announce(
                         f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})"
                     )
+        await _listen(pulsar_sockets, connections.factory(partial(_pulsar_session, pulsar)), stack)
+        for listening in pulsar_sockets:
+            announce(f"pulsar pulsar://{_address(listening)}")
         metrics = Metrics()
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_store_metrics(metrics, store.counters)
@@ -176,6 +182,10 @@ def _session(
     )
 
 
+def _pulsar_session(service: PulsarService, connection: Connection, connection_id: int) -> Session:
+    return service.connected(connection, connection_id, connection.client_host, connection.local_host)
+
+
 def _address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -236,6 +246,17 @@ def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
         queued_bytes_max=queued if queued > 0 else KafkaSettings().queued_bytes_max,
         fetch_bytes_max=network.fetch_bytes_max,
         fetch_sessions_max=network.fetch_sessions_max,
+    )
+
+
+def _pulsar_settings(settings: ServerSettings, listening: socket.socket) -> PulsarSettings:
+    network = settings.network
+    queued = network.queued_request_bytes_max
+    return PulsarSettings(
+        endpoint=Endpoint(network.pulsar.advertised_host, listening.getsockname()[1]),
+        message_bytes_max=network.pulsar.message_bytes_max,
+        queued_bytes_max=queued if queued > 0 else KafkaSettings().queued_bytes_max,
+        keep_alive_s=float(network.pulsar.keep_alive_s),
     )
 
 

@@ -75,11 +75,13 @@ class MagnetarProcess:
     ) -> None:
         self.ports = free_ports(nodes)
         self.http_port = free_ports(1, taken=self.ports)[0]
+        self.pulsar_port = free_ports(1, taken=[*self.ports, self.http_port])[0]
         self._made_data_dir = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="magnetar-test-") if data_dir is None else data_dir)
         self._command = [*(command or default_command()), "standalone"]
         self._command += ["--data-dir", str(self.data_dir), "--host", "127.0.0.1"]
         self._command += ["--kafka-port", str(self.ports[0]), "--http-port", str(self.http_port)]
+        self._command += ["--pulsar-port", str(self.pulsar_port)]
         if nodes > 1:
             self._command += ["--nodes", str(nodes)]
         for key, value in (settings or {}).items():
@@ -104,6 +106,11 @@ class MagnetarProcess:
     def bootstrap(self) -> str:
         """`host:port` of every node, as `bootstrap.servers` takes it."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    @property
+    def pulsar_url(self) -> str:
+        """What a Pulsar client connects to."""
+        return f"pulsar://127.0.0.1:{self.pulsar_port}"
 
     @property
     def http_url(self) -> str:

@@ -112,7 +112,10 @@ def test_a_kop_brokers_properties_work_as_they_are() -> None:
         "offsetsRetentionMinutes=4320",
         "groupInitialRebalanceDelayMs=0",
         "connectionMaxIdleMs=-1",
-        "maxMessageSize=5242880",
+        "maxMessageSize=6291456",
+        "brokerServicePort=16650",
+        "advertisedAddress=pub",
+        "keepAliveIntervalSeconds=10",
         "managedLedgerCacheSizeMB=64",
         "maxMessagePublishBufferSizeInMB=-1",
     )
@@ -122,7 +125,10 @@ def test_a_kop_brokers_properties_work_as_they_are() -> None:
     assert settings.groups.offsets_retention_minutes == 4320
     assert settings.groups.group_initial_rebalance_delay_ms == 0
     assert settings.network.idle_ms_max == -1
-    assert settings.topics.defaults == {"message.max.bytes": "5242880"}
+    assert settings.topics.defaults == {"message.max.bytes": "6291456"}
+    pulsar = settings.network.pulsar
+    assert (pulsar.port, pulsar.advertised_host) == (16650, "pub")
+    assert (pulsar.message_bytes_max, pulsar.keep_alive_s) == (6 << 20, 10)
     assert settings.storage.entry_cache_bytes == 64 << 20
     assert settings.network.queued_request_bytes_max == -1
     assert any(
@@ -333,3 +339,24 @@ def test_no_name_stands_for_two_things() -> None:
 def test_a_file_that_cannot_be_read_is_the_callers_to_explain(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load_settings(file=tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("assignments", "limit"),
+    [
+        ((), 5 << 20),
+        (("message.max.bytes=1000",), 64 << 10),
+        (("message.max.bytes=20000000",), 20_000_000),
+        (("message.max.bytes=2147483647",), 128 << 20),
+        (("message.max.bytes=20000000", "pulsar.message.max.bytes=65536"), 65536),
+    ],
+)
+def test_pulsars_limit_of_messages_follows_kafkas_unless_it_is_set(
+    assignments: tuple[str, ...], limit: int
+) -> None:
+    assert of(*assignments).network.pulsar.message_bytes_max == limit
+
+
+def test_the_pulsar_listener_must_not_take_another_ones_port() -> None:
+    assert "claim the same address" in problem("pulsar.port=8080")
+    assert "claim the same address" in problem("pulsar.port=9092")

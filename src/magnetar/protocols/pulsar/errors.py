@@ -1,0 +1,61 @@
+"""From what the broker refuses to Pulsar's errors, in one table, and the commands that carry them.
+
+Clients read the texts, too (C++ decides by them whether to close a whole connection), so what a lookup may say is part
+of the contract: see `lookup_error`.
+"""
+
+from typing import Any, Final
+
+from magnetar.base import errors as base
+from magnetar.base.names import InvalidTopicName
+from magnetar.broker import errors as broker
+from magnetar.broker import namespaces
+from magnetar.wire.pulsar.entry import ChecksumMismatch
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandError, ServerError
+
+_ERRORS: Final[dict[type[Exception], "ServerError"]] = {
+    base.StorageError: ServerError.PersistenceError,
+    base.MetadataError: ServerError.MetadataError,
+    InvalidTopicName: ServerError.InvalidTopicName,
+    ChecksumMismatch: ServerError.ChecksumError,
+    broker.NotLeader: ServerError.ServiceNotReady,
+    broker.PolicyViolation: ServerError.NotAllowedError,
+    broker.TopicExists: ServerError.NotAllowedError,
+    broker.UnknownTopic: ServerError.TopicNotFound,
+    namespaces.NamespaceNotFound: ServerError.TopicNotFound,
+    namespaces.InvalidNamespace: ServerError.InvalidTopicName,
+}
+
+
+def server_error(error: Exception) -> "ServerError":
+    """Pulsar's error for `error`; the nearest base class decides, UnknownError when none is in the table."""
+    for kind in type(error).__mro__:
+        if (found := _ERRORS.get(kind)) is not None:
+            return found
+    return ServerError.UnknownError
+
+
+def lookup_error(error: Exception) -> "ServerError":
+    """As `server_error`, for answers to LOOKUP and PARTITIONED_METADATA.
+
+    There ServiceNotReady and TooManyRequests make C++ and Go clients close the connection with everything on it;
+    MetadataError makes them try the one lookup again.
+    """
+    found = server_error(error)
+    if found in (ServerError.ServiceNotReady, ServerError.TooManyRequests):
+        return ServerError.MetadataError
+    return found
+
+
+def error_command(request_id: int, error: "ServerError", text: str) -> BaseCommand:
+    """An ERROR."""
+    return BaseCommand(
+        type=BaseCommand.ERROR, error=CommandError(request_id=request_id, error=error, message=text)
+    )
+
+
+def refuse_request(command: Any, error: Exception) -> BaseCommand | None:
+    """The usual answer to a command that cannot be served: an ERROR with its request_id."""
+    if "request_id" not in command.DESCRIPTOR.fields_by_name or not command.HasField("request_id"):
+        return None
+    return error_command(command.request_id, server_error(error), str(error))

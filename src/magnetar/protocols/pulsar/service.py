@@ -1,0 +1,67 @@
+"""The Pulsar protocol of one broker: what its sessions share."""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from magnetar import __version__
+from magnetar.base.arena import Arena
+from magnetar.broker.nodes import Endpoint
+from magnetar.protocols.pulsar.registry import load_commands
+from magnetar.protocols.pulsar.session import Peer, PulsarSession
+from magnetar.wire.framing import SCRATCH_BYTES
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarSettings:
+    """Sizes in bytes; `queued_bytes_max` bounds unanswered SENDs over all connections.
+
+    Pulsar's `maxMessageSize`, `keepAliveIntervalSeconds`.  `endpoint` is where clients are told to connect; an empty
+    host stands for the address that the client itself connected to.
+    """
+
+    endpoint: Endpoint
+    message_bytes_max: int = 5 << 20
+    queued_bytes_max: int = 1 << 30
+    keep_alive_s: float = 30.0
+
+
+class PulsarService:
+    """Makes a `PulsarSession` for each connection."""
+
+    def __init__(self, broker: "Broker", arena: Arena, settings: PulsarSettings) -> None:
+        self.broker = broker
+        self.clock = broker.clock
+        self.arena = arena
+        self.settings = settings
+        self.server_version = f"Magnetar {__version__}"
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.commands = load_commands()
+        self.sessions: set[PulsarSession] = set()
+        self.queued_bytes = 0  # unanswered SENDs of all sessions
+        self.held_back: set[PulsarSession] = set()  # sessions that read nothing until there is less to answer
+        self.tasks: set[asyncio.Task[None]] = set()  # commands at work; they outlive their connections
+        self.command_counts: Counter[int] = Counter()
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
+        # Names that the broker gives to producers differ from those of every earlier process: deduplication goes by
+        # them.
+        self._name_prefix = f"magnetar-{secrets.token_hex(4)}"
+        self._names_given = 0
+
+    def generate_producer_name(self) -> str:
+        """A name that no other producer has or had."""
+        self._names_given += 1
+        return f"{self._name_prefix}-{self._names_given}"
+
+    def connected(self, peer: Peer, connection_id: int, client_host: str, local_host: str) -> PulsarSession:
+        session = PulsarSession(self, peer, connection_id, client_host, local_host)
+        self.sessions.add(session)
+        return session

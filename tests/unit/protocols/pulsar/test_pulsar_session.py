@@ -1,0 +1,418 @@
+"""A Pulsar connection: what comes first, who is asked whether it is there, what leaves together, when reading stops."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import StorageError
+from magnetar.protocols.pulsar.registry import Command
+from magnetar.protocols.pulsar.session import (
+    AT_WORK_BYTES_MAX,
+    AT_WORK_MAX,
+    UNSENT_BYTES_MAX,
+    UNTAKEN_ANSWER_BYTES_MAX,
+    PulsarSession,
+)
+from magnetar.testing.pulsar import PulsarClient, PulsarDoor, framed
+from magnetar.wire.pulsar.commands import FRAME_PADDING_BYTES
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAuthResponse,
+    CommandCloseConsumer,
+    CommandConnect,
+    CommandPing,
+    CommandPong,
+    CommandSeek,
+    CommandSuccess,
+    CommandUnsubscribe,
+    ServerError,
+)
+
+WithDoor = Callable[..., None]
+SUCCESS = BaseCommand(type=BaseCommand.SUCCESS, success=CommandSuccess(request_id=1))
+
+
+@pytest.mark.parametrize(("client", "answered"), [(0, 0), (17, 17), (20, 20), (21, 21), (22, 21), (1000, 21)])
+def test_the_lower_protocol_version_holds(with_door: WithDoor, client: int, answered: int) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        connected = await door.client().connect(client)
+        assert connected.protocol_version == answered
+        assert connected.server_version.startswith("Magnetar ")
+        assert connected.max_message_size == 5 << 20
+        assert connected.feature_flags.supports_get_partitioned_metadata_without_auto_creation
+
+    with_door(scenario)
+
+
+def test_any_credentials_are_accepted(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = door.client()
+        await client.connect(auth_method_name="token", auth_data=b"\xff\0whatever")
+        client.say(CommandAuthResponse())
+        await client.ask(CommandPing(), BaseCommand.PONG)
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("first", [CommandPing(), CommandSeek(consumer_id=1, request_id=1)])
+def test_nothing_may_come_before_connect(with_door: WithDoor, first: Any) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = door.client()
+        client.say(first)
+        assert client.is_closed
+        assert not client.received
+
+    with_door(scenario)
+
+
+def test_connect_comes_once(with_door: WithDoor, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        client.say(CommandConnect(client_version="again"))
+        assert client.is_closed
+        assert "after CONNECT" in caplog.text
+
+    with_door(scenario)
+
+
+def test_a_command_that_is_not_served_closes_with_one_line(
+    with_door: WithDoor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        client.say(CommandCloseConsumer(consumer_id=1, request_id=1))
+        del door.service.commands[BaseCommand.PING]
+        other = await door.connected()
+        other.say(CommandPing())
+        assert other.is_closed
+        assert [record.levelno for record in caplog.records if "PING is not served" in record.message] == [
+            logging.WARNING
+        ]
+        assert other.session not in door.service.sessions
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (struct.pack(">I", 0), "a frame of 0 bytes"),
+        (struct.pack(">I", (5 << 20) + FRAME_PADDING_BYTES + 1), "are allowed"),
+        (b"GET / HTTP/1.1\r\n\r\n", "are allowed"),
+        (struct.pack(">II", 4, 0), "unknown type"),
+        (struct.pack(">II", 6, 2) + b"\x08\x46", "unknown type"),
+        (struct.pack(">II", 5, 1) + b"\xff", "malformed"),
+    ],
+)
+def test_nonsense_closes_the_connection(
+    with_door: WithDoor, caplog: pytest.LogCaptureFixture, data: bytes, says: str
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        client.give(data)
+        assert client.is_closed
+        assert says in caplog.text
+
+    with_door(scenario)
+
+
+def test_a_client_without_connect_is_cut_off(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = door.client()
+        door.clock.advance(29.9)
+        assert not client.is_closed
+        door.clock.advance(0.2)
+        assert client.is_closed
+
+    with_door(scenario)
+
+
+def test_a_silent_client_is_asked_and_then_cut_off(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        door.clock.advance(30)
+        await client.hear(BaseCommand.PING)
+        client.say(CommandPong())
+        door.clock.advance(30)
+        await client.hear(BaseCommand.PING)
+        client.say(CommandPing())  # anything will do
+        door.clock.advance(30)
+        assert not client.is_closed
+        door.clock.advance(30)
+        assert client.is_closed
+
+    with_door(scenario)
+
+
+def test_a_client_that_nothing_is_read_from_is_not_blamed_for_its_silence(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        for _ in range(AT_WORK_MAX + 1):
+            client.session.began_work(1)
+        assert client.is_paused
+        door.clock.advance(300)
+        assert not client.is_closed
+        for _ in range(AT_WORK_MAX + 1):
+            client.session.ended_work(1)
+        assert not client.is_paused
+
+    with_door(scenario)
+
+
+def serving(door: PulsarDoor, handle: Callable[..., Any]) -> None:
+    """Have UNSUBSCRIBE handled by `handle`."""
+    door.service.commands[BaseCommand.UNSUBSCRIBE] = Command(BaseCommand.UNSUBSCRIBE, handle)
+
+
+def unsubscribe(request_id: int) -> CommandUnsubscribe:
+    return CommandUnsubscribe(consumer_id=1, request_id=request_id)
+
+
+def success(request_id: int) -> BaseCommand:
+    return BaseCommand(type=BaseCommand.SUCCESS, success=CommandSuccess(request_id=request_id))
+
+
+def test_answers_leave_when_they_are_ready_and_together(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        gates: dict[int, asyncio.Event] = {1: asyncio.Event(), 2: asyncio.Event()}
+
+        async def wait(request_id: int) -> BaseCommand:
+            await gates[request_id].wait()
+            return success(request_id)
+
+        def handle(
+            _: PulsarSession, command: CommandUnsubscribe
+        ) -> Coroutine[Any, Any, BaseCommand] | BaseCommand:
+            return wait(command.request_id) if command.request_id in gates else success(command.request_id)
+
+        serving(door, handle)
+        client = await door.connected()
+        client.writes.clear()
+        client.give(b"".join(framed(unsubscribe(number)) for number in range(1, 6)))
+        assert [(await client.hear(BaseCommand.SUCCESS)).request_id for _ in range(3)] == [3, 4, 5]
+        assert client.writes == [3]
+        gates[2].set()
+        assert (await client.hear(BaseCommand.SUCCESS)).request_id == 2
+        gates[1].set()
+        assert (await client.hear(BaseCommand.SUCCESS)).request_id == 1
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_the_broker_refuses_becomes_an_error(with_door: WithDoor, waits: bool) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        async def fail() -> BaseCommand:
+            raise StorageError("the disk is gone")
+
+        def handle(_: PulsarSession, command: CommandUnsubscribe) -> Coroutine[Any, Any, BaseCommand]:
+            if waits:
+                return fail()
+            raise StorageError("the disk is gone")
+
+        serving(door, handle)
+        client = await door.connected()
+        error = await client.ask(unsubscribe(7), BaseCommand.ERROR)
+        assert (error.request_id, error.error, error.message) == (
+            7,
+            ServerError.PersistenceError,
+            "the disk is gone",
+        )
+        assert not client.is_closed
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_bug_of_ours_closes_the_connection_and_is_logged(
+    with_door: WithDoor, caplog: pytest.LogCaptureFixture, waits: bool
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        async def fail() -> BaseCommand:
+            raise AssertionError("a bug")
+
+        def handle(_: PulsarSession, command: CommandUnsubscribe) -> Coroutine[Any, Any, BaseCommand]:
+            if waits:
+                return fail()
+            raise AssertionError("a bug")
+
+        serving(door, handle)
+        client = await door.connected()
+        client.say(unsubscribe(7))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert client.is_closed
+        assert "a bug" in caplog.text
+
+    with_door(scenario)
+
+
+def test_work_goes_on_when_its_client_has_gone(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        gate = asyncio.Event()
+        ended: list[int] = []
+
+        async def wait(request_id: int) -> BaseCommand:
+            await gate.wait()
+            ended.append(request_id)
+            return success(request_id)
+
+        serving(door, lambda _, command: wait(command.request_id))
+        client = await door.connected()
+        client.say(unsubscribe(1))
+        client.leave()
+        gate.set()
+        while door.service.tasks:
+            await asyncio.wait(set(door.service.tasks))
+        assert ended == [1]
+        assert not client.received
+        assert door.service.queued_bytes == 0
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, AT_WORK_MAX + 1), (AT_WORK_BYTES_MAX // 4, 5)])
+def test_reading_pauses_while_too_much_is_at_work(with_door: WithDoor, size: int, count: int) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        for _ in range(count - 1):
+            client.session.began_work(size)
+        assert not client.is_paused
+        client.session.began_work(size)
+        assert client.is_paused
+        for _ in range(count):
+            client.session.ended_work(size)
+        assert not client.is_paused
+
+    with_door(scenario)
+
+
+def test_all_sessions_together_are_bounded(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        one, other = await door.connected(), await door.connected()
+        one.session.began_work(900)
+        other.session.began_work(200)
+        assert (one.is_paused, other.is_paused) == (False, True)
+        one.session.ended_work(900)
+        assert not other.is_paused
+        other.leave()
+        other.session.ended_work(200)
+        assert door.service.queued_bytes == 0
+
+    with_door(scenario, pulsar={"queued_bytes_max": 1000})
+
+
+def test_a_slow_peer_is_not_writable_and_says_when_it_is_again(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        session = client.session
+        told: list[str] = []
+        session.when_writable.add(lambda: told.append("writable"))
+        assert session.is_writable
+        session.peer_is_slow(True)
+        assert not session.is_writable
+        session.peer_is_slow(False)
+        assert told == ["writable"]
+        session.peer_is_slow(True)
+        session.peer_is_slow(False)
+        assert told == ["writable"], "nobody asked in between"
+
+    with_door(scenario)
+
+
+def test_one_turn_takes_so_much_and_no_more(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        told: list[str] = []
+        client.session.when_writable.add(lambda: told.append("writable"))
+        frame = framed(CommandPing())
+        many = frame * (UNSENT_BYTES_MAX // len(frame) + 1)
+        client.session.send_parts([many], len(many))
+        assert not client.session.is_writable
+        await client.hear(BaseCommand.PING)
+        assert told == ["writable"]
+
+    with_door(scenario)
+
+
+def test_answers_for_a_peer_that_takes_nothing_stop_its_reading(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        client.session.peer_is_slow(True)
+        assert not client.is_paused, "who is sent messages may go on to acknowledge them"
+        frame = len(framed(CommandSuccess(request_id=1)))
+        for _ in range(UNTAKEN_ANSWER_BYTES_MAX // frame + 1):
+            client.session.send(SUCCESS)
+        assert client.is_paused
+        client.session.peer_is_slow(False)
+        assert not client.is_paused
+
+    with_door(scenario)
+
+
+class Held:
+    """Something attached to a session."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+
+    def connection_lost(self) -> None:
+        self.lost += 1
+
+    def close_notice(self) -> BaseCommand | None:
+        return BaseCommand(
+            type=BaseCommand.CLOSE_CONSUMER,
+            close_consumer=CommandCloseConsumer(consumer_id=3, request_id=(1 << 64) - 1),
+        )
+
+
+def test_a_stop_waits_for_what_is_at_work_then_tells_everybody(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        gate = asyncio.Event()
+
+        async def wait() -> BaseCommand:
+            await gate.wait()
+            return SUCCESS
+
+        serving(door, lambda *_: wait())
+        client = await door.connected()
+        held = client.session.consumers[3] = Held()
+        client.say(unsubscribe(1))
+        client.session.finish()
+        assert not client.is_closed
+        client.say(unsubscribe(2))  # too late
+        gate.set()
+        await client.hear(BaseCommand.SUCCESS)
+        assert (await client.hear(BaseCommand.CLOSE_CONSUMER)).consumer_id == 3
+        assert client.is_closed
+        assert held.lost == 1
+        assert not client.received
+
+    with_door(scenario)
+
+
+def test_a_connection_that_breaks_lets_go_of_all_it_had(
+    with_door: WithDoor, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Held):
+        def connection_lost(self) -> None:
+            super().connection_lost()
+            raise AssertionError("a bug of a consumer's")
+
+    async def scenario(door: PulsarDoor) -> None:
+        client: PulsarClient = await door.connected()
+        producer, consumer, watcher = Held(), Broken(), Held()
+        client.session.producers[1] = producer
+        client.session.consumers[1] = consumer
+        client.session.watchers[1] = watcher
+        client.leave()
+        client.session.closed()
+        assert [producer.lost, consumer.lost, watcher.lost] == [1, 1, 1]
+        assert "a bug of a consumer's" in caplog.text
+        assert not door.service.sessions
+
+    with_door(scenario)
