@@ -21,6 +21,8 @@ from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.subscriptions.forms import pulsar_only
+from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topic_config import TopicDefaults
 from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
@@ -114,6 +116,9 @@ class Broker:
             settings.transactions,
         )
         self.topics.is_in_transaction = self.transactions.is_in_transaction
+        self.subscriptions = Subscriptions(
+            clock, self.cursors, pulsar_only, self.groups.consumes, self.namespaces.policies_of
+        )
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
 
@@ -146,6 +151,7 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
         await self.transactions.close()
+        await self.subscriptions.close()
         await self.groups.close()
         for task in self._housekeeping:
             task.cancel()
@@ -195,6 +201,8 @@ class Broker:
             return kafka_name
 
     async def delete_topic(self, topic: Topic) -> None:
+        for partition in topic.open_partitions:
+            await self.subscriptions.close_partition(partition)
         await self.topics.delete(topic)
         await self.cursors.drop_topic(topic.name.full)
         await self.namespaces.forget_topic(topic.name)

@@ -102,6 +102,11 @@ class Cursor:
         """The individually acknowledged half-open ranges above `mark_delete`, ascending."""
         return list(zip(self._starts, self._ends, strict=True))
 
+    @property
+    def has_holes(self) -> bool:
+        """Whether anything above `mark_delete` is acknowledged."""
+        return bool(self._starts)
+
     def is_acknowledged(self, offset: int) -> bool:
         if offset < self.mark_delete:
             return True
@@ -114,6 +119,22 @@ class Cursor:
             return self.mark_delete  # no range touches it
         index = bisect_right(self._starts, offset) - 1
         return self._ends[index] if index >= 0 and offset < self._ends[index] else offset
+
+    def unacknowledged(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The half-open ranges of `start` (inclusive) to `end` (exclusive) that are not acknowledged."""
+        start = max(start, self.mark_delete)
+        if start >= end:
+            return []
+        if not self._starts:
+            return [(start, end)]
+        found: list[tuple[int, int]] = []
+        for index in range(bisect_right(self._ends, start), bisect_left(self._starts, end)):
+            if start < self._starts[index]:
+                found.append((start, self._starts[index]))
+            start = self._ends[index]
+        if start < end:
+            found.append((start, end))
+        return found
 
     def ack_individual(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """Acknowledge half-open ranges `(start, end)`; true when that changed anything."""
@@ -154,6 +175,10 @@ class Cursor:
             self.reset(offset)
         else:
             self.ack_cumulative(offset)
+
+    def forget_wish(self) -> None:
+        """Drop a negative offset that was committed: the position is a real one from here on."""
+        self.properties.pop(_WISH, None)
 
     def backlog(self, log_end: int, log_start: int = 0) -> int:
         """How many messages of `log_start` (inclusive) to `log_end` (exclusive) are not acknowledged."""

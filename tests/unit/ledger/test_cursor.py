@@ -1,6 +1,7 @@
 """The cursor against a plain set of offsets, and its stored form against bytes written down here."""
 
 import struct
+from itertools import pairwise
 
 import pytest
 from crc32c import crc32c
@@ -63,6 +64,9 @@ def test_cursor_behaves_like_a_set_of_acknowledged_offsets(
     assert {offset for offset in range(SPAN + 1) if cursor.is_acknowledged(offset)} == done - {SPAN + 1}
     assert cursor.backlog(end, log_start) == len(set(range(log_start, end)) - done)
     assert cursor.next_unacknowledged(end) == next(o for o in range(end, SPAN + 2) if o not in done)
+    left = cursor.unacknowledged(log_start, end)
+    assert {offset for low, high in left for offset in range(low, high)} == set(range(log_start, end)) - done
+    assert all(before[1] < after[0] for before, after in pairwise(left))
     flat = [bound for pair in cursor.ranges for bound in pair]
     assert flat == sorted(set(flat))
     assert not flat or flat[0] > cursor.mark_delete

@@ -276,11 +276,11 @@ class Dispatcher(ABC):
         """When `tick` is to be called next; None: no need."""
         return None
 
-    def _entries_for(self, permits: int) -> int:
-        """Entries that hold about so many messages, at least one and at most a read's worth."""
-        if permits <= 0:
+    def _entries_for(self, permits: int, entries_max: int = READ_ENTRIES_MAX) -> int:
+        """Entries that hold about so many messages: at least one, at most a read's worth or `entries_max`."""
+        if permits <= 0 or entries_max <= 0:
             return 0
-        return max(1, min(READ_ENTRIES_MAX, int(permits / self._messages_per_entry)))
+        return max(1, min(READ_ENTRIES_MAX, entries_max, int(permits / self._messages_per_entry)))
 
     def _observe(self, units: Sequence[Unit]) -> None:
         """Keep the average number of permits that an entry costs, the newest tenth of it from `units`."""

@@ -19,6 +19,7 @@ from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import (
     PERMITS_MAX,
+    READ_ENTRIES_MAX,
     SUBSCRIPTION_UNACKED_MESSAGES_MAX,
     Actions,
     Consumer,
@@ -31,7 +32,7 @@ from magnetar.broker.subscriptions.dispatch.model import (
 
 HELD, DELAYED, DONE = Place.HELD, Place.DELAYED, Place.DONE
 
-# Messages that may wait for one particular consumer before reading stops: Pulsar's
+# Units that may wait for one particular consumer before reading stops: Pulsar's
 # keySharedLookAheadMsgInReplayThresholdPerConsumer and ...PerSubscription.
 LOOK_AHEAD_PER_CONSUMER = 2_000
 LOOK_AHEAD_MAX = 20_000
@@ -54,7 +55,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self._members: set[Consumer] = set()
         self._index = UnitIndex()
         self._delayed = DelayedUnits(tick_ms)
-        self._waiting_messages = 0
+        self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
 
     # Who takes part.
@@ -110,9 +111,11 @@ class MultiConsumerDispatcher(Dispatcher):
             add(unit)
             if unit.deliver_at_ms > now_ms:
                 self._delayed.put(unit)
-            else:
-                self._waiting_messages += unit.message_count
-                self._arrived(unit)
+                continue
+            self._waiting += 1
+            if self._waiting > READ_ENTRIES_MAX:
+                unit.payload = None  # it will wait: what is kept in memory stays bounded
+            self._arrived(unit)
         return self._pump()
 
     def acked(self, ranges: Iterable[OffsetRange]) -> Actions:
@@ -153,7 +156,7 @@ class MultiConsumerDispatcher(Dispatcher):
     def tick(self, now_ms: int) -> Actions:
         due = self._delayed.due(now_ms)
         for unit in due:
-            self._waiting_messages += unit.message_count
+            self._waiting += 1
             self._returned(unit)
         return self._pump() if due else []
 
@@ -167,9 +170,9 @@ class MultiConsumerDispatcher(Dispatcher):
         return len(self._delayed)
 
     @property
-    def waiting_messages(self) -> int:
-        """Messages that were offered and wait for a consumer that may have them."""
-        return self._waiting_messages
+    def waiting_count(self) -> int:
+        """Units that wait for a consumer that may have them."""
+        return self._waiting
 
     def rewind(self) -> None:
         for unit in self._index:
@@ -184,21 +187,21 @@ class MultiConsumerDispatcher(Dispatcher):
             consumer.blocked = False
             if consumer.available:
                 self._available(consumer)
-        self._waiting_messages = 0
+        self._waiting = 0
         self.unacked_messages = 0
         self.blocked = False
 
     def look_ahead_left(self) -> int:
-        """Messages that may still be read although some wait for a particular consumer."""
+        """Units that may still be read although some wait for a particular consumer."""
         limit = min(LOOK_AHEAD_MAX, LOOK_AHEAD_PER_CONSUMER * len(self.consumers))
-        return limit - self._waiting_messages
+        return limit - self._waiting
 
     # Bookkeeping, for the subclasses too.
 
     def _hold(self, unit: Unit, consumer: Consumer) -> None:
         """A waiting unit goes to a consumer."""
         count = unit.message_count
-        self._waiting_messages -= count
+        self._waiting -= 1
         unit.place = HELD
         unit.holder = consumer
         consumer.held.add(unit)
@@ -216,7 +219,7 @@ class MultiConsumerDispatcher(Dispatcher):
         assert holder is not None
         holder.held.discard(unit)
         unit.holder = None
-        self._waiting_messages += unit.message_count
+        self._waiting += 1
         self._release(holder, unit.message_count)
         self._let_go(unit, holder)
         self._returned(unit)
@@ -225,8 +228,6 @@ class MultiConsumerDispatcher(Dispatcher):
         if unit.place is HELD:
             assert unit.holder is not None
             self._release(unit.holder, gone)
-        elif unit.place is not DELAYED:
-            self._waiting_messages -= gone
 
     def _finish(self, unit: Unit) -> None:
         """A unit is acknowledged, wherever it is."""
@@ -243,7 +244,7 @@ class MultiConsumerDispatcher(Dispatcher):
         elif place is DELAYED:
             self._delayed.forget_one()
         else:
-            self._waiting_messages -= unit.message_count
+            self._waiting -= 1
             self._withdrawn(unit, place)
 
     def _release(self, holder: Consumer, count: int) -> None:

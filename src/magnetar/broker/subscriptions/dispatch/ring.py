@@ -6,7 +6,6 @@ became unavailable is dropped when its turn comes; one that becomes available ag
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
 
 from magnetar.broker.subscriptions.dispatch.model import Consumer
 
@@ -20,10 +19,22 @@ class ConsumerRing:
         self._circles: dict[int, deque[Consumer]] = {}
         self._levels: list[int] = []  # those that have a circle, sorted
 
-    def __iter__(self) -> Iterator[Consumer]:
-        """Available consumers; some that are not any more may be among them."""
-        for level in self._levels:
-            yield from self._circles[level]
+    def permits(self, enough: float) -> int:
+        """What available consumers have together, counted until it is `enough`."""
+        total = 0
+        for level in list(self._levels):
+            circle = self._circles[level]
+            gone = 0
+            for consumer in circle:
+                if consumer.available:
+                    total += consumer.permits
+                    if total >= enough:
+                        return total
+                else:
+                    gone += 1
+            if gone:
+                self._sweep(level)
+        return total
 
     def join(self, consumer: Consumer) -> None:
         """Let an available consumer take part; nothing happens when it already does."""
@@ -69,6 +80,15 @@ class ConsumerRing:
         circle = self._circles.get(consumer.priority_level)
         if circle and circle[-1] is consumer:
             circle.rotate(1)
+
+    def _sweep(self, level: int) -> None:
+        """Drop those that are not available: each was let in once, so this costs no more than that did."""
+        circle = self._circles[level]
+        for consumer in circle:
+            consumer.in_turn = consumer.available
+        self._circles[level] = deque(consumer for consumer in circle if consumer.in_turn)
+        if not self._circles[level]:
+            self._drop(level)
 
     def _drop(self, level: int) -> None:
         del self._circles[level]

@@ -64,14 +64,8 @@ class SharedDispatcher(MultiConsumerDispatcher):
     def wanted(self) -> int:
         if self.blocked:
             return 0
-        permits = 0
-        enough = READ_ENTRIES_MAX * self._messages_per_entry
-        for consumer in self._ring:
-            if consumer.available:
-                permits += consumer.permits
-                if permits >= enough:
-                    break
-        return self._entries_for(min(permits, self.look_ahead_left()))
+        permits = self._ring.permits(READ_ENTRIES_MAX * self._messages_per_entry)
+        return self._entries_for(permits, self.look_ahead_left())
 
     def _admit(self, consumer: Consumer) -> None:
         if consumer.available:

@@ -239,7 +239,7 @@ def test_chunks_wait_for_their_consumer_and_others_pass_them() -> None:
     machine.offer(units(0, 1, chunk_id="x"), 0)
     machine.flow(b, 10)
     assert delivered(machine.offer([*units(1, 2, chunk_id="x"), *units(3, 1)], 0)) == [("b", 3)]
-    assert machine.waiting_messages == 2
+    assert machine.waiting_count == 2
     assert to(machine.flow(a, 1), "a") == [1]
     assert delivered(machine.remove_consumer(a)) == [("b", 0), ("b", 1), ("b", 2)]
 
@@ -284,7 +284,7 @@ def test_a_seek_forgets_and_unblocks() -> None:
     machine.offer(taken, 0)
     assert a.blocked
     machine.rewind()
-    assert (a.unacked_messages, machine.unacked_messages, machine.waiting_messages) == (0, 0, 0)
+    assert (a.unacked_messages, machine.unacked_messages, machine.waiting_count) == (0, 0, 0)
     assert {unit.place for unit in taken} == {Place.DONE}
     assert to(machine.offer(units(0, 2), 0), "a") == [0, 1]
 

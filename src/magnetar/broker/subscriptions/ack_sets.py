@@ -1,0 +1,46 @@
+"""Pulsar's `ack_set` <-> ranges of offsets.
+
+An ack_set says which messages of one entry are acknowledged: 64-bit words, the first message in the lowest bit of the
+first word, bit 1 = still unacknowledged, 0 = acknowledged; words past the end are 0.  An empty one stands for no
+ack_set at all, that is for the whole entry.  Message i of an entry has offset `base + i`, so sets of bits are
+ranges of offsets.
+
+Everything here takes time linear in the number of messages, whatever a client puts into the words.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final
+
+Range = tuple[int, int]  # half-open
+
+_WORD_BITS: Final = 64
+_WORD_MASK: Final = (1 << _WORD_BITS) - 1
+_ONES: Final = re.compile(b"1+")
+_word_to_bytes: Final = Struct("<Q").pack
+
+
+def acknowledged_ranges(ack_set: Sequence[int], base: int, count: int) -> list[Range]:
+    """The ranges of the entry's `count` offsets from `base` on that `ack_set` says are acknowledged, ascending.
+
+    Words may be signed or unsigned; those past `count` bits are ignored.
+    """
+    words = ack_set[: (count + _WORD_BITS - 1) // _WORD_BITS]
+    left = int.from_bytes(b"".join([_word_to_bytes(word & _WORD_MASK) for word in words]), "little")
+    # As text, where the regular expression engine finds the runs: an integer of a million bits is slow to take apart.
+    acknowledged = format(~left & ((1 << count) - 1), f"0{count}b").encode()[::-1]
+    return [(base + match.start(), base + match.end()) for match in _ONES.finditer(acknowledged)]
+
+
+def ack_set_of(unacknowledged: Iterable[Range], base: int, count: int) -> list[int]:
+    """The ack_set (signed words) of an entry of `count` offsets from `base` on, of which these ranges are left.
+
+    `unacknowledged` lies within the entry.
+    """
+    bits = bytearray(b"0" * count)
+    for start, end in unacknowledged:
+        bits[count - (end - base) : count - (start - base)] = b"1" * (end - start)
+    word_count = (count + _WORD_BITS - 1) // _WORD_BITS
+    packed = int(bits, 2).to_bytes(word_count * 8, "little")
+    return list(Struct(f"<{word_count}q").unpack(packed))

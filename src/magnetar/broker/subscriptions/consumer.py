@@ -1,0 +1,158 @@
+"""One connected consumer: what it has been promised, and what its connection takes.
+
+The dispatcher decides who gets a unit and has counted its permits; the outbox here holds what was decided and not yet
+written.  Units wait in it only while their bytes are read again, or their peer is slow; it holds no payloads then,
+so a consumer that takes nothing costs a few hundred bytes per message of its receiver queue, whatever the messages'
+size.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionType, Unit
+
+if TYPE_CHECKING:
+    from magnetar.broker.subscriptions.subscription import Subscription
+
+Buffer = bytes | bytearray | memoryview
+
+BURST_BYTES_MAX: Final = 256 << 10  # handed to the connection before it is asked again whether it takes more
+
+
+class Delivery(NamedTuple):
+    """One MESSAGE.  `payload` is the entry from its checksum's magic on; `ack_set` is empty for a whole entry."""
+
+    ledger_id: int
+    entry_id: int
+    payload: Buffer
+    redelivery_count: int
+    ack_set: Sequence[int]
+    consumer_epoch: int
+
+
+class ConsumerPort(Protocol):
+    """The consumer's side of the door: its protocol implements it.  No method may call back before it returns."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the connection takes more bytes now; when that changes, `Subscription.writable` is called."""
+        ...
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def active_changed(self, is_active: bool) -> None:
+        """The consumer of a Failover subscription has become its active one, or is no longer."""
+        ...
+
+    def closed(self) -> None:
+        """The broker has closed the consumer: its client shall subscribe again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.
+
+    `epoch` is None when the client does not use epochs.
+    """
+
+    name: str
+    type: SubscriptionType
+    priority_level: int = 0
+    epoch: int | None = None
+    is_sticky: bool = False
+    hash_ranges: tuple[tuple[int, int], ...] = ()
+    allows_out_of_order: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class SubscribedConsumer:
+    """See the module's text.  Made by `Subscription.add`."""
+
+    __slots__ = (
+        "acked_messages",
+        "bytes_out",
+        "connected_since_ms",
+        "is_loading",
+        "messages_out",
+        "messages_redelivered",
+        "outbox",
+        "port",
+        "spec",
+        "state",
+        "subscription",
+    )
+
+    def __init__(
+        self,
+        subscription: "Subscription",
+        spec: ConsumerSpec,
+        port: ConsumerPort,
+        connected_since_ms: int,
+        unacked_messages_max: int,
+    ) -> None:
+        self.subscription = subscription
+        self.spec = spec
+        self.port = port
+        self.connected_since_ms = connected_since_ms
+        self.state = Consumer(
+            self,
+            spec.name,
+            priority_level=spec.priority_level,
+            epoch=spec.epoch or 0,
+            unacked_messages_max=unacked_messages_max,
+            hash_ranges=spec.hash_ranges,
+        )
+        self.outbox: deque[Unit] = deque()
+        self.is_loading = False  # the payload of the outbox's first unit is being read
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.messages_redelivered = 0
+        self.acked_messages = 0
+
+    def drain(self) -> None:
+        """Hand over as much of the outbox as the connection takes."""
+        outbox, port = self.outbox, self.port
+        subscription = self.subscription
+        while outbox and not self.is_loading and port.is_writable:
+            burst: list[Delivery] = []
+            size = 0
+            while outbox and size < BURST_BYTES_MAX:
+                unit = outbox[0]
+                payload = cast("Buffer | None", unit.payload)
+                if payload is None:
+                    payload = subscription.payload_at_once(unit)
+                if payload is None:
+                    self.is_loading = True
+                    subscription.load(self, unit)
+                    break
+                outbox.popleft()
+                unit.payload = (
+                    None  # its memory is the cache's again, however long the message stays unacknowledged
+                )
+                size += len(payload)
+                burst.append(subscription.delivery(self, unit, payload))
+                self.messages_out += unit.message_count
+                if unit.redelivery_count:
+                    self.messages_redelivered += unit.message_count
+            if burst:
+                self.bytes_out += size
+                port.deliver(burst)
+        if outbox and not self.is_loading:
+            for unit in outbox:
+                unit.payload = None
+
+    def take_back(self, chosen: set[int] | None = None) -> int:
+        """Forget what waits in the outbox, or those entries of it; how many permits it had cost."""
+        kept: list[Unit] = []
+        permits = 0
+        for unit in self.outbox:
+            if chosen is None or unit.base_offset in chosen:
+                permits += unit.permits
+            else:
+                kept.append(unit)
+        self.outbox.clear()
+        self.outbox.extend(kept)
+        return permits

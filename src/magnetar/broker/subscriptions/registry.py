@@ -1,0 +1,439 @@
+"""All subscriptions that have, or just had, consumers: opened, looked after, moved, dropped and closed.
+
+A durable subscription is a cursor in `CursorStore`; there is a `Subscription` for it only while somebody uses it.
+Whoever opens, moves or drops one holds its `changing`, so a SUBSCRIBE that comes in the middle of a seek waits for
+its end and finds the new position.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.base.names import TopicName
+from magnetar.broker.partition import Partition
+from magnetar.broker.policies import Policies
+from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.consumer import ConsumerPort, ConsumerSpec, SubscribedConsumer
+from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
+from magnetar.broker.subscriptions.dispatch.model import (
+    CONSUMER_UNACKED_MESSAGES_MAX,
+    SubscriptionType,
+)
+from magnetar.broker.subscriptions.dispatchers import make_dispatcher
+from magnetar.broker.subscriptions.errors import (
+    SubscriptionBusy,
+    SubscriptionNotAllowed,
+    SubscriptionNotFound,
+)
+from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.subscription import Counters, Environment, State, Subscription
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+
+log: Final = logging.getLogger(__name__)
+
+SAVE_INTERVAL_S: Final = 1.0  # Pulsar's managedLedgerDefaultMarkDeleteRateLimit
+# A reader that was told to subscribe again after its seek has so long to come back.
+READER_RETURNS_S: Final = 60.0
+PROPERTY_PREFIX: Final = "pulsar.subscription."  # of subscription properties, among those of the cursor
+
+
+class InitialPosition(Enum):
+    """The values are those of CommandSubscribe.InitialPosition."""
+
+    LATEST = 0
+    EARLIEST = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """What a consumer asks for.
+
+    `start`: a reader's start_message_id as (ledger id, entry id), None when it has none.
+    `rollback_s`: begin so long ago instead, 0 for not.
+    `may_create`: whether a durable subscription that is not there is made.
+    """
+
+    subscription: str
+    consumer: ConsumerSpec
+    is_durable: bool = True
+    initial_position: InitialPosition = InitialPosition.LATEST
+    start: tuple[int, int] | None = None
+    rollback_s: int = 0
+    reads_compacted: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    may_create: bool = True
+
+
+class Subscriptions:
+    """See the module's text.
+
+    `consumes(group, topic's full name)`: whether a Kafka group has members that consume the topic.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        cursors: CursorStore,
+        forms: Forms,
+        consumes: Callable[[str, str], bool],
+        policies_of: Callable[[TopicName], Policies],
+    ) -> None:
+        self._clock = clock
+        self._cursors = cursors
+        self.forms = forms
+        self._consumes = consumes
+        self._policies_of = policies_of
+        self.counters = Counters()
+        self._environment = Environment(
+            clock, cursors, forms, self._make_dispatcher, self._changed, self.counters
+        )
+        self._open: dict[Partition, dict[str, Subscription]] = {}
+        self._unsaved: set[Subscription] = set()
+        self._save_timer: TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- looking
+    # -----------------------------------------------------------------------------------------------------
+
+    def of(self, partition: Partition) -> list[Subscription]:
+        """The partition's subscriptions that are in use."""
+        return list(self._open.get(partition, {}).values())
+
+    def find(self, partition: Partition, name: str) -> Subscription | None:
+        """The subscription if it is in use; what is stored of others is in `CursorStore`."""
+        return self._open.get(partition, {}).get(name)
+
+    def names(self, partition: Partition) -> list[str]:
+        """Names of all subscriptions of the partition, groups of Kafka consumers and readers included, ascending."""
+        topic, index = partition.topic.name.full, partition.index
+        stored = self._cursors.subscriptions_of(topic)
+        names = {name for name in stored if self._cursors.get(CursorKey(name, topic, index)) is not None}
+        return sorted(names | self._open.get(partition, {}).keys())
+
+    def properties(self, cursor: Cursor) -> dict[str, str]:
+        """The subscription properties that are kept with a cursor."""
+        size = len(PROPERTY_PREFIX)
+        return {k[size:]: v for k, v in cursor.properties.items() if k.startswith(PROPERTY_PREFIX)}
+
+    # --- consumers come and go
+    # ---------------------------------------------------------------------------------------
+
+    async def subscribe(
+        self, partition: Partition, wanted: SubscribeRequest, port: ConsumerPort
+    ) -> SubscribedConsumer:
+        """Connect a consumer to a subscription, which is made when it is not there.
+
+        Nothing is delivered before the consumer asks for it with `flow`.
+
+        Raises:
+            SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
+            MetadataError, StorageError: it cannot be made now.
+        """
+        kind = wanted.consumer.type
+        if wanted.reads_compacted and kind not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
+            raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
+        subscription = await self._opened(partition, wanted)
+        try:
+            self._check_room(partition, subscription)
+            if wanted.is_durable and self._consumes(wanted.subscription, partition.topic.name.full):
+                raise SubscriptionBusy(
+                    f"a Kafka group named {wanted.subscription} has members that consume this topic"
+                )
+            return subscription.add(wanted.consumer, port, CONSUMER_UNACKED_MESSAGES_MAX)
+        finally:
+            subscription.changing.release()
+            if not subscription.is_in_use:
+                self._spawn("let go of a subscription", self._let_go(subscription))
+
+    def _check_room(self, partition: Partition, subscription: Subscription) -> None:
+        policies = self._policies_of(partition.topic.name)
+        limit = policies.consumers_max
+        if limit and sum(len(one.consumers) for one in self.of(partition)) >= limit:
+            raise ConsumerBusy("Topic reached max consumers limit")
+        limit = policies.consumers_per_subscription_max
+        if limit and len(subscription.consumers) >= limit:
+            raise ConsumerBusy("Subscription reached max consumers limit")
+
+    async def _opened(self, partition: Partition, wanted: SubscribeRequest) -> Subscription:
+        """The subscription with its cursor, `changing` held."""
+        name = wanted.subscription
+        while True:
+            known = self._open.setdefault(partition, {})
+            subscription = known.get(name)
+            if subscription is None:
+                subscription = Subscription(
+                    self._environment, partition, name, Cursor(), is_durable=wanted.is_durable
+                )
+                known[name] = subscription
+            await subscription.changing.acquire()
+            if known.get(name) is not subscription or self._open.get(partition) is not known:
+                subscription.changing.release()  # it was dropped while we waited
+                continue
+            try:
+                if subscription.is_durable is not wanted.is_durable:
+                    kind = "Durable" if subscription.is_durable else "NonDurable"
+                    raise SubscriptionNotAllowed(f"{kind} subscription with the same name already exists.")
+                if not subscription.is_attached:
+                    await (self._attach if wanted.is_durable else self._place)(subscription, wanted)
+            except BaseException:
+                if not subscription.is_attached:
+                    self._forget(subscription)
+                subscription.changing.release()
+                raise
+            return subscription
+
+    async def _attach(self, subscription: Subscription, wanted: SubscribeRequest) -> None:
+        """Take the stored cursor of a durable subscription, or store a new one."""
+        key = subscription.key
+        await self._cursors.commit({})  # what is on its way for this cursor comes first
+        stored = self._cursors.get(key)
+        if stored is None:
+            if not wanted.may_create:
+                raise SubscriptionNotFound("Subscription does not exist")
+            cursor = await self._new_cursor(subscription.partition, wanted)
+            await self._cursors.commit({key: cursor.copy()})
+        else:
+            cursor = stored.copy()
+            if not cursor.holds_data:
+                # A Kafka group's until now.  From here on it is a subscription that a Pulsar client relies on.
+                cursor.holds_data = True
+                await self._cursors.commit({key: cursor.copy()})
+        cursor.forget_wish()
+        subscription.cursor = cursor
+        subscription.is_attached = True
+        self._cursors.attach(key, subscription)
+
+    async def _place(self, subscription: Subscription, wanted: SubscribeRequest) -> None:
+        """Give a non-durable subscription its cursor."""
+        partition = subscription.partition
+        if wanted.rollback_s > 0:
+            offset = await self._rolled_back(partition, wanted.rollback_s)
+        elif wanted.start is not None:
+            # From the entry of that message on: the client leaves out what it does not want of it.
+            offset = await positions.offset_of(partition, *wanted.start)
+        else:
+            offset = self._initial(partition, wanted.initial_position)
+        subscription.cursor = Cursor(offset)
+        subscription.is_attached = True
+
+    async def _new_cursor(self, partition: Partition, wanted: SubscribeRequest) -> Cursor:
+        limit = self._policies_of(partition.topic.name).subscriptions_max
+        if limit and len(self.names(partition)) > limit:  # the new one has its place in `_open` already
+            raise SubscriptionNotAllowed(
+                f"Exceed the maximum number of subscriptions of the topic: {partition.topic.name.full}"
+            )
+        if wanted.rollback_s > 0:
+            offset = await self._rolled_back(partition, wanted.rollback_s)
+        else:
+            offset = self._initial(partition, wanted.initial_position)
+        return Cursor(
+            offset,
+            commit_timestamp_ms=self._clock.now_ms(),
+            holds_data=True,
+            properties={PROPERTY_PREFIX + name: value for name, value in wanted.properties.items()},
+        )
+
+    async def _rolled_back(self, partition: Partition, seconds: int) -> int:
+        return await positions.offset_at_time(partition, self._clock.now_ms() - seconds * 1000)
+
+    @staticmethod
+    def _initial(partition: Partition, position: InitialPosition) -> int:
+        log = partition.log
+        return log.high_watermark if position is InitialPosition.LATEST else log.log_start
+
+    async def leave(self, member: SubscribedConsumer) -> None:
+        """A consumer has gone.  When it was the last one, its subscription's position is stored when this returns."""
+        subscription = member.subscription
+        if subscription.remove(member) and not subscription.is_in_use:
+            await self._let_go(subscription)
+
+    async def _let_go(self, subscription: Subscription) -> None:
+        """Store what a subscription without consumers has, and forget it."""
+        async with subscription.changing:
+            if (
+                subscription.is_in_use
+                or self.find(subscription.partition, subscription.name) is not subscription
+            ):
+                return
+            if not subscription.is_durable or await self._save(subscription):
+                self._forget(subscription)
+
+    def _forget(self, subscription: Subscription) -> None:
+        """Nobody uses it: what is stored is the subscription again."""
+        assert not subscription.is_in_use
+        subscription.state = State.CLOSED
+        self._unsaved.discard(subscription)
+        if subscription.is_durable and subscription.is_attached:
+            self._cursors.detach(subscription.key)
+        subscription.is_attached = False
+        known = self._open.get(subscription.partition)
+        if known is not None and known.get(subscription.name) is subscription:
+            del known[subscription.name]
+            if not known:
+                del self._open[subscription.partition]
+
+    # --- moving and dropping
+    # -----------------------------------------------------------------------------------------
+
+    async def seek(self, subscription: Subscription, find: Coroutine[Any, Any, int]) -> None:
+        """Start over from the offset that `find` gives.  Its consumers are closed first: their clients come back.
+
+        Raises:
+            MetadataError: the new position holds, but is not stored yet.
+            StorageError, EntryCorrupt: from `find`; nothing has changed.
+        """
+        async with subscription.changing:
+            offset = await find
+            subscription.disconnect_all()
+            subscription.move(offset)
+            if not subscription.is_durable:
+                self._clock.call_later(READER_RETURNS_S, self._expect_reader, subscription)
+            elif subscription.is_attached:
+                self._changed(subscription)
+                if not await self._save(subscription):
+                    raise MetadataError("the new position is in use, but could not be stored yet")
+                self._forget(subscription)
+
+    def _expect_reader(self, subscription: Subscription) -> None:
+        if not subscription.is_in_use:
+            self._spawn("let go of a reader", self._let_go(subscription))
+
+    async def unsubscribe(self, member: SubscribedConsumer, *, force: bool) -> None:
+        """Drop the subscription for its only consumer, or (`force`) whoever else there is.
+
+        Raises:
+            ConsumerBusy: others are connected.
+            MetadataError: it is not dropped.
+        """
+        subscription = member.subscription
+        async with subscription.changing:
+            if not force and subscription.consumers != [member]:
+                raise ConsumerBusy("Unconnected or shared consumer attempting to unsubscribe")
+            subscription.remove(member)
+            await self._drop(subscription)
+
+    async def delete(self, partition: Partition, name: str, *, force: bool = False) -> None:
+        """Drop a subscription.
+
+        Raises:
+            SubscriptionNotFound: there is none.
+            SubscriptionBusy: consumers are connected.
+            MetadataError: it is not dropped.
+        """
+        subscription = self.find(partition, name)
+        key = CursorKey(name, partition.topic.name.full, partition.index)
+        if subscription is None:
+            if self._cursors.get(key) is None:
+                raise SubscriptionNotFound(f"Subscription {name} not found")
+            if not force and self._consumes(name, key.topic):
+                raise SubscriptionBusy("Subscription has active connected consumers")
+            await self._cursors.drop([key])
+            return
+        async with subscription.changing:
+            if subscription.is_in_use and not force:
+                raise SubscriptionBusy("Subscription has active connected consumers")
+            await self._drop(subscription)
+
+    async def _drop(self, subscription: Subscription) -> None:
+        subscription.disconnect_all()
+        if subscription.is_durable:
+            # The store tells an owner that its cursor is gone; this one knows.
+            self._cursors.detach(subscription.key)
+            subscription.is_attached = False
+            self._unsaved.discard(subscription)
+            await self._cursors.drop([subscription.key])
+        self._forget(subscription)
+
+    async def create(
+        self,
+        partition: Partition,
+        name: str,
+        offset: int,
+        properties: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Make a durable subscription that stands at `offset`; false when there is one of that name.
+
+        Raises MetadataError.
+        """
+        key = CursorKey(name, partition.topic.name.full, partition.index)
+        if self._cursors.get(key) is not None or self.find(partition, name) is not None:
+            return False
+        kept = {PROPERTY_PREFIX + key: value for key, value in (properties or {}).items()}
+        cursor = Cursor(offset, commit_timestamp_ms=self._clock.now_ms(), holds_data=True, properties=kept)
+        await self._cursors.commit({key: cursor})
+        return True
+
+    async def close_partition(self, partition: Partition) -> None:
+        """Close the consumers of a partition that is unloaded or deleted; positions are stored."""
+        for subscription in self.of(partition):
+            subscription.disconnect_all()
+            await self._let_go(subscription)
+
+    # --- storing positions
+    # -------------------------------------------------------------------------------------------
+
+    def _changed(self, subscription: Subscription) -> None:
+        self._unsaved.add(subscription)
+        if self._save_timer is None:
+            self._save_timer = self._clock.call_later(SAVE_INTERVAL_S, self._start_saving)
+
+    def _start_saving(self) -> None:
+        self._save_timer = None
+        self._spawn("store positions", self._save_all())
+
+    async def _save_all(self) -> None:
+        unsaved = [one for one in self._unsaved if one.is_attached]
+        # All at once: what is asked for at one moment shares a synced write.
+        await asyncio.gather(*map(self._save, unsaved))
+        for subscription in unsaved:
+            if not subscription.is_in_use and not subscription.changing.locked():
+                await self._let_go(subscription)
+
+    async def _save(self, subscription: Subscription) -> bool:
+        """Store the position if it has changed; false when that failed, and it is tried again."""
+        if subscription not in self._unsaved:
+            return True
+        self._unsaved.discard(subscription)
+        subscription.cursor.commit_timestamp_ms = self._clock.now_ms()
+        try:
+            await self._cursors.save(subscription.key)
+        except (BrokerError, ValueError) as error:
+            log.warning("the position of %s is not stored yet: %s", subscription, error)
+            self._changed(subscription)
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Store every position; nothing is delivered any more."""
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        for known in list(self._open.values()):
+            for subscription in list(known.values()):
+                subscription.disconnect_all()
+                await self._let_go(subscription)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- inside
+    # ------------------------------------------------------------------------------------------------------
+
+    def _make_dispatcher(self, subscription: Subscription, spec: ConsumerSpec) -> Any:
+        return make_dispatcher(
+            subscription.partition, spec, self._policies_of(subscription.partition.topic.name)
+        )
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed", task.get_name(), exc_info=error)

@@ -1,0 +1,557 @@
+"""One subscription of one partition: the shell around its dispatcher.
+
+It reads the log, offers units to the dispatcher, carries out what the dispatcher decides, and keeps the cursor.
+
+**Reading.**  `_pump` reads once per turn of the loop while the dispatcher wants more: from the entry cache at once,
+else in a task of which there is one at a time.  At the end of what may be seen (the last stable offset) it waits in
+`Partition.waiters`.  A `Rewind`, a seek or the end of the last consumer raises `_generation`, and a read that was
+under way is thrown away.
+
+**Position.**  The cursor is live (`CursorStore.attach`) while there are consumers, so that Kafka's committed offset
+of the group of this name is the same thing at any moment.  What is stored follows at most a second later, and at
+once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position holds: messages come
+again, none is lost.  A non-durable cursor is in memory only, is nobody else's, and holds nothing back.
+
+**Messages that were acknowledged in part.**  See `forms.make_units`; that the consumers of a subscription
+acknowledge batches message by message is learnt from the first ack set that comes, and kept with the cursor.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import BrokerError
+from magnetar.broker.partition import Partition
+from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, acknowledged_ranges
+from magnetar.broker.subscriptions.consumer import (
+    Buffer,
+    ConsumerPort,
+    ConsumerSpec,
+    Delivery,
+    SubscribedConsumer,
+)
+from magnetar.broker.subscriptions.dispatch.model import (
+    Actions,
+    ActiveChange,
+    Consumer,
+    Deliver,
+    Dispatcher,
+    Rewind,
+    SubscriptionType,
+    Unit,
+)
+from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionClosed
+from magnetar.broker.subscriptions.forms import Formed, Forms, make_units, position_of
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.ledger.entry import Entry
+from magnetar.storage.store import EntryId, LedgerId
+
+log: Final = logging.getLogger(__name__)
+
+READ_BYTES_MAX: Final = 1 << 20
+RETRY_S: Final = (
+    5.0  # after a read that failed: the disk or the entry is broken, and reading on would skip data
+)
+# Places of entries that were delivered and not acknowledged.  Older ones are looked up in the log when they are
+# needed.
+ENTRIES_REMEMBERED_MAX: Final = 100_000
+_USES_ACK_SETS: Final = "pulsar.ack.sets"  # property of the cursor
+
+MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
+
+
+class AckedId(NamedTuple):
+    """One message id of an ACK: an entry, or with a non-empty `ack_set` a part of it."""
+
+    ledger_id: int
+    entry_id: int
+    ack_set: Sequence[int] = ()
+
+
+class State(Enum):
+    OPEN = auto()
+    MOVING = auto()  # a seek or an unsubscribe is under way: takes no consumers, delivers nothing
+    CLOSED = auto()
+
+
+@dataclass(slots=True)
+class Counters:
+    """Of all subscriptions since the start, in messages."""
+
+    delivered: int = 0
+    redelivered: int = 0
+    acknowledged: int = 0
+    unseen: int = 0  # markers, control batches, aborted and undecodable entries, acknowledged by the broker
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What all subscriptions share.  `changed` is told of cursors that are to be stored within a second."""
+
+    clock: Clock
+    cursors: CursorStore
+    forms: Forms
+    make_dispatcher: MakeDispatcher
+    changed: Callable[["Subscription"], None]
+    counters: Counters
+
+
+class Subscription:
+    """See the module's text."""
+
+    def __init__(
+        self, environment: Environment, partition: Partition, name: str, cursor: Cursor, *, is_durable: bool
+    ) -> None:
+        self.partition = partition
+        self.name = name
+        self.is_durable = is_durable
+        self.key = CursorKey(name, partition.topic.name.full, partition.index)
+        self.cursor = cursor
+        self.state = State.OPEN
+        self.dispatcher: Dispatcher | None = None
+        self.changing = asyncio.Lock()  # held by who opens, moves or drops it
+        self.is_attached = False
+        self.unacked_messages_max = 0
+        self.last_active_ms = environment.clock.now_ms()
+        self._environment = environment
+        self._members: dict[Consumer, SubscribedConsumer] = {}
+        self._entries: OrderedDict[tuple[int, int], Range] = OrderedDict()  # delivered, by position
+        self._read_offset = cursor.mark_delete
+        self._generation = 0
+        self._reading: asyncio.Task[None] | None = None
+        self._pump_scheduled = False
+        self._is_waiting = False
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._retry: TimerHandle | None = None
+
+    # --- consumers
+    # ---------------------------------------------------------------------------------------------------
+
+    @property
+    def consumers(self) -> list[SubscribedConsumer]:
+        return list(self._members.values())
+
+    @property
+    def is_in_use(self) -> bool:
+        return bool(self._members)
+
+    @property
+    def type(self) -> SubscriptionType | None:
+        """That of its consumers; None while there are none."""
+        return None if self.dispatcher is None else self.dispatcher.type
+
+    @property
+    def active_consumer(self) -> SubscribedConsumer | None:
+        """The one that gets everything, of an Exclusive or Failover subscription."""
+        active = getattr(self.dispatcher, "active", None)
+        return None if active is None else self._members.get(active)
+
+    def add(self, spec: ConsumerSpec, port: ConsumerPort, unacked_messages_max: int) -> SubscribedConsumer:
+        """Connect a consumer; it gets nothing before it asks (`flow`).
+
+        Raises:
+            SubscriptionClosed: it is being dropped or moved.
+            SubscriptionBusy, ConsumerBusy, ConsumerAssignError: it cannot be one of this subscription's.
+        """
+        if self.state is not State.OPEN:
+            raise SubscriptionClosed(f"subscription {self.name} of {self.key.topic} is being changed")
+        dispatcher = self.dispatcher
+        if dispatcher is None:
+            dispatcher = self._environment.make_dispatcher(self, spec)
+        elif dispatcher.type is not spec.type:
+            raise SubscriptionBusy("Subscription is of different type")
+        member = SubscribedConsumer(self, spec, port, self._environment.clock.now_ms(), unacked_messages_max)
+        actions = dispatcher.add_consumer(member.state)
+        if self.dispatcher is None:
+            self.dispatcher = dispatcher
+            self._restart_reading()
+        self._members[member.state] = member
+        self._do(actions)
+        return member
+
+    def remove(self, member: SubscribedConsumer) -> bool:
+        """A consumer has gone; what it had goes to the others.  False when it was not connected."""
+        if self._members.pop(member.state, None) is None or self.dispatcher is None:
+            return False
+        member.outbox.clear()
+        self.last_active_ms = self._environment.clock.now_ms()
+        actions = self.dispatcher.remove_consumer(member.state)
+        if self._members:
+            self._do(actions)
+        else:
+            self._stop()
+        return True
+
+    def disconnect_all(self) -> None:
+        """Close every consumer: their clients subscribe again."""
+        members, self._members = self._members, {}
+        if members:
+            self.last_active_ms = self._environment.clock.now_ms()
+        self._stop()
+        for member in members.values():
+            member.outbox.clear()
+            member.port.closed()
+
+    def _stop(self) -> None:
+        """Nobody is here to deliver to."""
+        self.dispatcher = None
+        self._generation += 1
+        self._entries.clear()
+        self._unwait()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._retry = None
+
+    # --- what consumers say
+    # ------------------------------------------------------------------------------------------
+
+    def flow(self, member: SubscribedConsumer, permits: int) -> None:
+        if self.dispatcher is not None:
+            self._do(self.dispatcher.flow(member.state, permits))
+
+    def writable(self, member: SubscribedConsumer, is_writable: bool) -> None:
+        """The member's connection is full, or takes bytes again."""
+        if self.dispatcher is None or member.state not in self._members:
+            return
+        if is_writable:
+            member.drain()
+        self._do(self.dispatcher.set_writable(member.state, is_writable and not member.outbox))
+
+    def acknowledge(
+        self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool
+    ) -> Awaitable[None] | None:
+        """Take acknowledgements; what is returned is to be awaited: entries that have to be looked up in the log.
+
+        Ids of entries that never were, or are gone, change nothing.
+        """
+        if cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            return None
+        entries = self._entries
+        known: list[tuple[Range, Sequence[int]]] = []
+        unknown: list[AckedId] = []
+        for one in ids:
+            found = entries.get((one.ledger_id, one.entry_id))
+            if found is not None:
+                known.append((found, one.ack_set))
+            else:
+                unknown.append(one)
+        if known:
+            self._acknowledge(member, known, cumulative)
+        return self._acknowledge_later(member, unknown, cumulative) if unknown else None
+
+    async def _acknowledge_later(
+        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
+    ) -> None:
+        """Acknowledge what is not remembered here: delivered long ago, or before a restart."""
+        found: list[tuple[Range, Sequence[int]]] = []
+        for ledger_id, entry_id, ack_set in ids:
+            try:
+                entry = await self.partition.log.locate(LedgerId(ledger_id), EntryId(entry_id))
+            except BrokerError as error:
+                log.warning("an acknowledgement of %s is lost: %s", self, error)
+                continue
+            if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
+                continue
+            found.append(((entry.base_offset, entry.last_offset + 1), ack_set))
+        if found and self.state is State.OPEN:
+            self._acknowledge(member, found, cumulative)
+
+    def _acknowledge(
+        self, member: SubscribedConsumer, found: Sequence[tuple[Range, Sequence[int]]], cumulative: bool
+    ) -> None:
+        cursor = self.cursor
+        ranges: list[Range] = []
+        for (base, end), ack_set in found:
+            if cumulative and cursor.mark_delete < base:
+                ranges.append((cursor.mark_delete, base))
+            if not ack_set:
+                ranges.append((base, end))
+            else:
+                ranges.extend(acknowledged_ranges(ack_set, base, end - base))
+                cursor.properties.setdefault(_USES_ACK_SETS, "")
+        self._advance(ranges, member)
+
+    def _advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None:
+        """Acknowledge ranges of offsets, and tell the dispatcher."""
+        cursor = self.cursor
+        mark_delete = cursor.mark_delete
+        if not ranges or not cursor.ack_individual(ranges):
+            return
+        acked = sum([end - start for start, end in ranges])
+        if member is not None:
+            member.acked_messages += acked
+            self._environment.counters.acknowledged += acked
+        entries = self._entries
+        if cursor.mark_delete > mark_delete:
+            mark_delete = cursor.mark_delete
+            while entries and next(iter(entries.values()))[1] <= mark_delete:
+                entries.popitem(last=False)
+        if self.is_durable:
+            self._environment.changed(self)
+        if self.dispatcher is not None:
+            self._do(self.dispatcher.acked(ranges))
+
+    def redeliver(
+        self, member: SubscribedConsumer, positions: Sequence[tuple[int, int]] | None, epoch: int | None
+    ) -> None:
+        """A consumer wants entries again, by their positions, or (None) all that it has not acknowledged."""
+        if self.dispatcher is None or member.state not in self._members:
+            return
+        bases = None
+        if positions is not None:
+            bases = {found[0] for found in map(self._entries.get, positions) if found is not None}
+        permits = member.take_back(bases)
+        self._do(self.dispatcher.redeliver(member.state, bases, epoch))
+        self.flow(member, permits)
+
+    # --- carrying out
+    # ------------------------------------------------------------------------------------------------
+
+    def _do(self, actions: Actions) -> None:
+        for action in actions:
+            match action:
+                case Deliver(consumer, units):
+                    member = self._members.get(consumer)
+                    if member is not None:
+                        self._remember(units)
+                        member.outbox.extend(units)
+                        self._drain(member)
+                case ActiveChange(consumer, is_active):
+                    member = self._members.get(consumer)
+                    if member is not None:
+                        member.port.active_changed(is_active)
+                case Rewind():
+                    self._restart_reading()
+        self._wake()
+        self._set_timer()
+
+    def _remember(self, units: Iterable[Unit]) -> None:
+        entries = self._entries
+        for unit in units:
+            entries[position_of(unit)] = (unit.base_offset, unit.end_offset)
+        while len(entries) > ENTRIES_REMEMBERED_MAX:
+            entries.popitem(last=False)
+
+    def _drain(self, member: SubscribedConsumer) -> None:
+        member.drain()
+        if member.outbox and self.dispatcher is not None:
+            self.dispatcher.set_writable(member.state, False)
+
+    def delivery(self, member: SubscribedConsumer, unit: Unit, payload: Buffer) -> Delivery:
+        ledger_id, entry_id = position_of(unit)
+        base, offsets = unit.base_offset, unit.offsets
+        ack_set = () if offsets is None else ack_set_of(offsets, base, unit.end_offset - base)
+        counters = self._environment.counters
+        counters.delivered += unit.message_count
+        if unit.redelivery_count:
+            counters.redelivered += unit.message_count
+        return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
+
+    def _set_timer(self) -> None:
+        """Have `tick` called when the dispatcher wants it."""
+        at_ms = None if self.dispatcher is None else self.dispatcher.next_tick_ms
+        if at_ms is None or (self._timer is not None and self._timer_at_ms <= at_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        clock = self._environment.clock
+        self._timer_at_ms = at_ms
+        self._timer = clock.call_later(max(0, at_ms - clock.now_ms()) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self.dispatcher is not None:
+            self._do(self.dispatcher.tick(self._environment.clock.now_ms()))
+
+    # --- reading
+    # -----------------------------------------------------------------------------------------------------
+
+    def _restart_reading(self) -> None:
+        """Read again from the first message that is not acknowledged."""
+        self._generation += 1
+        self._read_offset = self.cursor.mark_delete
+        refunds = [(member, member.take_back()) for member in self._members.values()]
+        for member, permits in refunds:
+            if permits and self.dispatcher is not None:
+                self._do(self.dispatcher.flow(member.state, permits))
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._pump_scheduled and self.dispatcher is not None:
+            self._pump_scheduled = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _note(self) -> None:
+        """The partition has something new; it may be called for every entry of a round."""
+        self._wake()
+
+    def _unwait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self.partition.waiters.discard(self._note)
+
+    def _pump(self) -> None:
+        """Read once if the dispatcher wants more."""
+        self._pump_scheduled = False
+        dispatcher = self.dispatcher
+        if dispatcher is None or self._reading is not None or self._retry is not None:
+            return
+        wanted = dispatcher.wanted()
+        if wanted <= 0:
+            self._unwait()
+            return
+        partition, cursor = self.partition, self.cursor
+        if cursor.mark_delete < partition.log.log_start:
+            # Retention or DeleteRecords has taken what was not acknowledged.
+            self._advance([(cursor.mark_delete, partition.log.log_start)])
+        end = partition.last_stable_offset
+        offset = self._read_offset = cursor.next_unacknowledged(self._read_offset)
+        entries = partition.log.read_cached(offset, READ_BYTES_MAX, end) if offset < end else []
+        if entries is None:
+            self._start(self._read(offset, wanted))
+        elif entries:
+            self._take(entries[:wanted])
+        elif not self._is_waiting:
+            self._is_waiting = True
+            partition.waiters.add(self._note)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        self._reading = asyncio.ensure_future(work)
+        self._reading.add_done_callback(self._read_ended)
+
+    def _read_ended(self, task: "asyncio.Future[None]") -> None:
+        self._reading = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, BrokerError):
+                log.warning("%s cannot be read now: %s", self, error)
+            else:
+                log.error("reading for %s failed", self, exc_info=error)
+            self._retry = self._environment.clock.call_later(RETRY_S, self._try_again)
+        self._wake()
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._wake()
+
+    async def _read(self, offset: int, wanted: int) -> None:
+        generation = self._generation
+        entries = await self.partition.log.read(offset, READ_BYTES_MAX)
+        if generation == self._generation:
+            end = self.partition.last_stable_offset
+            visible = [entry for entry in entries[:wanted] if entry.last_offset < end]
+            formed = self._environment.forms(self.partition, visible)
+            if isinstance(formed, Awaitable):
+                formed = await formed
+            if generation == self._generation:
+                self._offer(formed)
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        formed = self._environment.forms(self.partition, entries)
+        if isinstance(formed, Awaitable):
+            self._start(self._offer_later(formed))
+        else:
+            self._offer(formed)
+
+    async def _offer_later(self, formed: Awaitable[Sequence[Formed]]) -> None:
+        generation = self._generation
+        ready = await formed
+        if generation == self._generation:
+            self._offer(ready)
+
+    def _offer(self, formed: Sequence[Formed]) -> None:
+        dispatcher = self.dispatcher
+        if dispatcher is None or not formed:
+            return
+        self._read_offset = formed[-1].entry.last_offset + 1
+        units, unseen = make_units(
+            formed, self.cursor, dispatcher.type, hides_acknowledged=_USES_ACK_SETS in self.cursor.properties
+        )
+        if unseen:
+            self._environment.counters.unseen += sum([end - start for start, end in unseen])
+            self._advance(unseen)
+        self._do(dispatcher.offer(units, self._environment.clock.now_ms()) if units else [])
+
+    # --- payloads that are not at hand
+    # -------------------------------------------------------------------------------
+
+    def payload_at_once(self, unit: Unit) -> Buffer | None:
+        """The unit's bytes if they can be had without waiting."""
+        cached = self.partition.log.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
+        if not cached:
+            return None
+        formed = self._environment.forms(self.partition, cached[:1])
+        return None if isinstance(formed, Awaitable) else formed[0].payload
+
+    def load(self, member: SubscribedConsumer, unit: Unit) -> None:
+        """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
+        task = asyncio.ensure_future(self._load(unit))
+        task.add_done_callback(lambda done: self._loaded(done, member, unit))
+
+    async def _load(self, unit: Unit) -> Buffer | None:
+        entry = await self.partition.log.entry_at(unit.base_offset)
+        if entry is None or entry.base_offset != unit.base_offset:
+            return None
+        formed = self._environment.forms(self.partition, [entry])
+        if isinstance(formed, Awaitable):
+            formed = await formed
+        return formed[0].payload
+
+    def _loaded(self, task: "asyncio.Future[Buffer | None]", member: SubscribedConsumer, unit: Unit) -> None:
+        member.is_loading = False
+        if task.cancelled() or member.state not in self._members:
+            return
+        error = task.exception()
+        if error is not None:
+            log.warning("%s cannot read a message again: %s", self, error)
+            member.is_loading = True
+            self._environment.clock.call_later(RETRY_S, self._load_again, member, unit)
+            return
+        unit.payload = task.result()
+        if unit.payload is None:  # retention has taken it
+            permits = member.take_back({unit.base_offset})
+            self._advance([(unit.base_offset, unit.end_offset)])
+            self.flow(member, permits)
+        self.writable(member, member.port.is_writable)
+
+    def _load_again(self, member: SubscribedConsumer, unit: Unit) -> None:
+        member.is_loading = False
+        self.writable(member, member.port.is_writable)
+
+    # --- the cursor
+    # --------------------------------------------------------------------------------------------------
+
+    def move(self, offset: int) -> None:
+        """Start over from `offset`; nobody may be connected."""
+        assert not self._members, self
+        self.cursor.reset(offset)
+        self._read_offset = offset
+
+    def skip_to(self, offset: int) -> None:
+        """Acknowledge everything below `offset`."""
+        self._advance([(self.cursor.mark_delete, offset)] if offset > self.cursor.mark_delete else [])
+
+    def replaced(self, cursor: Cursor | None) -> None:
+        """Somebody else wrote the stored cursor: a Kafka commit, or a transaction's."""
+        if cursor is None:
+            self.state = State.CLOSED
+            self.disconnect_all()
+        elif self._members:
+            # Only a transaction that was under way when the consumers came can do this: take what it acknowledged.
+            self.skip_to(cursor.mark_delete)
+        else:
+            self.cursor = cursor.copy()
+
+    def backlog(self) -> int:
+        """Messages that are not acknowledged."""
+        return self.cursor.backlog(self.partition.log.high_watermark, self.partition.log.log_start)
+
+    def __str__(self) -> str:
+        return f"subscription {self.name} of {self.key.topic}, partition {self.key.partition}"

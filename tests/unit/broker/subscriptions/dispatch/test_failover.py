@@ -1,0 +1,100 @@
+"""Failover: who is active, and what happens when that changes (pulsar.md 2)."""
+
+from bisect import bisect_left
+
+import pytest
+from dispatch_driver import changes, consumer, rewinds, to, units
+
+from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher
+from magnetar.broker.subscriptions.dispatch.hashing import positive_hash
+from magnetar.broker.subscriptions.dispatch.model import Consumer
+
+TOPIC = "persistent://public/default/t"
+
+
+def attach(machine: FailoverDispatcher, *names: str, level: int = 0) -> list[Consumer]:
+    made = [consumer(name, priority_level=level) for name in names]
+    for each in made:
+        machine.add_consumer(each)
+    return made
+
+
+def test_the_first_consumer_is_active_and_told_so() -> None:
+    machine = FailoverDispatcher(TOPIC, 0)
+    actions = machine.add_consumer(consumer("a"))
+    assert changes(actions) == [("a", True)]
+    assert rewinds(actions) == 0  # nobody has read anything
+
+
+def test_another_consumer_waits_and_is_told_so() -> None:
+    machine = FailoverDispatcher(TOPIC, 0)
+    a, _ = attach(machine, "a", "b")
+    actions = machine.add_consumer(consumer("c"))
+    assert (changes(actions), rewinds(actions)) == ([("c", False)], 0)
+    assert machine.active is a
+
+
+def test_a_change_of_the_active_consumer_rewinds_and_is_told_to_all() -> None:
+    machine = FailoverDispatcher(TOPIC, 0)
+    b, c = attach(machine, "b", "c")
+    machine.flow(b, 2)
+    assert to(machine.offer(units(0, 4), 0), "b") == [0, 1]
+    actions = machine.add_consumer(consumer("a"))
+    assert rewinds(actions) == 1
+    assert changes(actions) == [("a", True), ("b", False), ("c", False)]
+    assert machine.flow(b, 5) == []
+    assert machine.flow(c, 5) == []
+    assert machine.active is not None
+    assert to(machine.flow(machine.active, 5), "a") == []  # what waited for b will be read again
+    assert to(machine.offer(units(0, 3), 0), "a") == [0, 1, 2]
+
+
+def test_the_next_by_name_takes_over() -> None:
+    machine = FailoverDispatcher(TOPIC, 0)
+    a, b, _c = attach(machine, "a", "b", "c")
+    machine.flow(b, 7)  # permits are kept while it waits
+    actions = machine.remove_consumer(a)
+    assert (rewinds(actions), changes(actions)) == (1, [("b", True), ("c", False)])
+    assert machine.wanted() == 7
+    assert machine.remove_consumer(_c) == []
+    assert rewinds(machine.remove_consumer(b)) == 1
+    assert machine.active is None
+    assert machine.remove_consumer(b) == []
+
+
+@pytest.mark.parametrize("index", range(7))
+def test_partitions_spread_over_the_consumers_of_the_highest_priority(index: int) -> None:
+    machine = FailoverDispatcher(TOPIC, index)
+    attach(machine, "d", "c", level=1)
+    attach(machine, "z", "a", "m")
+    assert machine.active is not None
+    assert machine.active.name == ["a", "m", "z"][index % 3]
+
+
+def test_a_lower_level_takes_over_when_the_higher_is_gone() -> None:
+    machine = FailoverDispatcher(TOPIC, 1)
+    high, low = consumer("z", priority_level=0), consumer("a", priority_level=1)
+    machine.add_consumer(low)
+    assert changes(machine.add_consumer(high)) == [("z", True), ("a", False)]
+    assert changes(machine.remove_consumer(high)) == [("a", True)]
+
+
+@pytest.mark.parametrize("topic", [f"{TOPIC}{number}" for number in range(20)])
+def test_a_topic_without_partitions_takes_the_next_point_of_a_ring(topic: str) -> None:
+    machine = FailoverDispatcher(topic, None)
+    attach(machine, "a", "b", "c")
+    attach(machine, "x", level=3)
+    ring = {positive_hash(f"{name}{n}".encode()): name for name in "abc" for n in range(100)}
+    points = sorted(ring)
+    place = bisect_left(points, positive_hash(topic.encode()))
+    assert machine.active is not None
+    assert machine.active.name == ring[points[place % len(points)]]
+
+
+def test_only_the_active_one_can_ask_for_redelivery() -> None:
+    machine = FailoverDispatcher(TOPIC, 0)
+    a, b = attach(machine, "a", "b")
+    assert machine.redeliver(b, None, epoch=4) == []
+    assert b.epoch == 4
+    assert rewinds(machine.redeliver(a)) == 1
+    assert machine.redeliver(consumer("stranger")) == []

@@ -1,0 +1,188 @@
+"""A broker over stores in memory, with Pulsar consumers that are plain objects: `World.sub` connects one, `settle` lets
+everything happen that can happen at this instant.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from magnetar.base.names import TopicName
+from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.nodes import Node, Nodes
+from magnetar.broker.partition import Partition
+from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
+from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
+from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.subscription import AckedId, Subscription
+from magnetar.broker.topics import NewTopic
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.ledger.entry_format import EntryPrefix
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.ledgers import MemoryLedgerStore
+from magnetar.testing.metadata import MemoryMetadataStore
+from magnetar.wire.pulsar.entry import frame_entry
+from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
+
+NAME = TopicName("public", "default", "t")
+TURNS = 30
+
+
+async def settle() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+class Client:
+    """What a Pulsar client sees of its consumer."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.got: list[Delivery] = []
+        self.active: list[bool] = []
+        self.is_closed = False
+        self.is_writable = True
+        self.member: SubscribedConsumer
+
+    # the port
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        assert self.is_writable
+        assert not self.is_closed
+        self.got.extend(deliveries)
+
+    def active_changed(self, is_active: bool) -> None:
+        self.active.append(is_active)
+
+    def closed(self) -> None:
+        assert not self.is_closed
+        self.is_closed = True
+
+    # what it does
+
+    def flow(self, permits: int = 1000) -> None:
+        self.member.subscription.flow(self.member, permits)
+
+    def ack(self, *ids: tuple[Any, ...], cumulative: bool = False) -> Any:
+        acked = [AckedId(*one) for one in ids]
+        return self.member.subscription.acknowledge(self.member, acked, cumulative=cumulative)
+
+    def nack(self, *ids: tuple[int, int], epoch: int | None = None) -> None:
+        self.member.subscription.redeliver(self.member, ids or None, epoch)
+
+    def writable(self, is_writable: bool) -> None:
+        self.is_writable = is_writable
+        self.member.subscription.writable(self.member, is_writable)
+
+    async def leave(self) -> None:
+        await self.world.broker.subscriptions.leave(self.member)
+
+    @property
+    def entries(self) -> list[int]:
+        """Entry ids as they came."""
+        return [one.entry_id for one in self.got]
+
+    @property
+    def positions(self) -> list[tuple[int, int]]:
+        return [(one.ledger_id, one.entry_id) for one in self.got]
+
+    def taken(self) -> list[int]:
+        """As `entries`, and forget them."""
+        entries, self.got = self.entries, []
+        return entries
+
+
+class World:
+    """See the module's text."""
+
+    def __init__(self, entry_cache_bytes: int = 1 << 28) -> None:
+        self.store = MemoryLedgerStore()
+        self.metadata = MemoryMetadataStore()
+        self.clock = FakeClock()
+        self.settings = BrokerSettings(entry_cache_bytes=entry_cache_bytes)
+        self.broker: Broker
+        self._prefix = EntryPrefix()
+        self._sequence = 0
+
+    async def start(self) -> "World":
+        self.broker = Broker(self.settings, self.store, self.metadata, self.clock, Nodes([Node(1)]))
+        await self.broker.start()
+        if self.broker.topics.find(NAME) is None:
+            await self.broker.topics.create([self.broker.topics.plan(NewTopic(NAME))])
+        return self
+
+    async def crash(self) -> None:
+        """End without a word; what was durable is there at the next start."""
+        for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
+            task.cancel()
+        await settle()
+        self.store = self.store.crash()
+        await self.start()
+
+    @property
+    def partition(self) -> Partition:
+        return self.broker.topics.get(NAME).partition(0)
+
+    async def publish(self, count: int = 1, messages: int = 1, payload: bytes = b"x", **fields: Any) -> None:
+        """`count` entries of so many messages each; more than one message makes a batch."""
+        for _ in range(count):
+            self._sequence += 1
+            metadata = MessageMetadata(
+                producer_name="p", sequence_id=self._sequence, publish_time=self.clock.now_ms()
+            )
+            for name, value in fields.items():
+                setattr(metadata, name, value)
+            if messages > 1 or fields.get("num_messages_in_batch"):
+                metadata.num_messages_in_batch = messages
+            data = memoryview(frame_entry(metadata, payload * 8 * messages))
+            log = self.partition.log
+            base = log.next_offset
+            last = base + messages - 1
+            entry = Entry(base, last, self.clock.now_ms(), data, EntryKind.PULSAR)
+            prefix = self._prefix.pulsar(self.clock.now_ms(), last, messages)
+            log.append(entry, (prefix, data), len(prefix) + len(data), lambda error: None)
+        await settle()
+
+    async def sub(
+        self,
+        name: str = "s",
+        kind: SubscriptionType = SubscriptionType.EXCLUSIVE,
+        permits: int = 1000,
+        consumer: str = "c",
+        spec: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> Client:
+        """A connected consumer that has asked for `permits` messages."""
+        fields.setdefault("initial_position", InitialPosition.EARLIEST)
+        client = Client(self, consumer)
+        wanted = SubscribeRequest(name, ConsumerSpec(consumer, kind, **(spec or {})), **fields)
+        client.member = await self.broker.subscriptions.subscribe(self.partition, wanted, client)
+        if permits:
+            client.flow(permits)
+        await settle()
+        return client
+
+    def subscription(self, name: str = "s") -> Subscription | None:
+        return self.broker.subscriptions.find(self.partition, name)
+
+    def cursor(self, name: str = "s") -> Cursor:
+        """As anybody sees it, live or not."""
+        found = self.broker.cursors.get(CursorKey(name, NAME.full, 0))
+        assert found is not None
+        return found
+
+    async def stored_mark_delete(self, name: str = "s") -> int | None:
+        """What a start after a kill would find."""
+        again = CursorStore(self.metadata)
+        await again.load()
+        found = again.get(CursorKey(name, NAME.full, 0))
+        return None if found is None else found.mark_delete
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await settle()
+
+    async def stop(self) -> None:
+        await self.broker.stop()
