@@ -4,20 +4,40 @@ from magnetar.broker.partition import Partition
 from magnetar.broker.policies import Policies
 from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
+from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher
+from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Dispatcher, SubscriptionType
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
-from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
+from magnetar.broker.subscriptions.errors import SubscriptionBusy
 
 
 def make_dispatcher(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispatcher:
-    """A new dispatcher of `spec.type`, without consumers.
-
-    Raises:
-        SubscriptionNotAllowed: there is none of this type.
-    """
+    """A new dispatcher of `spec.type`, without consumers."""
+    tick_ms = policies.delayed_delivery.tick_ms
     match spec.type:
         case SubscriptionType.EXCLUSIVE:
             return ExclusiveDispatcher()
+        case SubscriptionType.FAILOVER:
+            topic = partition.topic
+            return FailoverDispatcher(topic.name.full, partition.index if topic.is_partitioned else None)
         case SubscriptionType.SHARED:
-            return SharedDispatcher(tick_ms=policies.delayed_delivery.tick_ms)
-    raise SubscriptionNotAllowed(f"{spec.type.name} subscriptions are not served")
+            return SharedDispatcher(tick_ms=tick_ms)
+        case SubscriptionType.KEY_SHARED:
+            return KeySharedDispatcher(
+                sticky=spec.is_sticky, allow_out_of_order=spec.allows_out_of_order, tick_ms=tick_ms
+            )
+
+
+def check_fits(dispatcher: Dispatcher, spec: ConsumerSpec) -> None:
+    """Whether one more consumer goes with those that the dispatcher has.
+
+    Raises:
+        SubscriptionBusy: it wants another type, or shares keys in another way.
+    """
+    if dispatcher.type is not spec.type:
+        raise SubscriptionBusy("Subscription is of different type")
+    if isinstance(dispatcher, KeySharedDispatcher) and (dispatcher.sticky, dispatcher.allow_out_of_order) != (
+        spec.is_sticky,
+        spec.allows_out_of_order,
+    ):
+        raise SubscriptionBusy("The subscription's consumers share keys in another way")

@@ -5,10 +5,12 @@ batches of aborted transactions, entries that cannot be decoded) has no payload 
 themselves, and count it.
 """
 
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from magnetar.broker.partition import Partition
+from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType, Unit
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
@@ -89,3 +91,22 @@ def _describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
     unit.deliver_at_ms = view.deliver_at_ms or 0
     if view.is_chunk:
         unit.chunk_id = view.metadata.uuid
+    if kind is SubscriptionType.KEY_SHARED:
+        unit.slot = slot_of(key_of(view))
+
+
+def key_of(view: EntryView) -> bytes:
+    """The key by which Key_Shared consumers share an entry: a batch goes by that of its entry."""
+    metadata = view.metadata
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if not metadata.HasField("partition_key"):
+        return f"{view.producer_name}-{view.sequence_id}".encode()
+    key = metadata.partition_key
+    raw = key.encode() if isinstance(key, str) else key  # bytes: what is not UTF-8
+    if metadata.partition_key_b64_encoded:
+        try:
+            return b64decode(raw, validate=True)
+        except ValueError:
+            return raw
+    return raw

@@ -98,8 +98,7 @@ class Subscriptions:
         self._save_timer: TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- looking
-    # -----------------------------------------------------------------------------------------------------
+    # --- looking -----------------------------------------------------------------------------------------------------
 
     def of(self, partition: Partition) -> list[Subscription]:
         """The partition's subscriptions that are in use."""
@@ -121,8 +120,7 @@ class Subscriptions:
         size = len(PROPERTY_PREFIX)
         return {k[size:]: v for k, v in cursor.properties.items() if k.startswith(PROPERTY_PREFIX)}
 
-    # --- consumers come and go
-    # ---------------------------------------------------------------------------------------
+    # --- consumers come and go ---------------------------------------------------------------------------------------
 
     async def subscribe(
         self, partition: Partition, wanted: SubscribeRequest, port: ConsumerPort
@@ -278,8 +276,7 @@ class Subscriptions:
             if not known:
                 del self._open[subscription.partition]
 
-    # --- moving and dropping
-    # -----------------------------------------------------------------------------------------
+    # --- moving and dropping -----------------------------------------------------------------------------------------
 
     async def seek(self, subscription: Subscription, find: Coroutine[Any, Any, int]) -> None:
         """Start over from the offset that `find` gives.  Its consumers are closed first: their clients come back.
@@ -375,8 +372,7 @@ class Subscriptions:
             subscription.disconnect_all()
             await self._let_go(subscription)
 
-    # --- storing positions
-    # -------------------------------------------------------------------------------------------
+    # --- storing positions -------------------------------------------------------------------------------------------
 
     def _changed(self, subscription: Subscription) -> None:
         self._unsaved.add(subscription)
@@ -420,8 +416,7 @@ class Subscriptions:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    # --- inside
-    # ------------------------------------------------------------------------------------------------------
+    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _make_dispatcher(self, subscription: Subscription, spec: ConsumerSpec) -> Any:
         return make_dispatcher(

@@ -1,11 +1,7 @@
 """One subscription of one partition: the shell around its dispatcher.
 
-It reads the log, offers units to the dispatcher, carries out what the dispatcher decides, and keeps the cursor.
-
-**Reading.**  `_pump` reads once per turn of the loop while the dispatcher wants more: from the entry cache at once,
-else in a task of which there is one at a time.  At the end of what may be seen (the last stable offset) it waits in
-`Partition.waiters`.  A `Rewind`, a seek or the end of the last consumer raises `_generation`, and a read that was
-under way is thrown away.
+It offers what its reader has read (`reader.py`) to the dispatcher, carries out what the dispatcher decides, and keeps
+the cursor.
 
 **Position.**  The cursor is live (`CursorStore.attach`) while there are consumers, so that Kafka's committed offset
 of the group of this name is the same thing at any moment.  What is stored follows at most a second later, and at
@@ -45,19 +41,16 @@ from magnetar.broker.subscriptions.dispatch.model import (
     SubscriptionType,
     Unit,
 )
-from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionClosed
+from magnetar.broker.subscriptions.dispatchers import check_fits
+from magnetar.broker.subscriptions.errors import SubscriptionClosed
 from magnetar.broker.subscriptions.forms import Formed, Forms, make_units, position_of
+from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
-from magnetar.ledger.entry import Entry
 from magnetar.storage.store import EntryId, LedgerId
 
 log: Final = logging.getLogger(__name__)
 
-READ_BYTES_MAX: Final = 1 << 20
-RETRY_S: Final = (
-    5.0  # after a read that failed: the disk or the entry is broken, and reading on would skip data
-)
 # Places of entries that were delivered and not acknowledged.  Older ones are looked up in the log when they are
 # needed.
 ENTRIES_REMEMBERED_MAX: Final = 100_000
@@ -122,17 +115,19 @@ class Subscription:
         self._environment = environment
         self._members: dict[Consumer, SubscribedConsumer] = {}
         self._entries: OrderedDict[tuple[int, int], Range] = OrderedDict()  # delivered, by position
-        self._read_offset = cursor.mark_delete
-        self._generation = 0
-        self._reading: asyncio.Task[None] | None = None
-        self._pump_scheduled = False
-        self._is_waiting = False
+        self._reader = LogReader(
+            partition,
+            environment.forms,
+            environment.clock,
+            self,
+            wanted=self._wanted,
+            skip=lambda offset: self.cursor.next_unacknowledged(offset),
+            offer=self._offer,
+        )
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
-        self._retry: TimerHandle | None = None
 
-    # --- consumers
-    # ---------------------------------------------------------------------------------------------------
+    # --- consumers ---------------------------------------------------------------------------------------------------
 
     @property
     def consumers(self) -> list[SubscribedConsumer]:
@@ -165,8 +160,8 @@ class Subscription:
         dispatcher = self.dispatcher
         if dispatcher is None:
             dispatcher = self._environment.make_dispatcher(self, spec)
-        elif dispatcher.type is not spec.type:
-            raise SubscriptionBusy("Subscription is of different type")
+        else:
+            check_fits(dispatcher, spec)
         member = SubscribedConsumer(self, spec, port, self._environment.clock.now_ms(), unacked_messages_max)
         actions = dispatcher.add_consumer(member.state)
         if self.dispatcher is None:
@@ -202,16 +197,13 @@ class Subscription:
     def _stop(self) -> None:
         """Nobody is here to deliver to."""
         self.dispatcher = None
-        self._generation += 1
         self._entries.clear()
-        self._unwait()
-        for timer in (self._timer, self._retry):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._retry = None
+        self._reader.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    # --- what consumers say
-    # ------------------------------------------------------------------------------------------
+    # --- what consumers say ------------------------------------------------------------------------------------------
 
     def flow(self, member: SubscribedConsumer, permits: int) -> None:
         if self.dispatcher is not None:
@@ -312,8 +304,7 @@ class Subscription:
         self._do(self.dispatcher.redeliver(member.state, bases, epoch))
         self.flow(member, permits)
 
-    # --- carrying out
-    # ------------------------------------------------------------------------------------------------
+    # --- carrying out ------------------------------------------------------------------------------------------------
 
     def _do(self, actions: Actions) -> None:
         for action in actions:
@@ -330,7 +321,7 @@ class Subscription:
                         member.port.active_changed(is_active)
                 case Rewind():
                     self._restart_reading()
-        self._wake()
+        self._reader.wake()
         self._set_timer()
 
     def _remember(self, units: Iterable[Unit]) -> None:
@@ -371,116 +362,41 @@ class Subscription:
         if self.dispatcher is not None:
             self._do(self.dispatcher.tick(self._environment.clock.now_ms()))
 
-    # --- reading
-    # -----------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def _restart_reading(self) -> None:
         """Read again from the first message that is not acknowledged."""
-        self._generation += 1
-        self._read_offset = self.cursor.mark_delete
-        refunds = [(member, member.take_back()) for member in self._members.values()]
-        for member, permits in refunds:
+        self._reader.restart(self.cursor.mark_delete)
+        for member, permits in [(member, member.take_back()) for member in self._members.values()]:
             if permits and self.dispatcher is not None:
                 self._do(self.dispatcher.flow(member.state, permits))
-        self._wake()
 
-    def _wake(self) -> None:
-        if not self._pump_scheduled and self.dispatcher is not None:
-            self._pump_scheduled = True
-            asyncio.get_running_loop().call_soon(self._pump)
-
-    def _note(self) -> None:
-        """The partition has something new; it may be called for every entry of a round."""
-        self._wake()
-
-    def _unwait(self) -> None:
-        if self._is_waiting:
-            self._is_waiting = False
-            self.partition.waiters.discard(self._note)
-
-    def _pump(self) -> None:
-        """Read once if the dispatcher wants more."""
-        self._pump_scheduled = False
-        dispatcher = self.dispatcher
-        if dispatcher is None or self._reading is not None or self._retry is not None:
-            return
-        wanted = dispatcher.wanted()
-        if wanted <= 0:
-            self._unwait()
-            return
-        partition, cursor = self.partition, self.cursor
-        if cursor.mark_delete < partition.log.log_start:
+    def _wanted(self) -> int:
+        """How many entries the dispatcher wants now; asked before every read."""
+        if self.dispatcher is None:
+            return 0
+        wanted = self.dispatcher.wanted()
+        cursor, log_start = self.cursor, self.partition.log.log_start
+        if wanted > 0 and cursor.mark_delete < log_start:
             # Retention or DeleteRecords has taken what was not acknowledged.
-            self._advance([(cursor.mark_delete, partition.log.log_start)])
-        end = partition.last_stable_offset
-        offset = self._read_offset = cursor.next_unacknowledged(self._read_offset)
-        entries = partition.log.read_cached(offset, READ_BYTES_MAX, end) if offset < end else []
-        if entries is None:
-            self._start(self._read(offset, wanted))
-        elif entries:
-            self._take(entries[:wanted])
-        elif not self._is_waiting:
-            self._is_waiting = True
-            partition.waiters.add(self._note)
-
-    def _start(self, work: Awaitable[None]) -> None:
-        self._reading = asyncio.ensure_future(work)
-        self._reading.add_done_callback(self._read_ended)
-
-    def _read_ended(self, task: "asyncio.Future[None]") -> None:
-        self._reading = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if isinstance(error, BrokerError):
-                log.warning("%s cannot be read now: %s", self, error)
-            else:
-                log.error("reading for %s failed", self, exc_info=error)
-            self._retry = self._environment.clock.call_later(RETRY_S, self._try_again)
-        self._wake()
-
-    def _try_again(self) -> None:
-        self._retry = None
-        self._wake()
-
-    async def _read(self, offset: int, wanted: int) -> None:
-        generation = self._generation
-        entries = await self.partition.log.read(offset, READ_BYTES_MAX)
-        if generation == self._generation:
-            end = self.partition.last_stable_offset
-            visible = [entry for entry in entries[:wanted] if entry.last_offset < end]
-            formed = self._environment.forms(self.partition, visible)
-            if isinstance(formed, Awaitable):
-                formed = await formed
-            if generation == self._generation:
-                self._offer(formed)
-
-    def _take(self, entries: Sequence[Entry]) -> None:
-        formed = self._environment.forms(self.partition, entries)
-        if isinstance(formed, Awaitable):
-            self._start(self._offer_later(formed))
-        else:
-            self._offer(formed)
-
-    async def _offer_later(self, formed: Awaitable[Sequence[Formed]]) -> None:
-        generation = self._generation
-        ready = await formed
-        if generation == self._generation:
-            self._offer(ready)
+            self._advance([(cursor.mark_delete, log_start)])
+        return wanted
 
     def _offer(self, formed: Sequence[Formed]) -> None:
+        """Entries that were read, in order."""
         dispatcher = self.dispatcher
-        if dispatcher is None or not formed:
+        if dispatcher is None:
             return
-        self._read_offset = formed[-1].entry.last_offset + 1
         units, unseen = make_units(
             formed, self.cursor, dispatcher.type, hides_acknowledged=_USES_ACK_SETS in self.cursor.properties
         )
         if unseen:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
             self._advance(unseen)
-        self._do(dispatcher.offer(units, self._environment.clock.now_ms()) if units else [])
+        if units:
+            self._do(dispatcher.offer(units, self._environment.clock.now_ms()))
 
-    # --- payloads that are not at hand
-    # -------------------------------------------------------------------------------
+    # --- payloads that are not at hand -------------------------------------------------------------------------------
 
     def payload_at_once(self, unit: Unit) -> Buffer | None:
         """The unit's bytes if they can be had without waiting."""
@@ -525,14 +441,12 @@ class Subscription:
         member.is_loading = False
         self.writable(member, member.port.is_writable)
 
-    # --- the cursor
-    # --------------------------------------------------------------------------------------------------
+    # --- the cursor --------------------------------------------------------------------------------------------------
 
     def move(self, offset: int) -> None:
         """Start over from `offset`; nobody may be connected."""
         assert not self._members, self
         self.cursor.reset(offset)
-        self._read_offset = offset
 
     def skip_to(self, offset: int) -> None:
         """Acknowledge everything below `offset`."""

@@ -1,0 +1,145 @@
+"""Reads a partition's log for one subscription, as much as its dispatcher wants.
+
+Once per turn of the event loop, so that a long backlog keeps nobody waiting: from the entry cache at once, else in a
+task, of which there is one at a time.  At the end of what may be seen (the last stable offset) it waits in
+`Partition.waiters`.  What was read before a `restart` or `stop` and comes in after it is thrown away.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import BrokerError
+from magnetar.broker.partition import Partition
+from magnetar.broker.subscriptions.forms import Formed, Forms
+
+log: Final = logging.getLogger(__name__)
+
+READ_BYTES_MAX: Final = 1 << 20
+# After a read that failed: the disk or the entry is broken, and reading on would skip data.
+RETRY_S: Final = 5.0
+
+
+class LogReader:
+    """See the module's text.
+
+    `wanted()` says how many entries to read now; `skip(offset)` is the first offset at or after one that is to be read;
+    `offer` gets what was read, in order.  `owner` is named in log lines.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        forms: Forms,
+        clock: Clock,
+        owner: object,
+        *,
+        wanted: Callable[[], int],
+        skip: Callable[[int], int],
+        offer: Callable[[Sequence[Formed]], None],
+    ) -> None:
+        self._partition = partition
+        self._forms = forms
+        self._clock = clock
+        self._owner = owner
+        self._wanted = wanted
+        self._skip = skip
+        self._offer = offer
+        self._offset = 0  # everything below was read
+        self._generation = 0
+        self._reading: asyncio.Future[None] | None = None
+        self._is_scheduled = False
+        self._is_waiting = False
+        self._retry: TimerHandle | None = None
+
+    def restart(self, offset: int) -> None:
+        """Go on at `offset`."""
+        self._generation += 1
+        self._offset = offset
+        self.wake()
+
+    def stop(self) -> None:
+        """Read nothing more until `restart`."""
+        self._generation += 1
+        self._unwait()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def wake(self) -> None:
+        """Something has changed: more is wanted, or there is more to read.  Cheap, whatever it is called for."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _unwait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._partition.waiters.discard(self.wake)
+
+    def _pump(self) -> None:
+        self._is_scheduled = False
+        if self._reading is not None or self._retry is not None:
+            return
+        wanted = self._wanted()
+        if wanted <= 0:
+            self._unwait()
+            return
+        partition = self._partition
+        end = partition.last_stable_offset
+        offset = self._offset = self._skip(self._offset)
+        entries = partition.log.read_cached(offset, READ_BYTES_MAX, end) if offset < end else []
+        if entries is None:
+            self._start(self._read(offset, wanted))
+        elif entries:
+            formed = self._forms(partition, entries[:wanted])
+            if isinstance(formed, Awaitable):
+                self._start(self._take_later(formed))
+            else:
+                self._take(formed)
+        elif not self._is_waiting:
+            self._is_waiting = True
+            partition.waiters.add(self.wake)
+
+    def _take(self, formed: Sequence[Formed]) -> None:
+        self._offset = formed[-1].entry.last_offset + 1
+        self._offer(formed)
+        self.wake()
+
+    async def _take_later(self, formed: Awaitable[Sequence[Formed]]) -> None:
+        generation = self._generation
+        ready = await formed
+        if generation == self._generation:
+            self._take(ready)
+
+    async def _read(self, offset: int, wanted: int) -> None:
+        generation = self._generation
+        entries = await self._partition.log.read(offset, READ_BYTES_MAX)
+        end = self._partition.last_stable_offset
+        visible = [entry for entry in entries[:wanted] if entry.last_offset < end]
+        if generation == self._generation and visible:
+            formed = self._forms(self._partition, visible)
+            ready = await formed if isinstance(formed, Awaitable) else formed
+            if generation == self._generation:
+                self._take(ready)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._reading = asyncio.ensure_future(work)
+        self._reading.add_done_callback(self._ended)
+
+    def _ended(self, reading: asyncio.Future[None]) -> None:
+        self._reading = None
+        error = None if reading.cancelled() else reading.exception()
+        if error is not None:
+            if isinstance(error, BrokerError):
+                log.warning("%s cannot be read now: %s", self._owner, error)
+            else:
+                log.error("reading for %s failed", self._owner, exc_info=error)
+            self._retry = self._clock.call_later(RETRY_S, self._try_again)
+        self.wake()
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.wake()
