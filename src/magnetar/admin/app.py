@@ -1,40 +1,54 @@
-"""The HTTP side of a server: health and metrics.
+"""The HTTP side of a server: Pulsar's admin API, health and metrics.
 
+* `/admin/v2/...`, `/lookup/v2/...`: Pulsar's paths, one file per kind of resource in `routes/`
 * `/metrics`: Prometheus' text format
-* `/admin/v2/brokers/health` (Pulsar's path), `/health`: `ok`, or 503 when the server cannot do its work
+* `/admin/v2/brokers/health`, `/health`: `ok`, or 503 when the server cannot do its work
 * `/status.html`: the same for load balancers that want a page
 
+The routes translate: what changes something is a method of the broker, the same that a client's command calls.
 Importing this module costs a third of a second: `serving.load` does it beside other work.
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, Response
 
 from magnetar import __version__
+from magnetar.admin import answers
 from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
-from magnetar.base.errors import BrokerError
+from magnetar.admin.context import AdminContext
+from magnetar.admin.routes import cluster, lookup, namespaces, policies, topics, unserved
 
 if TYPE_CHECKING:
     from magnetar.base.metrics import Metrics
     from magnetar.broker.broker import Broker
-
-log = logging.getLogger(__name__)
+    from magnetar.broker.nodes import Endpoint
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-HEALTH_S_MAX: Final = 5.0
-_HEALTH_PATH: Final = "/health-check"  # need not exist: the question is whether the store answers
+# In this order: the first route that fits a path answers.
+ROUTERS: Final = (
+    cluster.router,
+    lookup.router,
+    namespaces.router,
+    policies.router,
+    topics.router,
+    unserved.router,
+)
 
 
-def create_app(broker: "Broker", metrics: "Metrics") -> FastAPI:
-    """The application for one broker, whose numbers are declared in `metrics` here; others may be there already."""
+def create_app(broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" = None) -> FastAPI:
+    """The application for one broker, whose numbers are declared in `metrics` here; others may be there already.
+
+    `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.
+    """
     declare_broker_metrics(metrics, broker)
     progress = GroupProgress(metrics, broker)
     # The pages at /docs would load their scripts from the internet; the schema itself is at /openapi.json.
     app = FastAPI(title="Magnetar", version=__version__, docs_url=None, redoc_url=None)
+    app.state.admin = AdminContext(broker, pulsar)
+    answers.install(app)
 
     @app.get("/metrics", summary="Every number about the server", response_class=PlainTextResponse)
     async def read_metrics() -> Response:
@@ -42,23 +56,6 @@ def create_app(broker: "Broker", metrics: "Metrics") -> FastAPI:
         # On a worker thread: with many partitions it takes long, and the event loop belongs to the clients.
         return Response(await asyncio.to_thread(metrics.render), media_type=METRICS_TYPE)
 
-    async def check() -> None:
-        try:
-            async with asyncio.timeout(HEALTH_S_MAX):
-                await broker.metadata.get(_HEALTH_PATH)
-        except (BrokerError, TimeoutError) as error:
-            log.warning("health check failed: %s", str(error) or "no answer from the metadata store")
-            raise HTTPException(503, "the metadata store does not answer") from error
-
-    @app.get("/admin/v2/brokers/health", summary="Whether the server works", response_class=PlainTextResponse)
-    @app.get("/health", summary="Whether the server works", response_class=PlainTextResponse)
-    async def health() -> str:
-        await check()
-        return "ok"
-
-    @app.get("/status.html", summary="The same, for load balancers", response_class=PlainTextResponse)
-    async def status() -> str:
-        await check()
-        return "OK"
-
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)  # made once, at import: a server starts with them as they are
     return app

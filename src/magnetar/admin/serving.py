@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from magnetar.base.metrics import Metrics
     from magnetar.broker.broker import Broker
+    from magnetar.broker.nodes import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ STOP_S_MAX: Final = 3  # a request under way may take so long before its connect
 CONNECTIONS_MAX: Final = 256  # scrapers, probes and people: more is somebody's loop gone wrong
 KEEP_ALIVE_S: Final = 30
 
-CreateApp = Callable[["Broker", "Metrics"], Any]
+CreateApp = Callable[["Broker", "Metrics", "Endpoint"], Any]
 
 
 async def load() -> CreateApp:

@@ -21,6 +21,7 @@ from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.pulsar_topics import PulsarTopics
 from magnetar.broker.subscriptions.forms import pulsar_only
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topic_config import TopicDefaults
@@ -94,6 +95,7 @@ class Broker:
         )
         self.namespaces = Namespaces(metadata, clock)
         self.topics.before_create = self.namespaces.ensure
+        self.pulsar_topics = PulsarTopics(self.topics, self.namespaces, self.delete_topic)
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits)
         self.groups = GroupCoordinator(

@@ -27,6 +27,10 @@ class InvalidPolicy(BrokerError):
     """The value is not one that this policy can have."""
 
 
+class MalformedPolicy(InvalidPolicy):
+    """The value has the wrong JSON type."""
+
+
 class QuotaType(Enum):
     """What a backlog quota measures."""
 
@@ -149,13 +153,15 @@ class Policy:
 
 def _boolean(value: JsonValue) -> JsonValue:
     if not isinstance(value, bool):
-        raise InvalidPolicy("the value must be true or false")
+        raise MalformedPolicy("the value must be true or false")
     return value
 
 
 def _integer(low: int, high: int, refusal: str) -> Check:
     def check(value: JsonValue) -> JsonValue:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise MalformedPolicy("the value must be a whole number")
+        if not low <= value <= high:
             raise InvalidPolicy(refusal)
         return value
 
@@ -164,7 +170,7 @@ def _integer(low: int, high: int, refusal: str) -> Check:
 
 def _object(value: JsonValue) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
-        raise InvalidPolicy("the value must be a JSON object")
+        raise MalformedPolicy("the value must be a JSON object")
     return value
 
 
@@ -228,13 +234,13 @@ def _quotas(value: JsonValue) -> JsonValue:
 def _auto_topic_creation(value: JsonValue) -> JsonValue:
     document = _object(value)
     allowed = _boolean(document.get("allowAutoTopicCreation"))
-    kind = _member(document, "topicType", lambda it: it, "non-partitioned")
+    kind = document.get("topicType") or "non-partitioned"
     count = document.get("defaultNumPartitions")
     if kind not in ("partitioned", "non-partitioned"):
         raise InvalidPolicy(f"Unknown topic type [{str(kind)[:100]}]")
-    checked: dict[str, JsonValue] = {"allowAutoTopicCreation": allowed, "topicType": kind}
     if not allowed:
-        return checked
+        return {"allowAutoTopicCreation": False}
+    checked: dict[str, JsonValue] = {"allowAutoTopicCreation": True, "topicType": kind}
     if kind == "partitioned":
         whole = _integer(1, PARTITIONS_MAX, f"[defaultNumPartitions] must be from 1 to {PARTITIONS_MAX}")
         if count is None:

@@ -124,7 +124,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_store_metrics(metrics, store.counters)
         create_app = await loading
-        http = await serving.serve(create_app(broker, metrics), http_sockets)
+        http = await serving.serve(create_app(broker, metrics, pulsar.settings.endpoint), http_sockets)
         stack.push_async_callback(http.close)
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")

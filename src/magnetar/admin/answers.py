@@ -1,0 +1,158 @@
+"""How the admin API answers: Pulsar's statuses, and its errors as `{"reason": "..."}`.
+
+What the broker refuses is turned into a status here, in one table.  Bodies are read with a bound and parsed as JSON
+whatever their content type says, as tools send them with and without one.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from magnetar.base.errors import BrokerError, MetadataError, StorageError
+from magnetar.base.names import InvalidTopicName
+from magnetar.broker import errors
+from magnetar.broker.namespaces import (
+    InvalidNamespace,
+    NamespaceExists,
+    NamespaceNotFound,
+    TenantExists,
+    TenantNotEmpty,
+    TenantNotFound,
+    UnknownCluster,
+)
+from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
+from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX: Final = 1 << 20
+UNSUPPORTED: Final = 501
+
+# The first class that fits wins.
+_STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
+    (NotPartitioned, 409),
+    (errors.UnknownTopic, 404),
+    (errors.TopicExists, 409),
+    (errors.InvalidPartitions, 422),
+    (InvalidTopicName, 412),
+    (NamespaceNotFound, 404),
+    (NamespaceExists, 409),
+    (NamespaceNotEmpty, 409),
+    (InvalidNamespace, 412),
+    (TenantNotFound, 404),
+    (TenantExists, 409),
+    (TenantNotEmpty, 409),
+    (UnknownCluster, 412),
+    (MalformedPolicy, 400),
+    (InvalidPolicy, 412),
+    (errors.PolicyViolation, 403),
+    (MetadataError, 503),
+    (StorageError, 503),
+)
+
+
+class Refused(Exception):
+    """A request is answered with `status` and one sentence."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class BadBody(Refused):
+    """The body is not what it must be."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(400, reason)
+
+
+def unsupported(what: str) -> Refused:
+    """For what Pulsar has and Magnetar has not: nothing is stored that would do nothing."""
+    return Refused(UNSUPPORTED, f"{what}: not supported by Magnetar.")
+
+
+def reason(status: int, text: str) -> Response:
+    return JSONResponse({"reason": text}, status)
+
+
+def done() -> Response:
+    """204, as Pulsar answers what changed something."""
+    return Response(status_code=204)
+
+
+def value(content: Any) -> Response:
+    """A JSON value; None is Pulsar's empty answer for a policy that is not set."""
+    return Response(status_code=200) if content is None else JSONResponse(content)
+
+
+def install(app: FastAPI) -> None:
+    """Let the app answer what handlers raise."""
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        return reason(error.status, error.reason)
+
+    async def broker_error(request: Request, error: Exception) -> Response:
+        for kind, status in _STATUSES:
+            if isinstance(error, kind):
+                return reason(status, str(error))
+        log.warning("%s %s: %s", request.method, request.url.path, error)
+        return reason(500, str(error))
+
+    app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(BrokerError, broker_error)
+
+
+async def body_bytes(request: Request) -> bytes:
+    """The body; 413 when it is larger than anything that is asked for here."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def body(request: Request) -> Any:
+    """The body as JSON; None when there is none."""
+    content = await body_bytes(request)
+    if not content.strip():
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BadBody(f"the body is not JSON: {error}") from None
+
+
+async def object_body(request: Request) -> Mapping[str, Any]:
+    """The body as a JSON object; an empty one when there is no body."""
+    content = await body(request)
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise BadBody("the body must be a JSON object")
+    return content
+
+
+async def integer_body(request: Request) -> int:
+    content = await body(request)
+    if isinstance(content, bool) or not isinstance(content, int):
+        raise BadBody("the body must be a whole number")
+    return content
+
+
+def flag(request: Request, name: str, default: bool = False) -> bool:
+    """A query parameter that is true or false."""
+    text = request.query_params.get(name)
+    return default if text is None else text.lower() == "true"
+
+
+def text(content: str, status: int = 200) -> Response:
+    return PlainTextResponse(content, status)

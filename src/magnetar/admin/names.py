@@ -1,0 +1,27 @@
+"""Topics in the paths of the admin API: `/persistent/{tenant}/{namespace}/{topic}`.
+
+`{domain:domain}` in a route stands for one of the two kinds of topics and for nothing else, so that such a route never
+answers for `/namespaces/...`.  It is known to the router once this module is imported.
+"""
+
+from starlette.convertors import Convertor, register_url_convertor
+
+from magnetar.base.names import TopicName, parse_partition
+
+
+class _Domain(Convertor[str]):
+    regex = "persistent|non-persistent"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("domain", _Domain())
+
+
+def topic_name(domain: str, tenant: str, namespace: str, topic: str) -> tuple[TopicName, int]:
+    """The topic and the partition (-1: the whole topic) that a path means; InvalidTopicName."""
+    return parse_partition(f"{domain}://{tenant}/{namespace}/{topic}")

@@ -1,0 +1,166 @@
+"""Clusters, brokers and tenants.  There is one cluster, `standalone`, and one broker: this server."""
+
+import asyncio
+import itertools
+import logging
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from magnetar import __version__
+from magnetar.admin.answers import BadBody, Refused, body, done, flag, text, unsupported, value
+from magnetar.admin.context import broker_of, context_of, web_url
+from magnetar.base.errors import BrokerError
+from magnetar.broker.namespaces import CLUSTER, Tenant
+
+log = logging.getLogger(__name__)
+router: Final = APIRouter()
+HEALTH_S_MAX: Final = 5.0
+_HEALTH_PATH: Final = "/health-check"  # need not exist: the question is whether the store answers
+
+
+# --- clusters and brokers --------------------------------------------------------------------------------------------
+
+
+@router.get("/admin/v2/clusters", summary="The clusters: one")
+async def clusters() -> Response:
+    return value([CLUSTER])
+
+
+@router.get("/admin/v2/clusters/{cluster}", summary="Where the cluster is")
+async def cluster(request: Request, cluster: str) -> Response:
+    _check_cluster(cluster)
+    service = context_of(request).service_url(request)
+    return value({"serviceUrl": web_url(request), "brokerServiceUrl": service})
+
+
+@router.put("/admin/v2/clusters/{cluster}", summary="Refused: there is one cluster")
+async def create_cluster(cluster: str) -> Response:
+    if cluster == CLUSTER:
+        raise Refused(409, "Cluster already exists")
+    raise unsupported("More than one cluster")
+
+
+@router.get("/admin/v2/brokers/leaderBroker", summary="The broker that leads")
+async def leader(request: Request) -> Response:
+    return value({"serviceUrl": web_url(request), "brokerId": request.url.netloc})
+
+
+@router.get("/admin/v2/brokers/version", summary="Magnetar's version")
+async def version() -> Response:
+    return text(__version__)
+
+
+@router.get("/admin/v2/brokers/ready", summary="Whether the server takes clients")
+async def ready() -> Response:
+    return text("ok")
+
+
+@router.get(
+    "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", summary="What the broker serves: all of it"
+)
+async def owned(request: Request, cluster: str, broker: str) -> Response:
+    _check_cluster(cluster)
+    if broker != request.url.netloc:
+        raise Refused(404, f"Broker id '{broker}' not found in available brokers.")
+    status = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+    namespaces = broker_of(request).namespaces
+    return value(
+        {
+            f"{name}/{low}_{high}": status
+            for name in namespaces.names
+            for low, high in _pairs(namespaces.require(name).bundle_boundaries)
+        }
+    )
+
+
+@router.get("/admin/v2/brokers/health", summary="Whether the server works")
+@router.get("/health", summary="Whether the server works")
+async def health(request: Request) -> Response:
+    await _check_health(request)
+    return text("ok")
+
+
+@router.get("/status.html", summary="The same, for load balancers")
+async def status(request: Request) -> Response:
+    await _check_health(request)
+    return text("OK")
+
+
+@router.get("/admin/v2/brokers", summary="The brokers: one")
+@router.get(
+    "/admin/v2/brokers/{cluster}", summary="The brokers of a cluster"
+)  # behind the words that are no cluster
+async def brokers(request: Request) -> Response:
+    return value([request.url.netloc])
+
+
+async def _check_health(request: Request) -> None:
+    try:
+        async with asyncio.timeout(HEALTH_S_MAX):
+            await broker_of(request).metadata.get(_HEALTH_PATH)
+    except (BrokerError, TimeoutError) as error:
+        log.warning("health check failed: %s", str(error) or "no answer from the metadata store")
+        raise Refused(503, "the metadata store does not answer") from error
+
+
+def _check_cluster(cluster: str) -> None:
+    if cluster != CLUSTER:
+        raise Refused(404, "Cluster does not exist")
+
+
+def _pairs(boundaries: list[str]) -> list[tuple[str, str]]:
+    return list(itertools.pairwise(boundaries))
+
+
+# --- tenants ---------------------------------------------------------------------------------------------------------
+
+
+@router.get("/admin/v2/tenants", summary="All tenants")
+async def tenants(request: Request) -> Response:
+    return value(broker_of(request).namespaces.tenants)
+
+
+@router.get("/admin/v2/tenants/{tenant}", summary="A tenant's admin roles and clusters")
+async def tenant(request: Request, tenant: str) -> Response:
+    found = broker_of(request).namespaces.tenant(tenant)
+    return value({"adminRoles": list(found.admin_roles), "allowedClusters": list(found.clusters)})
+
+
+@router.put("/admin/v2/tenants/{tenant}", summary="Make a tenant")
+async def create_tenant(request: Request, tenant: str) -> Response:
+    await broker_of(request).namespaces.create_tenant(await _tenant(request, tenant))
+    return done()
+
+
+@router.post("/admin/v2/tenants/{tenant}", summary="Change a tenant")
+async def update_tenant(request: Request, tenant: str) -> Response:
+    await broker_of(request).namespaces.update_tenant(await _tenant(request, tenant))
+    return done()
+
+
+@router.delete("/admin/v2/tenants/{tenant}", summary="Delete a tenant; with ?force=true all that is in it")
+async def delete_tenant(request: Request, tenant: str) -> Response:
+    broker = broker_of(request)
+    if flag(request, "force"):
+        for name in broker.namespaces.names_of(tenant):
+            await broker.pulsar_topics.delete_namespace(name, force=True)
+    await broker.namespaces.delete_tenant(tenant)
+    return done()
+
+
+async def _tenant(request: Request, name: str) -> Tenant:
+    document = await body(request)
+    if document is None:
+        raise Refused(412, "TenantInfo is null")
+    if not isinstance(document, dict):
+        raise BadBody("the body must be a JSON object")
+    return Tenant(name, _texts(document, "adminRoles"), _texts(document, "allowedClusters"))
+
+
+def _texts(document: dict[str, object], name: str) -> tuple[str, ...]:
+    content = document.get(name) or []
+    if not isinstance(content, list) or not all(isinstance(one, str) for one in content):
+        raise BadBody(f"{name} must be a list of texts")
+    return tuple(dict.fromkeys(content))

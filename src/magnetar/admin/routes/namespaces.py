@@ -1,0 +1,152 @@
+"""Namespaces: listed, made, shown, deleted, unloaded.  Their policies are in `policies.py`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from magnetar.admin.answers import Refused, body, done, flag, object_body, unsupported, value
+from magnetar.admin.context import broker_of
+from magnetar.broker.namespaces import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
+from magnetar.broker.policies import POLICIES
+
+router: Final = APIRouter()
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+
+# Members of Pulsar's Policies document beyond the policies that are served, with what they say when nothing is set.
+_NEUTRAL: Final[Mapping[str, Any]] = {
+    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+    "replication_clusters": [CLUSTER],
+    "allowed_clusters": [],
+    "clusterDispatchRate": {},
+    "topicDispatchRate": {},
+    "subscriptionDispatchRate": {},
+    "replicatorDispatchRate": {},
+    "clusterSubscribeRate": {},
+    "publishMaxMessageRate": {},
+    "latency_stats_sample_rate": {},
+    "deleted": False,
+    "subscription_auth_mode": "None",
+    "offload_threshold": -1,
+    "offload_threshold_in_seconds": -1,
+    "subscription_types_enabled": [],
+    "migrated": False,
+    "clusterThatCanDeleteNamespace": CLUSTER,
+}
+# What holds when a policy that is served has not been set and Pulsar's document says so all the same.
+_UNSET: Final[Mapping[str, Any]] = {
+    "backlog_quota_map": {},
+    "encryption_required": False,
+    "schema_compatibility_strategy": "UNDEFINED",
+    "is_allow_auto_update_schema": True,
+    "schema_validation_enforced": False,
+    "properties": {},
+}
+
+
+@router.get("/admin/v2/namespaces/{tenant}", summary="A tenant's namespaces")
+async def names(request: Request, tenant: str) -> Response:
+    return value(broker_of(request).namespaces.names_of(tenant))
+
+
+@router.get(_N, summary="All policies of a namespace")
+async def show(request: Request, tenant: str, namespace: str) -> Response:
+    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    return value({**_NEUTRAL, "bundles": _bundles(found), **_UNSET, **found.policies})
+
+
+@router.put(_N, summary="Make a namespace, with policies if the body has some")
+async def create(request: Request, tenant: str, namespace: str) -> Response:
+    document = await object_body(request)
+    policies = {}
+    for key, content in document.items():
+        if key in POLICIES:
+            if content != _UNSET.get(key):
+                policies[key] = content
+        elif key == "replication_clusters":
+            _check_clusters(content, tenant)
+        elif key != "bundles" and not _says_nothing(key, content):
+            raise unsupported(f"The policy {key[:100]}")
+    name = f"{tenant}/{namespace}"
+    await broker_of(request).namespaces.create(name, policies, _bundle_count(document.get("bundles")))
+    return done()
+
+
+@router.delete(_N, summary="Delete a namespace; with ?force=true its topics, too")
+async def delete(request: Request, tenant: str, namespace: str) -> Response:
+    name = f"{tenant}/{namespace}"
+    broker = broker_of(request)
+    if name not in broker.namespaces:
+        raise Refused(404, f"Namespace {name} does not exist.")
+    await broker.pulsar_topics.delete_namespace(name, force=flag(request, "force"))
+    return done()
+
+
+@router.get(
+    _N + "/topics", summary="Everything in a namespace that holds messages; partitions by their own names"
+)
+async def topics(request: Request, tenant: str, namespace: str) -> Response:
+    mode = request.query_params.get("mode", "PERSISTENT")
+    if mode not in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
+        raise Refused(404, f"there is no mode {mode[:100]}")
+    name = f"{tenant}/{namespace}"
+    broker = broker_of(request)
+    found = broker.pulsar_topics.names(name, persistent=True) if mode != "NON_PERSISTENT" else []
+    if mode != "PERSISTENT":
+        found += broker.pulsar_topics.names(name, persistent=False)
+    return value(found)
+
+
+@router.get(_N + "/bundles", summary="The parts of the namespace's hash space")
+async def bundles(request: Request, tenant: str, namespace: str) -> Response:
+    return value(_bundles(broker_of(request).namespaces.require(f"{tenant}/{namespace}")))
+
+
+@router.get(_N + "/permissions", summary="Who may do what: nothing is granted, everybody may do all")
+async def permissions(request: Request, tenant: str, namespace: str) -> Response:
+    broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    return value({})
+
+
+@router.get(_N + "/replication", summary="The clusters that have the namespace: this one")
+async def replication(request: Request, tenant: str, namespace: str) -> Response:
+    broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    return value([CLUSTER])
+
+
+@router.post(_N + "/replication", summary="Takes this cluster and no other")
+async def set_replication(request: Request, tenant: str, namespace: str) -> Response:
+    broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    content = await body(request)
+    if not content:
+        raise Refused(412, "ClusterIds should not be null or empty")
+    if not isinstance(content, list) or any(cluster != CLUSTER for cluster in content):
+        raise Refused(403, f"Invalid cluster id: the only cluster is {CLUSTER}")
+    return done()
+
+
+def _bundles(namespace: Namespace) -> dict[str, Any]:
+    return {"boundaries": namespace.bundle_boundaries, "numBundles": namespace.bundle_count}
+
+
+def _bundle_count(content: Any) -> int:
+    count = content.get("numBundles") if isinstance(content, dict) else None
+    if count is None or count == 0:
+        return BUNDLE_COUNT_DEFAULT
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise Refused(400, "numBundles must be a whole number")
+    return count
+
+
+def _check_clusters(content: Any, tenant: str) -> None:
+    for cluster in content or []:
+        if cluster != CLUSTER:
+            raise Refused(
+                403, f"Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{tenant}]"
+            )
+
+
+def _says_nothing(key: str, content: Any) -> bool:
+    """Whether a member of a Policies document is as it is in one where nothing was set."""
+    return content is None or content in ({}, [], False) or content == _NEUTRAL.get(key)

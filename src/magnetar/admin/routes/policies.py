@@ -1,0 +1,292 @@
+"""The policies of namespaces and topics, one resource each, made from a table.
+
+Reading one that is not set gives an empty body, as Pulsar does, or what holds without it where Pulsar says that.
+With `?applied=true` a topic answers what holds for it, wherever that was set.  Policies that nothing here acts on are
+refused (`unserved.py`): a setting that can be stored has an effect.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, text, value
+from magnetar.admin.context import broker_of
+from magnetar.admin.names import topic_name
+from magnetar.base.names import TopicName
+from magnetar.broker.policies import InvalidPolicy, JsonValue, MalformedPolicy, QuotaType
+
+router: Final = APIRouter()
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+_T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
+
+
+class Resource(NamedTuple):
+    """`unset` is what a namespace answers when it is not set, `applied` what holds without it (both JSON)."""
+
+    path: str
+    key: str
+    method: str = "POST"
+    unset: JsonValue = None
+    applied: JsonValue = None
+    invalid_status: int = 412
+    has_delete: bool = True
+
+
+_SERVER_RETENTION: Final = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": -1}
+_DELAYED: Final = {"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0}
+_INACTIVE: Final = {
+    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+    "maxInactiveDurationSeconds": 60,
+    "deleteWhileInactive": False,
+}
+
+NAMESPACE_RESOURCES: Final = (
+    Resource("messageTTL", "message_ttl_in_seconds"),
+    Resource("retention", "retention_policies", invalid_status=400),
+    Resource("deduplication", "deduplicationEnabled"),
+    Resource("autoTopicCreation", "autoTopicCreationOverride"),
+    Resource("autoSubscriptionCreation", "autoSubscriptionCreationOverride"),
+    Resource("delayedDelivery", "delayed_delivery_policies"),
+    Resource("inactiveTopicPolicies", "inactive_topic_policies"),
+    Resource("maxProducersPerTopic", "max_producers_per_topic"),
+    Resource("maxConsumersPerTopic", "max_consumers_per_topic"),
+    Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    Resource("subscriptionExpirationTime", "subscription_expiration_time_minutes"),
+    Resource(
+        "schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", "UNDEFINED", has_delete=False
+    ),
+    Resource("schemaValidationEnforced", "schema_validation_enforced", unset=False, has_delete=False),
+    Resource("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", unset=True, has_delete=False),
+    Resource("encryptionRequired", "encryption_required", unset=False, has_delete=False),
+    Resource("properties", "properties", "PUT", unset={}),
+)
+TOPIC_RESOURCES: Final = (
+    Resource("messageTTL", "message_ttl_in_seconds", applied=0),
+    Resource("retention", "retention_policies", applied=_SERVER_RETENTION, invalid_status=400),
+    Resource("deduplicationEnabled", "deduplicationEnabled", applied=False),
+    Resource(
+        "autoSubscriptionCreation",
+        "autoSubscriptionCreationOverride",
+        applied={"allowAutoSubscriptionCreation": True},
+    ),
+    Resource("delayedDelivery", "delayed_delivery_policies", applied=_DELAYED),
+    Resource("inactiveTopicPolicies", "inactive_topic_policies", applied=_INACTIVE),
+    Resource("maxProducers", "max_producers_per_topic", applied=0),
+    Resource("maxConsumers", "max_consumers_per_topic", applied=0),
+    Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
+    Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
+    Resource("schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", applied="FULL"),
+    Resource("schemaValidationEnforced", "schema_validation_enforced", applied=False),
+)
+
+
+def _refusal(key: str, status: int, error: InvalidPolicy) -> Refused:
+    if isinstance(error, MalformedPolicy):
+        return BadBody(str(error))
+    prefix = "Invalid configuration for autoTopicCreationOverride. the detail is "
+    return Refused(status, (prefix if key == "autoTopicCreationOverride" else "") + str(error))
+
+
+def _namespace_resource(resource: Resource) -> None:
+    path, key = f"{_N}/{resource.path}", resource.key
+
+    async def read(request: Request, tenant: str, namespace: str) -> Response:
+        found = broker_of(request).namespaces.require(f"{tenant}/{namespace}").policies.get(key)
+        return value(resource.unset if found is None else found)
+
+    async def write(request: Request, tenant: str, namespace: str) -> Response:
+        content = await body(request)
+        await _change_namespace(request, f"{tenant}/{namespace}", key, content, resource.invalid_status)
+        return done()
+
+    async def remove(request: Request, tenant: str, namespace: str) -> Response:
+        await _change_namespace(request, f"{tenant}/{namespace}", key, None, resource.invalid_status)
+        return done()
+
+    _add(
+        path,
+        f"a namespace's {resource.path}",
+        read,
+        write,
+        resource.method,
+        remove if resource.has_delete else None,
+    )
+
+
+def _topic_resource(resource: Resource) -> None:
+    path, key = f"{_T}/{resource.path}", resource.key
+
+    async def read(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+        name, _ = topic_name(domain, tenant, namespace, topic)
+        broker = broker_of(request)
+        broker.pulsar_topics.get(name)
+        found = broker.namespaces.topic_policies(name).get(key)
+        if found is None and flag(request, "applied"):
+            found = broker.namespaces.require(name.namespace_name).policies.get(key)
+            found = resource.applied if found in (None, "UNDEFINED") else found
+        return value(found)
+
+    async def write(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+        name, _ = topic_name(domain, tenant, namespace, topic)
+        content = await body(request)
+        if content is None and (given := request.query_params.get(resource.path)) is not None:
+            content = _number(given)
+        await _change_topic(request, name, key, content, resource.invalid_status)
+        return done()
+
+    async def remove(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+        name, _ = topic_name(domain, tenant, namespace, topic)
+        await _change_topic(request, name, key, None, resource.invalid_status)
+        return done()
+
+    _add(path, f"a topic's {resource.path}", read, write, resource.method, remove)
+
+
+def _add(
+    path: str,
+    what: str,
+    read: Callable[..., Awaitable[Response]],
+    write: Callable[..., Awaitable[Response]],
+    method: str,
+    remove: Callable[..., Awaitable[Response]] | None,
+) -> None:
+    router.add_api_route(path, read, methods=["GET"], summary=f"Show {what}")
+    router.add_api_route(path, write, methods=[method], summary=f"Set {what}")
+    if remove is not None:
+        router.add_api_route(path, remove, methods=["DELETE"], summary=f"Remove {what}")
+
+
+def _number(given: str) -> int:
+    try:
+        return int(given)
+    except ValueError:
+        raise BadBody(f"{given[:100]!r} is not a whole number") from None
+
+
+async def _change_namespace(request: Request, name: str, key: str, content: JsonValue, status: int) -> None:
+    namespaces = broker_of(request).namespaces
+    namespaces.require(name)
+    try:
+        await namespaces.change(name, lambda values: {**values, key: content})
+    except InvalidPolicy as error:
+        raise _refusal(key, status, error) from None
+
+
+async def _change_topic(request: Request, name: TopicName, key: str, content: JsonValue, status: int) -> None:
+    broker = broker_of(request)
+    broker.pulsar_topics.get(name)
+    try:
+        await broker.namespaces.change_topic(name, lambda values: {**values, key: content})
+    except InvalidPolicy as error:
+        raise _refusal(key, status, error) from None
+
+
+for _one in NAMESPACE_RESOURCES:
+    _namespace_resource(_one)
+for _one in TOPIC_RESOURCES:
+    _topic_resource(_one)
+
+
+# --- backlog quotas: one policy, set type by type --------------------------------------------------------------------
+
+
+def _quota_type(request: Request) -> str:
+    kind = request.query_params.get("backlogQuotaType", QuotaType.SIZE.value)
+    if kind not in {one.value for one in QuotaType}:
+        raise Refused(404, f"there is no backlog quota of type {kind[:100]}")
+    return kind
+
+
+def _with_quota(kind: str, quota: Mapping[str, Any] | None) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    def update(values: dict[str, Any]) -> Mapping[str, Any]:
+        quotas = {**(values.get("backlog_quota_map") or {}), kind: quota}
+        quotas = {name: one for name, one in quotas.items() if one is not None}
+        return {**values, "backlog_quota_map": quotas or None}
+
+    return update
+
+
+@router.get(_N + "/backlogQuotaMap", summary="Show a namespace's backlog quotas")
+async def namespace_quotas(request: Request, tenant: str, namespace: str) -> Response:
+    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    return value(found.policies.get("backlog_quota_map", {}))
+
+
+@router.post(_N + "/backlogQuota", summary="Set a namespace's backlog quota of one type")
+@router.delete(_N + "/backlogQuota", summary="Remove a namespace's backlog quota of one type")
+async def namespace_quota(request: Request, tenant: str, namespace: str) -> Response:
+    name, kind = f"{tenant}/{namespace}", _quota_type(request)
+    quota = None if request.method == "DELETE" else await object_body(request)
+    namespaces = broker_of(request).namespaces
+    namespaces.require(name)
+    try:
+        await namespaces.change(name, _with_quota(kind, quota))
+    except InvalidPolicy as error:
+        because = "backlog quota failed because the data validation failed."
+        raise Refused(400, f"Set namespace[{name}] {because} {error}") from None
+    return done()
+
+
+@router.get(_T + "/backlogQuotaMap", summary="Show a topic's backlog quotas")
+async def topic_quotas(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    name, _ = topic_name(domain, tenant, namespace, topic)
+    broker = broker_of(request)
+    broker.pulsar_topics.get(name)
+    found = dict(broker.namespaces.topic_policies(name).get("backlog_quota_map", {}))
+    if flag(request, "applied"):
+        found = {
+            **broker.namespaces.require(name.namespace_name).policies.get("backlog_quota_map", {}),
+            **found,
+        }
+    return value(found)
+
+
+@router.post(_T + "/backlogQuota", summary="Set a topic's backlog quota of one type")
+@router.delete(_T + "/backlogQuota", summary="Remove a topic's backlog quota of one type")
+async def topic_quota(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
+    name, _ = topic_name(domain, tenant, namespace, topic)
+    kind = _quota_type(request)
+    quota = None if request.method == "DELETE" else await object_body(request)
+    broker = broker_of(request)
+    broker.pulsar_topics.get(name)
+    try:
+        await broker.namespaces.change_topic(name, _with_quota(kind, quota))
+    except InvalidPolicy as error:
+        raise Refused(400, f"Set topic[{name.full}] backlog quota failed: {error}") from None
+    return done()
+
+
+# --- properties of a namespace, one by one ---------------------------------------------------------------------------
+
+
+@router.get(_N + "/property/{key}", summary="Show one property of a namespace")
+async def read_property(request: Request, tenant: str, namespace: str, key: str) -> Response:
+    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}").policies.get("properties", {})
+    return text(found.get(key, ""))
+
+
+@router.put(_N + "/property/{key}/{content}", summary="Set one property of a namespace")
+async def write_property(request: Request, tenant: str, namespace: str, key: str, content: str) -> Response:
+    await _change_properties(request, f"{tenant}/{namespace}", lambda values: {**values, key: content})
+    return done()
+
+
+@router.delete(_N + "/property/{key}", summary="Remove one property of a namespace; it is answered")
+async def remove_property(request: Request, tenant: str, namespace: str, key: str) -> Response:
+    name = f"{tenant}/{namespace}"
+    had = broker_of(request).namespaces.require(name).policies.get("properties", {}).get(key, "")
+    await _change_properties(
+        request, name, lambda values: {name: value for name, value in values.items() if name != key}
+    )
+    return text(had)
+
+
+async def _change_properties(
+    request: Request, name: str, update: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> None:
+    await broker_of(request).namespaces.change(
+        name, lambda values: {**values, "properties": update(values.get("properties", {})) or None}
+    )

@@ -1,0 +1,73 @@
+"""What Pulsar's admin API has and Magnetar has not: answered 501 with one sentence, never accepted and ignored."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from magnetar.admin.answers import Refused, unsupported
+
+router: Final = APIRouter()
+_METHODS: Final = ["GET", "PUT", "POST", "DELETE"]
+
+# By the word in the path that says what it is about.
+FEATURES: Final[Mapping[str, str]] = {
+    "antiAffinity": "Anti-affinity groups",
+    "bookies": "BookKeeper",
+    "broker-stats": "This form of statistics (see /metrics)",
+    "compaction": "Topic compaction",
+    "compactionThreshold": "Topic compaction",
+    "configuration": "Changing or listing a broker's configuration over HTTP (see `magnetar config`)",
+    "deduplicationSnapshotInterval": "An interval of deduplication snapshots",
+    "dispatchRate": "Dispatch rate limiting",
+    "dispatcherPauseOnAckStatePersistent": "Pausing dispatch until acknowledgements are stored",
+    "entryFilters": "Filtering entries in the broker",
+    "failureDomains": "Failure domains",
+    "functions": "Pulsar Functions' API",
+    "internal-configuration": "A broker's internal configuration",
+    "maxMessageSize": "A message size limit of one topic",
+    "maxTopicsPerNamespace": "A limit on a namespace's topics",
+    "maxUnackedMessagesOnConsumer": "Another limit on unacknowledged messages",
+    "maxUnackedMessagesOnSubscription": "Another limit on unacknowledged messages",
+    "maxUnackedMessagesPerConsumer": "Another limit on unacknowledged messages",
+    "maxUnackedMessagesPerSubscription": "Another limit on unacknowledged messages",
+    "migrate": "Cluster migration",
+    "migration": "Cluster migration",
+    "namespaceIsolationPolicies": "Namespace isolation",
+    "offload": "Offloading",
+    "offloadDeletionLagMs": "Offloading",
+    "offloadPolicies": "Offloading",
+    "offloadThreshold": "Offloading",
+    "offloadThresholdInSeconds": "Offloading",
+    "packages": "Pulsar's package store",
+    "peers": "Peer clusters",
+    "permissions": "Granting permissions (there is no authorization: everybody may do everything)",
+    "persistence": "A BookKeeper persistence policy",
+    "publishRate": "Publish rate limiting",
+    "replicatedSubscriptionStatus": "Replicating subscriptions",
+    "replicatorDispatchRate": "Geo-replication",
+    "resource-quotas": "Resource quotas",
+    "resourcegroup": "Resource groups",
+    "resourcegroups": "Resource groups",
+    "schemaAutoUpdateCompatibilityStrategy": "The old form of schemaCompatibilityStrategy",
+    "shadowTopics": "Shadow topics",
+    "sinks": "Pulsar IO's API",
+    "sources": "Pulsar IO's API",
+    "split": "Splitting bundles",
+    "subscribeRate": "Subscribe rate limiting",
+    "subscriptionAuthMode": "Authorization of subscriptions",
+    "subscriptionDispatchRate": "Dispatch rate limiting",
+    "subscriptionTypesEnabled": "Restricting subscription types",
+    "transactions": "Pulsar's transactions",
+    "worker": "Pulsar Functions' API",
+    "worker-stats": "Pulsar Functions' API",
+}
+
+
+@router.api_route("/admin/{path:path}", methods=_METHODS, include_in_schema=False)
+async def unserved(path: str) -> Response:
+    for word in path.split("/"):
+        if word in FEATURES:
+            raise unsupported(FEATURES[word])
+    raise Refused(404, f"there is nothing at /admin/{path[:200]}")
