@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 class PulsarSettings:
     """Sizes in bytes; `queued_bytes_max` bounds unanswered SENDs over all connections.
 
-    Pulsar's `maxMessageSize`, `keepAliveIntervalSeconds`.  `endpoint` is where clients are told to connect; an empty
-    host stands for the address that the client itself connected to.
+    Pulsar's `maxMessageSize`, `keepAliveIntervalSeconds`.  `endpoint` is where clients are told to connect, whether
+    they ask for the listener of `listener_name` or for none; an empty host is the address that the client connected to.
     """
 
     endpoint: Endpoint
+    listener_name: str = "pulsar"
     message_bytes_max: int = 5 << 20
     queued_bytes_max: int = 1 << 30
     keep_alive_s: float = 30.0

@@ -282,6 +282,13 @@ class PulsarSession:
     # --- bytes out ---------------------------------------------------------------------------------------------------
 
     @property
+    def service_url(self) -> str:
+        """Where this client is told to connect."""
+        endpoint = self.service.settings.endpoint
+        host = endpoint.host or self.local_host
+        return f"pulsar://[{host}]:{endpoint.port}" if ":" in host else f"pulsar://{host}:{endpoint.port}"
+
+    @property
     def is_closed(self) -> bool:
         return self.state is State.CLOSED
 

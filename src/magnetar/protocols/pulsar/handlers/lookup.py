@@ -1,0 +1,92 @@
+"""LOOKUP and PARTITIONED_METADATA: where a topic is, and how many partitions it has.
+
+Every topic is here, so a lookup of a topic that can be is answered Connect, with this server's address as the client's
+listener has it.  Neither answer may be a ServiceNotReady: see `errors.lookup_error`.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import parse_partition
+from magnetar.protocols.pulsar.errors import lookup_error
+from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandLookupTopic,
+    CommandLookupTopicResponse,
+    CommandPartitionedTopicMetadata,
+    CommandPartitionedTopicMetadataResponse,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.pulsar.session import PulsarSession
+
+
+def lookup(session: "PulsarSession", command: CommandLookupTopic) -> Answer:
+    name, _ = parse_partition(command.topic)
+    session.broker.namespaces.require(name.namespace_name)
+    listener = command.advertised_listener_name
+    if listener and listener != session.service.settings.listener_name:
+        # The words by which clients know that other lookups on this connection are not concerned.
+        return _lookup_failed(
+            command, ServerError.ServiceNotReady, f"the broker do not have {listener} listener"
+        )
+    return BaseCommand(
+        type=BaseCommand.LOOKUP_RESPONSE,
+        lookupTopicResponse=CommandLookupTopicResponse(
+            request_id=command.request_id,
+            response=CommandLookupTopicResponse.Connect,
+            brokerServiceUrl=session.service_url,
+            authoritative=True,
+        ),
+    )
+
+
+def refuse_lookup(command: CommandLookupTopic, error: Exception) -> BaseCommand:
+    return _lookup_failed(command, lookup_error(error), str(error))
+
+
+def _lookup_failed(command: CommandLookupTopic, error: "ServerError", text: str) -> BaseCommand:
+    return BaseCommand(
+        type=BaseCommand.LOOKUP_RESPONSE,
+        lookupTopicResponse=CommandLookupTopicResponse(
+            request_id=command.request_id,
+            response=CommandLookupTopicResponse.Failed,
+            error=error,
+            message=text,
+        ),
+    )
+
+
+async def partitioned_metadata(
+    session: "PulsarSession", command: CommandPartitionedTopicMetadata
+) -> BaseCommand:
+    count = await session.broker.pulsar_topics.partition_count_or_create(
+        command.topic, may_create=command.metadata_auto_creation_enabled
+    )
+    return BaseCommand(
+        type=BaseCommand.PARTITIONED_METADATA_RESPONSE,
+        partitionMetadataResponse=CommandPartitionedTopicMetadataResponse(
+            request_id=command.request_id,
+            response=CommandPartitionedTopicMetadataResponse.Success,
+            partitions=count,
+        ),
+    )
+
+
+def refuse_partitioned_metadata(command: CommandPartitionedTopicMetadata, error: Exception) -> BaseCommand:
+    return BaseCommand(
+        type=BaseCommand.PARTITIONED_METADATA_RESPONSE,
+        partitionMetadataResponse=CommandPartitionedTopicMetadataResponse(
+            request_id=command.request_id,
+            response=CommandPartitionedTopicMetadataResponse.Failed,
+            error=lookup_error(error),
+            message=str(error),
+        ),
+    )
+
+
+COMMANDS = (
+    Command(BaseCommand.LOOKUP, lookup, refuse_lookup),
+    Command(BaseCommand.PARTITIONED_METADATA, partitioned_metadata, refuse_partitioned_metadata),
+)
