@@ -31,7 +31,7 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotFound,
 )
 from magnetar.broker.subscriptions.forms import Forms
-from magnetar.broker.subscriptions.subscription import Counters, Environment, State, Subscription
+from magnetar.broker.subscriptions.subscription import Counters, Environment, Subscription
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
@@ -91,7 +91,7 @@ class Subscriptions:
         self._policies_of = policies_of
         self.counters = Counters()
         self._environment = Environment(
-            clock, cursors, forms, self._make_dispatcher, self._changed, self.counters
+            clock, cursors, forms, self._make_dispatcher, self._changed, self._forget, self.counters
         )
         self._open: dict[Partition, dict[str, Subscription]] = {}
         self._unsaved: set[Subscription] = set()
@@ -251,6 +251,12 @@ class Subscriptions:
         if subscription.remove(member) and not subscription.is_in_use:
             await self._let_go(subscription)
 
+    def leave_later(self, member: SubscribedConsumer) -> None:
+        """As `leave`, for who cannot wait: the consumer is gone when this returns."""
+        subscription = member.subscription
+        if subscription.remove(member) and not subscription.is_in_use:
+            self._spawn("let go of a subscription", self._let_go(subscription))
+
     async def _let_go(self, subscription: Subscription) -> None:
         """Store what a subscription without consumers has, and forget it."""
         async with subscription.changing:
@@ -265,7 +271,7 @@ class Subscriptions:
     def _forget(self, subscription: Subscription) -> None:
         """Nobody uses it: what is stored is the subscription again."""
         assert not subscription.is_in_use
-        subscription.state = State.CLOSED
+        subscription.is_closed = True
         self._unsaved.discard(subscription)
         if subscription.is_durable and subscription.is_attached:
             self._cursors.detach(subscription.key)

@@ -17,7 +17,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from magnetar.base.clock import Clock, TimerHandle
@@ -67,12 +66,6 @@ class AckedId(NamedTuple):
     ack_set: Sequence[int] = ()
 
 
-class State(Enum):
-    OPEN = auto()
-    MOVING = auto()  # a seek or an unsubscribe is under way: takes no consumers, delivers nothing
-    CLOSED = auto()
-
-
 @dataclass(slots=True)
 class Counters:
     """Of all subscriptions since the start, in messages."""
@@ -85,13 +78,17 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What all subscriptions share.  `changed` is told of cursors that are to be stored within a second."""
+    """What all subscriptions share.
+
+    `changed` is told of cursors that are to be stored within a second, `dropped` of those that somebody has deleted.
+    """
 
     clock: Clock
     cursors: CursorStore
     forms: Forms
     make_dispatcher: MakeDispatcher
     changed: Callable[["Subscription"], None]
+    dropped: Callable[["Subscription"], None]
     counters: Counters
 
 
@@ -106,7 +103,7 @@ class Subscription:
         self.is_durable = is_durable
         self.key = CursorKey(name, partition.topic.name.full, partition.index)
         self.cursor = cursor
-        self.state = State.OPEN
+        self.is_closed = False  # dropped, or let go of: there is another object for it, or none
         self.dispatcher: Dispatcher | None = None
         self.changing = asyncio.Lock()  # held by who opens, moves or drops it
         self.is_attached = False
@@ -152,11 +149,11 @@ class Subscription:
         """Connect a consumer; it gets nothing before it asks (`flow`).
 
         Raises:
-            SubscriptionClosed: it is being dropped or moved.
+            SubscriptionClosed: it was dropped meanwhile.
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError: it cannot be one of this subscription's.
         """
-        if self.state is not State.OPEN:
-            raise SubscriptionClosed(f"subscription {self.name} of {self.key.topic} is being changed")
+        if self.is_closed:
+            raise SubscriptionClosed(f"{self} was closed meanwhile")
         dispatcher = self.dispatcher
         if dispatcher is None:
             dispatcher = self._environment.make_dispatcher(self, spec)
@@ -253,7 +250,7 @@ class Subscription:
             if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
                 continue
             found.append(((entry.base_offset, entry.last_offset + 1), ack_set))
-        if found and self.state is State.OPEN:
+        if found and not self.is_closed:
             self._acknowledge(member, found, cumulative)
 
     def _acknowledge(
@@ -455,8 +452,8 @@ class Subscription:
     def replaced(self, cursor: Cursor | None) -> None:
         """Somebody else wrote the stored cursor: a Kafka commit, or a transaction's."""
         if cursor is None:
-            self.state = State.CLOSED
             self.disconnect_all()
+            self._environment.dropped(self)
         elif self._members:
             # Only a transaction that was under way when the consumers came can do this: take what it acknowledged.
             self.skip_to(cursor.mark_delete)

@@ -10,6 +10,8 @@ from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
 from magnetar.broker import namespaces
+from magnetar.broker.subscriptions import errors as subscriptions
+from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy
 from magnetar.wire.pulsar.entry import ChecksumMismatch
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandError, ServerError
 
@@ -22,6 +24,11 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     broker.PolicyViolation: ServerError.NotAllowedError,
     broker.TopicExists: ServerError.NotAllowedError,
     broker.UnknownTopic: ServerError.TopicNotFound,
+    ConsumerBusy: ServerError.ConsumerBusy,
+    ConsumerAssignError: ServerError.ConsumerAssignError,
+    subscriptions.SubscriptionNotFound: ServerError.SubscriptionNotFound,
+    subscriptions.SubscriptionNotAllowed: ServerError.NotAllowedError,
+    subscriptions.SubscriptionClosed: ServerError.ServiceNotReady,
     namespaces.NamespaceNotFound: ServerError.TopicNotFound,
     namespaces.InvalidNamespace: ServerError.InvalidTopicName,
 }

@@ -3,13 +3,15 @@ everything happen that can happen at this instant.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.nodes import Node, Nodes
 from magnetar.broker.partition import Partition
+from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
@@ -27,6 +29,25 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 
 NAME = TopicName("public", "default", "t")
 TURNS = 30
+
+
+Scenario = Callable[["World"], Awaitable[None]]
+
+
+def scenario(test: Scenario) -> Callable[[], None]:
+    """A test of a coroutine that is given a started `World`."""
+
+    @wraps(test)
+    def run() -> None:
+        async def main() -> None:
+            world = await World().start()
+            await test(world)
+            await world.stop()
+
+        asyncio.run(main())
+
+    del run.__wrapped__  # pytest would take the scenario's parameter for a fixture
+    return run
 
 
 async def settle() -> None:
@@ -163,6 +184,15 @@ class World:
             client.flow(permits)
         await settle()
         return client
+
+    async def position_at(self, offset: int) -> tuple[int, int]:
+        entry = await self.partition.log.entry_at(offset)
+        assert entry is not None
+        return entry.ledger_id, entry.entry_id
+
+    async def seek(self, client: Client, position: tuple[int, int]) -> None:
+        find = positions.offset_of(self.partition, *position)
+        await self.broker.subscriptions.seek(client.member.subscription, find)
 
     def subscription(self, name: str = "s") -> Subscription | None:
         return self.broker.subscriptions.find(self.partition, name)

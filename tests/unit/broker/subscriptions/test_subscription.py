@@ -1,8 +1,6 @@
 """The shell around the dispatchers: reading, acknowledging, storing positions, coming back after a kill."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import wraps
 
 import pytest
 
@@ -15,24 +13,9 @@ from magnetar.broker.subscriptions.errors import (
 )
 from magnetar.broker.subscriptions.registry import InitialPosition
 
-from .driver import World, settle
+from .driver import World, scenario, settle
 
 SHARED = SubscriptionType.SHARED
-Scenario = Callable[[World], Awaitable[None]]
-
-
-def scenario(test: Scenario) -> Callable[[], None]:
-    @wraps(test)
-    def run() -> None:
-        async def main() -> None:
-            world = await World().start()
-            await test(world)
-            await world.stop()
-
-        asyncio.run(main())
-
-    del run.__wrapped__  # pytest would take the scenario's parameter for a fixture
-    return run
 
 
 # Reading

@@ -1,0 +1,109 @@
+"""A consumer of one connection: what the broker tells it, as frames.
+
+It is in its session's table from SUBSCRIBE on, so that a CLOSE_CONSUMER or the connection's end finds it even while the
+subscription is still being opened; what was opened for a consumer that has gone meanwhile is let go of at once.
+"""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from magnetar.broker.subscriptions.consumer import Delivery, SubscribedConsumer
+from magnetar.wire.pulsar.commands import NO_REQUEST_ID, Buffer, MessageFrames
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandActiveConsumerChange,
+    CommandCloseConsumer,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.pulsar.session import PulsarSession
+
+_ACTIVE_CHANGE_SINCE = 12  # protocol version
+
+
+class ConsumerState(Enum):
+    OPENING = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class ConnectedConsumer:
+    """See the module's text.  Implements the broker's `ConsumerPort` and the session's `Attached`."""
+
+    __slots__ = ("_frames", "_is_active", "consumer_id", "member", "session", "state", "uses_epochs")
+
+    def __init__(
+        self, session: "PulsarSession", consumer_id: int, partition: int, *, uses_epochs: bool
+    ) -> None:
+        self.session = session
+        self.consumer_id = consumer_id
+        self.uses_epochs = uses_epochs
+        self.state = ConsumerState.OPENING
+        self.member: SubscribedConsumer | None = None
+        self._frames = MessageFrames(consumer_id, partition)
+        self._is_active: bool | None = None  # to be told once SUCCESS is on its way
+
+    def opened(self, member: SubscribedConsumer) -> None:
+        """The subscription has the consumer; its SUCCESS has been sent."""
+        self.member = member
+        self.state = ConsumerState.OPEN
+        self.session.when_writable.add(self.writable_again)
+        if self._is_active is not None:
+            self.active_changed(self._is_active)
+
+    def writable_again(self) -> None:
+        member = self.member
+        if member is not None and self.state is ConsumerState.OPEN:
+            member.subscription.writable(member, True)
+
+    # --- the broker's side -------------------------------------------------------------------------------------------
+
+    @property
+    def is_writable(self) -> bool:
+        return self.session.is_writable
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        parts: list[Buffer] = []
+        front = self._frames.front
+        if self.uses_epochs and deliveries:
+            self._frames.set_epoch(deliveries[0].consumer_epoch)
+        size = 0
+        for ledger_id, entry_id, payload, redelivery_count, ack_set, _ in deliveries:
+            head = front(ledger_id, entry_id, len(payload), redelivery_count, ack_set)
+            parts.append(head)
+            parts.append(payload)
+            size += len(head) + len(payload)
+        self.session.send_parts(parts, size)
+
+    def active_changed(self, is_active: bool) -> None:
+        if self.state is ConsumerState.OPENING:
+            self._is_active = is_active
+        elif self.session.protocol_version >= _ACTIVE_CHANGE_SINCE:
+            change = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=is_active)
+            self.session.send(
+                BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change)
+            )
+
+    def closed(self) -> None:
+        self.detach()
+        self.session.send(self.close_notice())
+
+    # --- the session's side ------------------------------------------------------------------------------------------
+
+    def detach(self) -> None:
+        """It is a consumer of its connection no longer."""
+        self.state = ConsumerState.CLOSED
+        self.session.when_writable.discard(self.writable_again)
+        if self.session.consumers.get(self.consumer_id) is self:
+            del self.session.consumers[self.consumer_id]
+
+    def connection_lost(self) -> None:
+        member, was_open = self.member, self.state is ConsumerState.OPEN
+        self.detach()
+        if was_open and member is not None:
+            self.session.broker.subscriptions.leave_later(member)
+
+    def close_notice(self) -> BaseCommand:
+        notice = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST_ID)
+        return BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=notice)

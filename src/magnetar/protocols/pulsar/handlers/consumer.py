@@ -1,0 +1,166 @@
+"""FLOW, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES, CLOSE_CONSUMER, UNSUBSCRIBE, CONSUMER_STATS: what a consumer says.
+
+Commands of a consumer that is not there, or no longer, change nothing: after a seek or an unload they are on their way
+while the client has not yet heard of it.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.dispatch.model import PERMITS_MAX
+from magnetar.broker.subscriptions.subscription import AckedId
+from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
+from magnetar.protocols.pulsar.errors import error_command
+from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
+from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandAckResponse,
+    CommandCloseConsumer,
+    CommandConsumerStats,
+    CommandConsumerStatsResponse,
+    CommandFlow,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandUnsubscribe,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from magnetar.protocols.pulsar.session import PulsarSession
+
+_TYPE_NAMES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")  # by CommandSubscribe.SubType
+
+
+def member_of(session: "PulsarSession", consumer_id: int) -> SubscribedConsumer | None:
+    """The consumer of this connection with that id, if it is open."""
+    consumer = session.consumers.get(consumer_id)
+    if isinstance(consumer, ConnectedConsumer) and consumer.state is ConsumerState.OPEN:
+        return consumer.member
+    return None
+
+
+def flow(session: "PulsarSession", command: CommandFlow) -> Answer:
+    member = member_of(session, command.consumer_id)
+    # Clients count in signed integers: what looks larger than those is a negative number.
+    if member is not None and command.messagePermits <= PERMITS_MAX:
+        member.subscription.flow(member, command.messagePermits)
+    return None
+
+
+def ack(session: "PulsarSession", command: CommandAck) -> Answer:
+    member = member_of(session, command.consumer_id)
+    if member is None:
+        return _acked(command, ServerError.ConsumerNotFound, "Consumer not found")
+    if command.txnid_most_bits or command.txnid_least_bits:
+        return _acked(command, ServerError.NotAllowedError, "Transactions are not supported")
+    ids = [AckedId(*position_of(one), one.ack_set) for one in command.message_id]
+    later = member.subscription.acknowledge(member, ids, cumulative=command.ack_type == CommandAck.Cumulative)
+    return _acked(command) if later is None else _acked_later(command, later)
+
+
+async def _acked_later(command: CommandAck, later: "Awaitable[None]") -> BaseCommand | None:
+    await later
+    return _acked(command)
+
+
+def _acked(
+    command: CommandAck, error: "ServerError | None" = None, text: str | None = None
+) -> BaseCommand | None:
+    """The answer, which only those get who ask for one."""
+    if not command.HasField("request_id"):
+        return None
+    response = CommandAckResponse(
+        consumer_id=command.consumer_id,
+        request_id=command.request_id,
+        txnid_least_bits=command.txnid_least_bits,
+        txnid_most_bits=command.txnid_most_bits,
+        error=error,
+        message=text,
+    )
+    return BaseCommand(type=BaseCommand.ACK_RESPONSE, ackResponse=response)
+
+
+def redeliver(session: "PulsarSession", command: CommandRedeliverUnacknowledgedMessages) -> Answer:
+    member = member_of(session, command.consumer_id)
+    if member is not None:
+        positions = [position_of(one) for one in command.message_ids] or None
+        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+        member.subscription.redeliver(member, positions, epoch)
+    return None
+
+
+def close_consumer(session: "PulsarSession", command: CommandCloseConsumer) -> Answer:
+    consumer = session.consumers.get(command.consumer_id)
+    if not isinstance(consumer, ConnectedConsumer):
+        return success(command.request_id)
+    member = consumer.member
+    consumer.detach()
+    return success(command.request_id) if member is None else _left(session, command.request_id, member)
+
+
+async def _left(session: "PulsarSession", request_id: int, member: SubscribedConsumer) -> BaseCommand:
+    await session.broker.subscriptions.leave(member)
+    return success(request_id)
+
+
+def unsubscribe(session: "PulsarSession", command: CommandUnsubscribe) -> Answer:
+    consumer = session.consumers.get(command.consumer_id)
+    if not isinstance(consumer, ConnectedConsumer) or consumer.member is None:
+        return error_command(command.request_id, ServerError.MetadataError, "Consumer not found")
+    return _unsubscribed(session, command, consumer, consumer.member)
+
+
+async def _unsubscribed(
+    session: "PulsarSession",
+    command: CommandUnsubscribe,
+    consumer: ConnectedConsumer,
+    member: SubscribedConsumer,
+) -> BaseCommand:
+    await session.broker.subscriptions.unsubscribe(member, force=command.force)
+    consumer.detach()
+    return success(command.request_id)
+
+
+def consumer_stats(session: "PulsarSession", command: CommandConsumerStats) -> Answer:
+    member = member_of(session, command.consumer_id)
+    if member is None:
+        return _stats(command, error_code=ServerError.ConsumerNotFound, error_message="Consumer not found")
+    subscription, state = member.subscription, member.state
+    seconds = max((session.service.clock.now_ms() - member.connected_since_ms) / 1000, 1.0)
+    since = datetime.fromtimestamp(member.connected_since_ms / 1000, UTC)
+    return _stats(
+        command,
+        # Averages since the consumer connected.
+        msgRateOut=member.messages_out / seconds,
+        msgThroughputOut=member.bytes_out / seconds,
+        msgRateRedeliver=member.messages_redelivered / seconds,
+        messageAckRate=member.acked_messages / seconds,
+        consumerName=member.spec.name,
+        availablePermits=max(state.permits, 0),
+        unackedMessages=state.unacked_messages,
+        blockedConsumerOnUnackedMsgs=state.blocked,
+        address=session.client_host,
+        connectedSince=since.isoformat(timespec="milliseconds"),
+        type=_TYPE_NAMES[member.spec.type.value],
+        msgRateExpired=0.0,
+        msgBacklog=subscription.backlog(),
+    )
+
+
+def _stats(command: CommandConsumerStats, **fields: object) -> BaseCommand:
+    response = CommandConsumerStatsResponse(request_id=command.request_id, **fields)  # type: ignore[arg-type]
+    return BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=response)
+
+
+COMMANDS = (
+    Command(BaseCommand.FLOW, flow),
+    Command(BaseCommand.ACK, ack),
+    Command(BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES, redeliver),
+    Command(BaseCommand.CLOSE_CONSUMER, close_consumer),
+    Command(BaseCommand.UNSUBSCRIBE, unsubscribe),
+    Command(BaseCommand.CONSUMER_STATS, consumer_stats),
+)

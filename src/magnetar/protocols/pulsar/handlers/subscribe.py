@@ -1,0 +1,104 @@
+"""SUBSCRIBE: a consumer joins a subscription, which is made if need be."""
+
+import secrets
+from typing import TYPE_CHECKING
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import parse_partition
+from magnetar.broker.subscriptions.consumer import ConsumerSpec
+from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
+from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
+from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
+from magnetar.protocols.pulsar.errors import error_command
+from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandSubscribe,
+    CommandSuccess,
+    KeySharedMode,
+    MessageIdData,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.pulsar.session import PulsarSession
+
+
+def subscribe(session: "PulsarSession", command: CommandSubscribe) -> Answer:
+    known = session.consumers.get(command.consumer_id)
+    if isinstance(known, ConnectedConsumer):
+        if known.state is ConsumerState.OPEN:
+            return success(command.request_id)  # the client did not wait for the first answer
+        return error_command(
+            command.request_id,
+            ServerError.ServiceNotReady,
+            "Consumer is already present on the connection",
+        )
+    if not command.subscription:
+        raise SubscriptionNotAllowed("Empty subscription name")
+    _, index = parse_partition(command.topic)
+    uses_epochs = command.HasField("consumer_epoch")
+    consumer = ConnectedConsumer(session, command.consumer_id, index, uses_epochs=uses_epochs)
+    session.consumers[command.consumer_id] = consumer
+    return _subscribe(session, command, consumer)
+
+
+async def _subscribe(
+    session: "PulsarSession", command: CommandSubscribe, consumer: ConnectedConsumer
+) -> None:
+    broker = session.broker
+    wanted = _request(command)
+    try:
+        partition = await broker.pulsar_topics.open(command.topic, may_create=command.force_topic_creation)
+        member = await broker.subscriptions.subscribe(partition, wanted, consumer)
+    except BrokerError:
+        consumer.detach()
+        raise
+    if consumer.state is not ConsumerState.OPENING:  # closed, or its connection lost, meanwhile
+        await broker.subscriptions.leave(member)
+        return
+    # Nothing may wait between the two: SUCCESS goes first, before anything that the dispatcher says.
+    session.send(success(command.request_id))
+    consumer.opened(member)
+
+
+def _request(command: CommandSubscribe) -> SubscribeRequest:
+    sharing = command.keySharedMeta
+    start = command.start_message_id
+    spec = ConsumerSpec(
+        command.consumer_name or secrets.token_hex(3),
+        SubscriptionType(command.subType),
+        priority_level=max(command.priority_level, 0),
+        epoch=command.consumer_epoch if command.HasField("consumer_epoch") else None,
+        is_sticky=sharing.keySharedMode == KeySharedMode.STICKY,
+        hash_ranges=tuple((one.start, one.end) for one in sharing.hashRanges),
+        allows_out_of_order=sharing.allowOutOfOrderDelivery,
+        metadata={pair.key: pair.value for pair in command.metadata},
+    )
+    return SubscribeRequest(
+        command.subscription,
+        spec,
+        is_durable=command.durable,
+        initial_position=InitialPosition(command.initialPosition),
+        start=position_of(start) if command.HasField("start_message_id") else None,
+        rollback_s=command.start_message_rollback_duration_sec,
+        reads_compacted=command.read_compacted,
+        properties={pair.key: pair.value for pair in command.subscription_properties},
+    )
+
+
+def position_of(message_id: MessageIdData) -> tuple[int, int]:
+    """(ledger id, entry id) with the signs that their unsigned fields carry."""
+    return _signed(message_id.ledgerId), _signed(message_id.entryId)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
+
+
+def success(request_id: int) -> BaseCommand:
+    return BaseCommand(type=BaseCommand.SUCCESS, success=CommandSuccess(request_id=request_id))
+
+
+COMMANDS = (Command(BaseCommand.SUBSCRIBE, subscribe),)
