@@ -132,6 +132,9 @@ class Broker:
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],
         )
+        self.topics.deduplicates = lambda name: self.namespaces.policies_of(name).deduplication
+        self.namespaces.on_change.append(self._policies_changed)
+        self._apply_deduplication(self.topics)
         await self.cursors.load()
         await self.groups.start()
         snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
@@ -208,6 +211,19 @@ class Broker:
         await self.topics.delete(topic)
         await self.cursors.drop_topic(topic.name.full)
         await self.namespaces.forget_topic(topic.name)
+
+    def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
+        topic = None if name is None else self.topics.find(name)
+        if name is None:
+            self._apply_deduplication(one for one in self.topics if one.name.namespace_name == namespace)
+        elif topic is not None:
+            self._apply_deduplication([topic])
+
+    def _apply_deduplication(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            on = self.topics.deduplicates(topic.name)
+            for partition in topic.open_partitions:
+                partition.deduplicate(on)
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
 

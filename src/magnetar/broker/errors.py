@@ -77,5 +77,9 @@ class InvalidTxnState(BrokerError):
     """The producer has no transaction that this partition is part of."""
 
 
+class TopicTerminated(BrokerError):
+    """The topic was terminated: it takes no more messages, from any protocol."""
+
+
 class PolicyViolation(BrokerError):
     """The server's settings do not allow this."""

@@ -1,7 +1,8 @@
 """One partition as the broker serves it: the rules of an append, idempotence, and who waits for what.
 
 The log itself is a `ManagedLedger`.  Here a Kafka batch is checked against its topic's settings and its producer's
-sequence, given its offsets in place (no byte of it is copied), and queued.  Readers that wait for more data register a
+sequence, given its offsets in place (no byte of it is copied), and queued; an entry of a Pulsar client is compared with
+what its producer has sent before, and queued as it came.  Readers that wait for more data register a
 callback in `waiters`; it is called once per durable entry and must only note that it was.
 """
 
@@ -11,13 +12,16 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import StorageError, WireError
 from magnetar.broker.batch_check import check_batch
-from magnetar.broker.errors import InvalidTxnState
+from magnetar.broker.deduplication import NONE_PUBLISHED, Deduplication
+from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminated
+from magnetar.broker.producer_recovery import ProducerMemory, replay, restore
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.broker.transaction_index import TransactionIndex
-from magnetar.ledger.entry import Entry
-from magnetar.ledger.entry_format import EntryPrefix
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.ledger.entry_format import PULSAR_MAGIC, EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.record_reader import read_records
@@ -25,16 +29,15 @@ from magnetar.wire.kafka.records import (
     TRANSACTIONAL,
     assign_offset,
     end_transaction_marker,
-    marker_commits,
     read_header,
     stamp_log_append_time,
 )
+from magnetar.wire.pulsar.entry import EntryView
 
 if TYPE_CHECKING:
     from magnetar.broker.topics import Topic
 
 _log = logging.getLogger(__name__)
-_REPLAY_BYTES: Final = 4 << 20
 _prefixes: Final = EntryPrefix()
 
 
@@ -61,7 +64,9 @@ class Partition:
     __slots__ = (
         "_duplicates",
         "bytes_since_snapshot",
+        "deduplication",
         "index",
+        "is_terminated",
         "log",
         "producers",
         "replicas",
@@ -77,6 +82,8 @@ class Partition:
         self.log = log
         self.producers = ProducerStates()
         self.transactions = TransactionIndex()
+        self.deduplication: Deduplication | None = None
+        self.is_terminated = False
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
         self._duplicates: list[tuple[int, Done]] = []
@@ -95,8 +102,11 @@ class Partition:
         Raises:
             CorruptMessage, InvalidRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidTimestamp: the batch is bad.
             OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
+            TopicTerminated: the topic has got its last message.
             StorageError: nothing can be written now.
         """
+        if self.is_terminated:
+            raise self._terminated()
         config = self.topic.config
         header = check_batch(batch, config, now_ms)
         # Unpacked once: this runs for every batch, and a field of a named tuple costs a call.
@@ -132,6 +142,64 @@ class Partition:
             if attributes & TRANSACTIONAL:
                 self.transactions.began(producer_id, base)
         return Appended(base, append_time_ms)
+
+    # --- Pulsar ------------------------------------------------------------------------------------------------------
+
+    def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
+        """Append what a Pulsar client has sent; `done` is called when it is durable or has failed, perhaps at once.
+
+        `payload` is all that stood behind SEND, its checksum verified and in front; it must stay unchanged afterwards:
+        it becomes the log entry.  `view` is what was read of it.
+
+        The entry that is returned has its position when `done(None)` is called; that of a duplicate never gets one.
+        `done` is called in the order of the calls.
+
+        Raises:
+            InvalidRecord: the payload has no checksum.
+            TopicTerminated: the topic has got its last message.
+            StorageError: nothing can be written now.
+        """
+        if self.is_terminated:
+            raise self._terminated()
+        if bytes(payload[:2]) != PULSAR_MAGIC:
+            raise InvalidRecord("an entry is stored with its checksum in front")
+        log = self.log
+        deduplication = self.deduplication
+        if deduplication is not None and deduplication.is_duplicate(view):
+            self._when_durable(log.next_offset - 1, done)
+            return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
+        count = view.num_messages
+        base = log.next_offset
+        last = base + count - 1
+        newest_ms = max(view.publish_time_ms, view.event_time_ms)
+        latest_ms = now_ms + self.topic.config.timestamp_after_max_ms
+        if newest_ms > latest_ms:
+            # Retention goes by this: a time in some other unit must not keep the ledger for a thousand years.
+            newest_ms = min(latest_ms, LONG_MAX)
+        prefix = _prefixes.pulsar(now_ms, last, count)
+        size = len(prefix) + len(payload)
+        entry = Entry(base, last, newest_ms, payload, EntryKind.PULSAR)
+        log.append(entry, (prefix, payload), size, done)
+        self.bytes_since_snapshot += size
+        if deduplication is not None:
+            deduplication.add(view, last, log.high_watermark, now_ms)
+        return entry
+
+    def deduplicate(self, on: bool) -> None:
+        """Whether duplicates of Pulsar producers are found from now on; what was sent before is not known."""
+        if not on:
+            self.deduplication = None
+        elif self.deduplication is None:
+            self.deduplication = Deduplication()
+
+    def last_sequence_id(self, producer_name: str) -> int:
+        """The highest sequence id of the producer that is durable, -1 when that is not known."""
+        if self.deduplication is None:
+            return NONE_PUBLISHED
+        return self.deduplication.last_sequence_id(producer_name, self.log.high_watermark)
+
+    def _terminated(self) -> TopicTerminated:
+        return TopicTerminated(f"Topic {self.topic.name} was already terminated")
 
     # --- transactions ------------------------------------------------------------------------------------------------
 
@@ -198,7 +266,8 @@ class Partition:
         """The producers' state, in-flight batches included: to be stored once `next_offset` of now is durable."""
         self.bytes_since_snapshot = 0
         self.transactions.forget_below(self.log.log_start)
-        return self.producers.encode(self.log.next_offset) + self.transactions.encode()
+        memory = ProducerMemory(self.producers, self.transactions, self.deduplication)
+        return memory.encode(self.log.next_offset)
 
     def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
         """Done when the log of now is durable up to `end_offset` (True), or an append before it has failed (False)."""
@@ -217,54 +286,20 @@ class Partition:
         What cannot be read is left out, and said: a partition without that memory is better than none.
         """
         try:
-            await self._recover_producers(snapshot, now_ms)
+            memory = restore(self.log, snapshot, deduplicates=self.deduplication is not None)
+            self.producers, self.transactions, self.deduplication = memory
+            await replay(memory, self.log, now_ms)
+            self.bytes_since_snapshot = 0
         except (StorageError, WireError) as error:
-            _log.error(
-                "%s: what idempotent producers have sent is not known in full: %s", self.log.name, error
-            )
-
-    async def _recover_producers(self, snapshot: bytes | None, now_ms: int) -> None:
-        states, transactions = ProducerStates(), TransactionIndex()
-        if snapshot is not None:
-            states, position = ProducerStates.decode(snapshot)
-            transactions = TransactionIndex.decode(snapshot, position)
-        offset = max(states.next_offset, self.log.log_start)
-        if offset > self.log.high_watermark:
-            # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
-            states, transactions, offset = ProducerStates(), TransactionIndex(), self.log.log_start
-        self.producers, self.transactions = states, transactions
-        while offset < self.log.high_watermark:
-            for entry in await self.log.read(offset, _REPLAY_BYTES):
-                self._replay(entry, now_ms)
-                offset = entry.last_offset + 1
-        states.next_offset = offset
-        self.bytes_since_snapshot = 0
-
-    def _replay(self, entry: Entry, now_ms: int) -> None:
-        header = read_header(entry.payload)
-        if header.producer_id < 0:
-            return
-        if header.is_control:
-            self.producers.raise_epoch(header.producer_id, header.producer_epoch)
-            committed = marker_commits(entry.payload)
-            self.transactions.ended(header.producer_id, entry.base_offset, committed=committed)
-        else:
-            self.producers.add(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                entry.base_offset,
-                header.record_count,
-                now_ms,  # record times say nothing of when a producer was last seen
-            )
-            if header.is_transactional:
-                self.transactions.began(header.producer_id, entry.base_offset)
+            _log.error("%s: what producers have sent is not known in full: %s", self.log.name, error)
 
     def _on_reset(self) -> None:
         """Appends failed.  What was recorded of them must go: read the producers' state back from what was stored."""
         self._resolve_duplicates(StorageError("the batch that this one repeats was not stored"))
         self.producers = self.producers.below(self.log.high_watermark)
         self.transactions.forget_from(self.log.high_watermark)
+        if self.deduplication is not None:
+            self.deduplication.forget_from(self.log.high_watermark)
 
     def close(self) -> None:
         """Take no more appends; whoever waits is woken and finds the partition as it is."""
@@ -277,6 +312,8 @@ class Partition:
         """(offset, timestamp) of the first readable record at or after `timestamp_ms`; None when there is none."""
         offset = self.log.log_start
         while (entry := await self.log.entry_for_timestamp(timestamp_ms, offset)) is not None:
+            if entry.kind is EntryKind.PULSAR:
+                return max(entry.base_offset, offset), entry.max_timestamp_ms
             header = read_header(entry.payload)
             for record in () if header.is_control else read_records(entry.payload, header):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= offset:

@@ -11,9 +11,10 @@ next, also from a producer of which nothing is stored yet.
 `check` decides and changes nothing; `add` records what was appended.  The state is a snapshot (`encode`, `decode`) plus
 the batch headers of the log after it, so it survives any restart.
 
-Snapshot, version 1, big-endian::
+Snapshot, version 2, big-endian::
 
-    0  u8   version        1
+    0  u8   version        2; 1 had the same bytes here, and nothing of Pulsar's producers behind what follows
+                           (`producer_recovery.py`)
     1  i64  next_offset    the snapshot covers the log below this offset
     9  u32  producer_count
        per producer: i64 producer_id, i16 epoch, u8 batch_count,
@@ -35,7 +36,8 @@ _SEQUENCES: Final = 1 << 31
 _SNAPSHOT: Final = Struct(">BqI")
 _PRODUCER: Final = Struct(">qhB")
 _BATCH: Final = Struct(">iiqqq")
-_VERSION: Final = 1
+_VERSION: Final = 2
+DEDUPLICATION_SINCE: Final = 2
 _SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for what a partition stores beside it
 SNAPSHOT_PRODUCERS_MAX: Final = _SNAPSHOT_BYTES_MAX // (_PRODUCER.size + BATCHES_REMEMBERED * _BATCH.size)
 
@@ -191,7 +193,7 @@ class ProducerStates:
         states = cls()
         try:
             version, states.next_offset, count = _SNAPSHOT.unpack_from(snapshot)
-            if version != _VERSION:
+            if not 1 <= version <= _VERSION:
                 raise EntryCorrupt(f"producer snapshot of unknown version {version}")
             position = _SNAPSHOT.size
             for _ in range(count):

@@ -182,6 +182,8 @@ class TopicRegistry:
         self.before_create: Callable[[Collection[str]], Awaitable[None]] = (
             _nothing  # makes missing namespaces
         )
+        # Whether duplicates of Pulsar producers are looked for: the policies' to answer.
+        self.deduplicates: Callable[[TopicName], bool] = lambda _: False
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._being_created: dict[
@@ -267,7 +269,9 @@ class TopicRegistry:
         stored = self._logs.pop(log.name, None)
         if stored is not None:
             log.restore(stored.value, stored.version, self._environment.stats)
-        return Partition(topic, index, topic.replicas[index], log)
+        partition = Partition(topic, index, topic.replicas[index], log)
+        partition.deduplicate(self.deduplicates(topic.name))
+        return partition
 
     @staticmethod
     def _limits_of(config: TopicConfig) -> LedgerLimits:

@@ -114,8 +114,11 @@ class TransactionIndex:
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, snapshot: bytes, position: int = 0) -> "TransactionIndex":
-        """The inverse of `encode`, from `position` on; EntryCorrupt when the bytes are not a snapshot."""
+    def decode(cls, snapshot: bytes, position: int = 0) -> "tuple[TransactionIndex, int]":
+        """The inverse of `encode`, from `position` on, and where the snapshot ends.
+
+        EntryCorrupt when the bytes are not a snapshot.
+        """
         index = cls()
         try:
             version, count = _HEAD.unpack_from(snapshot, position)
@@ -133,7 +136,7 @@ class TransactionIndex:
                 position += _ABORTED.size
         except StructError as error:
             raise EntryCorrupt("a transaction snapshot is cut short") from error
-        return index
+        return index, position
 
 
 def _last_offset(one: AbortedRange) -> int:

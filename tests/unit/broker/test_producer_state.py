@@ -48,6 +48,7 @@ class Bench:
         self.store = MemoryLedgerStore(automatic=False)
         self.metadata = MemoryMetadataStore()
         self.clock = FakeClock()
+        self.deduplicates = False
         self.partition = self._open()
 
     def _open(self) -> Partition:
@@ -82,6 +83,7 @@ class Bench:
         if stored is not None:
             stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
             self.partition.log.restore(stored.value, stored.version, stats)
+        self.partition.deduplicate(self.deduplicates)
         await self.partition.recover_producers(snapshot, self.clock.now_ms())
 
 

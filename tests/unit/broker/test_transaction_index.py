@@ -62,7 +62,7 @@ def test_it_agrees_with_a_model_also_after_a_restart_from_a_snapshot(
     aborted: list[AbortedRange] = []
     for offset, (producer_id, what) in enumerate(steps):
         if offset == restart_at:
-            index = TransactionIndex.decode(b"xx" + index.encode(), 2)
+            index = TransactionIndex.decode(b"xx" + index.encode(), 2)[0]
         if what == "batch":
             index.began(producer_id, offset)
             began.setdefault(producer_id, offset)

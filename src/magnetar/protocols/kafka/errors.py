@@ -28,6 +28,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     broker.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     broker.PolicyViolation: ErrorCode.POLICY_VIOLATION,
+    broker.TopicTerminated: ErrorCode.POLICY_VIOLATION,
     broker.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     broker.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,0 +1,149 @@
+"""What Pulsar producers have sent to one partition already: broker-side deduplication.
+
+Off unless a policy turns it on.  A producer is known by its name, through reconnections and restarts of either side,
+and by the highest sequence id that it has published.  What repeats that or less is a duplicate: it is acknowledged
+with no position of its own, once everything before it is durable.
+
+* A batch is known by the sequence id of its last message.  One that begins within what is known and ends behind it,
+  because a producer that was restarted has batched the same messages differently, is stored: Pulsar drops it, and with
+  it messages that nobody has.
+* The chunks of a message share one sequence id, which counts once the last chunk is there.  So no chunk is taken for a
+  duplicate of another one, and all of a message that is sent again are duplicates.
+* A producer that is not connected is forgotten some hours after its last message.
+
+The state is a snapshot plus the metadata of the entries after it, as that of Kafka's idempotent producers.  A snapshot
+speaks of everything that was appended, and is stored once that is durable.
+
+Snapshot, big-endian::
+
+    0  u32  producer_count    per producer: u16 size, name in UTF-8, i64 sequence_id, i64 last_offset (of the entry),
+                                            i64 seen_ms (when it last published or disconnected)
+"""
+
+from collections import deque
+from collections.abc import Collection
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import EntryCorrupt
+
+if TYPE_CHECKING:
+    from magnetar.wire.pulsar.entry import EntryView
+
+INACTIVITY_MS: Final = 6 * 3600 * 1000  # Pulsar's brokerDeduplicationProducerInactivityTimeoutMinutes
+NONE_PUBLISHED: Final = -1
+_COUNT: Final = Struct(">I")
+_SIZE: Final = Struct(">H")
+_STATE: Final = Struct(">qqq")
+_NAME_BYTES_MAX: Final = 0xFFFF
+_LONG_MAX: Final = (1 << 63) - 1
+
+
+class _Producer:
+    """`published`: (sequence id, last offset), the newest last; all but the first may still fail."""
+
+    __slots__ = ("published", "seen_ms")
+
+    def __init__(self) -> None:
+        self.published: deque[tuple[int, int]] = deque()
+        self.seen_ms = 0
+
+
+class Deduplication:
+    """See the module's text."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self) -> None:
+        self._producers: dict[str, _Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def is_duplicate(self, view: "EntryView") -> bool:
+        """Whether all that `view` carries was published before."""
+        known = self._producers.get(view.producer_name)
+        return known is not None and view.highest_sequence_id <= known.published[-1][0]
+
+    def add(self, view: "EntryView", last_offset: int, durable_end: int, now_ms: int) -> None:
+        """Record an entry that was appended; what lies below `durable_end` can not fail any more."""
+        if view.highest_sequence_id > _LONG_MAX or (view.is_chunk and not _is_last_chunk(view)):
+            return
+        known = self._producers.get(view.producer_name)
+        if known is None:
+            if len(view.producer_name.encode()) > _NAME_BYTES_MAX:
+                return
+            known = self._producers[view.producer_name] = _Producer()
+        published = known.published
+        while len(published) > 1 and published[1][1] < durable_end:
+            published.popleft()
+        published.append((view.highest_sequence_id, last_offset))
+        known.seen_ms = now_ms
+
+    def last_sequence_id(self, producer_name: str, durable_end: int) -> int:
+        """The highest sequence id that is durable; `NONE_PUBLISHED` for a producer that is not known."""
+        known = self._producers.get(producer_name)
+        durable = (one for one, offset in known.published if offset < durable_end) if known else ()
+        return max(durable, default=NONE_PUBLISHED)
+
+    def left(self, producer_name: str, now_ms: int) -> None:
+        """The producer has disconnected: its time begins to run."""
+        known = self._producers.get(producer_name)
+        if known is not None:
+            known.seen_ms = now_ms
+
+    def expire(self, before_ms: int, connected: Collection[str]) -> None:
+        """Forget producers that were last seen before `before_ms` and are not `connected`."""
+        for name, known in list(self._producers.items()):
+            if known.seen_ms < before_ms and name not in connected:
+                del self._producers[name]
+
+    def forget_from(self, end_offset: int) -> None:
+        """Appends at or above `end_offset` failed: they may come again."""
+        for name, known in list(self._producers.items()):
+            while known.published and known.published[-1][1] >= end_offset:
+                known.published.pop()
+            if not known.published:
+                del self._producers[name]
+
+    def encode(self, bytes_max: int) -> bytes:
+        """The snapshot of everything appended.  When it does not fit, those that were seen last are in it."""
+        parts: list[bytes] = []
+        left = bytes_max - _COUNT.size
+        for name, known in sorted(self._producers.items(), key=_seen_ms, reverse=True):
+            text = name.encode()
+            left -= _SIZE.size + len(text) + _STATE.size
+            if left < 0:
+                break
+            sequence_id, last_offset = known.published[-1]
+            parts += (_SIZE.pack(len(text)), text, _STATE.pack(sequence_id, last_offset, known.seen_ms))
+        return _COUNT.pack(len(parts) // 3) + b"".join(parts)
+
+    @classmethod
+    def decode(cls, snapshot: bytes, position: int = 0) -> "Deduplication":
+        """The inverse of `encode`, from `position` on; EntryCorrupt when the bytes are not a snapshot."""
+        found = cls()
+        try:
+            (count,) = _COUNT.unpack_from(snapshot, position)
+            position += _COUNT.size
+            for _ in range(count):
+                (size,) = _SIZE.unpack_from(snapshot, position)
+                position += _SIZE.size
+                name = snapshot[position : position + size].decode()
+                position += size
+                known = found._producers[name] = _Producer()
+                sequence_id, last_offset, known.seen_ms = _STATE.unpack_from(snapshot, position)
+                known.published.append((sequence_id, last_offset))
+                position += _STATE.size
+        except (StructError, UnicodeDecodeError) as error:
+            raise EntryCorrupt("a snapshot of deduplication is cut short or damaged") from error
+        return found
+
+
+def _is_last_chunk(view: "EntryView") -> bool:
+    return view.metadata.chunk_id == view.metadata.num_chunks_from_msg - 1
+
+
+def _seen_ms(known: tuple[str, _Producer]) -> int:
+    return known[1].seen_ms

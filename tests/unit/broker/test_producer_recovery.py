@@ -1,0 +1,129 @@
+"""Producer snapshots byte by byte: what is written, what older versions wrote, and what is none."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.deduplication import INACTIVITY_MS, Deduplication
+from magnetar.broker.producer_recovery import ProducerMemory, restore
+from magnetar.broker.producer_state import ProducerStates
+from magnetar.broker.transaction_index import TransactionIndex
+from magnetar.metadata.store import VALUE_BYTES_MAX
+
+from .pulsar_entries import sent
+from .test_producer_state import Bench
+from .test_topics import World
+
+GOLDEN = Path(__file__).parent / "golden"
+NOW_MS = 1_700_000_000_000
+
+
+def memory() -> ProducerMemory:
+    producers, transactions, deduplication = ProducerStates(), TransactionIndex(), Deduplication()
+    producers.add(7, 1, 0, 0, 5, NOW_MS)
+    producers.add(7, 1, 5, 5, 5, NOW_MS + 1)
+    producers.add(8, 0, 3, 10, 1, NOW_MS + 2)
+    transactions.began(7, 5)
+    deduplication.add(sent("first", 4, 3), 12, 0, NOW_MS + 3)
+    deduplication.add(sent("žádný", 0), 13, 0, NOW_MS + 4)
+    return ProducerMemory(producers, transactions, deduplication)
+
+
+def no_log(high_watermark: int = 20):  # type: ignore[no-untyped-def]
+    log = Bench().partition.log
+    log.high_watermark = high_watermark
+    return log
+
+
+def test_the_bytes_of_a_snapshot() -> None:
+    assert memory().encode(14) == (GOLDEN / "producers-v2.bin").read_bytes()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_snapshots_of_every_version_are_read(version: int) -> None:
+    stored = (GOLDEN / f"producers-v{version}.bin").read_bytes()
+    found = restore(no_log(), stored, deduplicates=True)
+    expected = memory()
+    assert found.producers.next_offset == 14
+    assert {pid: list(one.batches) for pid, one in found.producers.items()} == {
+        pid: list(one.batches) for pid, one in expected.producers.items()
+    }
+    assert found.transactions.first_offset(7) == 5
+    assert found.deduplication is not None
+    names = ("first", "žádný", "nobody")
+    assert [found.deduplication.last_sequence_id(name, 20) for name in names] == (
+        [6, 0, -1] if version == 2 else [-1, -1, -1]
+    )
+
+
+def test_a_snapshot_that_is_cut_short_is_refused() -> None:
+    stored = (GOLDEN / "producers-v2.bin").read_bytes()
+    for size in range(len(stored)):
+        with pytest.raises(EntryCorrupt):
+            restore(no_log(), stored[:size], deduplicates=True)
+    with pytest.raises(EntryCorrupt):
+        restore(no_log(), b"\x03" + stored[1:], deduplicates=True)
+
+
+def test_a_snapshot_of_what_the_log_does_not_have_says_nothing() -> None:
+    stored = (GOLDEN / "producers-v2.bin").read_bytes()
+    found = restore(no_log(high_watermark=13), stored, deduplicates=True)
+    assert (len(found.producers), found.producers.next_offset) == (0, 0)
+    assert found.deduplication is not None
+    assert len(found.deduplication) == 0
+
+
+def test_without_deduplication_nothing_is_remembered_of_pulsar_s_producers() -> None:
+    stored = (GOLDEN / "producers-v2.bin").read_bytes()
+    assert restore(no_log(), stored, deduplicates=False).deduplication is None
+
+
+def test_a_snapshot_fits_the_metadata_store_and_has_those_that_published_last() -> None:
+    known = memory()
+    assert known.deduplication is not None
+    for number in range(40_000):
+        known.deduplication.add(sent(f"producer-{number:06}", 1), number, 0, NOW_MS + 10 + number)
+    snapshot = known.encode(50_000)
+    assert len(snapshot) <= VALUE_BYTES_MAX
+    found = restore(no_log(50_000), snapshot, deduplicates=True).deduplication
+    assert found is not None
+    assert 20_000 < len(found) < 40_000
+    assert found.last_sequence_id("producer-039999", 50_000) == 1
+    assert found.last_sequence_id("first", 50_000) == -1
+
+
+def test_producers_that_left_are_forgotten_six_hours_after_their_last_message() -> None:
+    known = Deduplication()
+    known.add(sent("gone", 1), 0, 0, NOW_MS)
+    known.add(sent("idle but connected", 1), 1, 0, NOW_MS)
+    known.add(sent("left later", 1), 2, 0, NOW_MS)
+    known.left("left later", NOW_MS + 1)
+    known.left("never published", NOW_MS)
+    now_ms = NOW_MS + INACTIVITY_MS + 1
+    known.expire(now_ms - INACTIVITY_MS, {"idle but connected"})
+    names = ("gone", "idle but connected", "left later")
+    assert [known.last_sequence_id(name, 9) for name in names] == [-1, 1, 1]
+    assert INACTIVITY_MS == 6 * 60 * 60 * 1000
+
+
+def test_a_policy_turns_deduplication_on_and_off_and_is_known_before_the_log_is_replayed() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        name = topic.name
+        assert topic.partition(0).deduplication is None
+        await broker.namespaces.change(name.namespace_name, lambda _: {"deduplicationEnabled": True})
+        view = sent(sequence_id=3)
+        topic.partition(0).publish(view.data, view, NOW_MS, lambda error: None)
+        await broker.stop()
+        broker = await world.crash()
+        partition = broker.topics.get(name).partition(0)
+        assert partition.last_sequence_id("p") == 3
+        await broker.namespaces.change_topic(name, lambda _: {"deduplicationEnabled": False})
+        assert partition.deduplication is None
+        await broker.stop()
+
+    asyncio.run(scenario())
