@@ -3,7 +3,7 @@
 A topic's record lies in the metadata store at `/topics/<tenant>/<namespace>/<domain>/<local name>`, JSON::
 
     {"v": 1, "id": "<32 hex digits>", "replicas": [[node ids of partition 0], ...], "configs": {...}, "created_ms": ...,
-     "partitioned": false}    (the last one only for a topic that is not)
+     "partitioned": false, "terminated": true}    (the last two only for a topic that is not, or is)
 
 A partition's log is named `<tenant>/<namespace>/<domain>/<local name>-partition-<n>@<topic id>`, so a topic that is
 deleted and made again never meets its old log; logs of topics that are gone are removed when the broker starts.
@@ -81,6 +81,7 @@ class Topic:
         "created_ms",
         "is_deleted",
         "is_partitioned",
+        "is_terminated",
         "name",
         "overrides",
         "replicas",
@@ -109,6 +110,7 @@ class Topic:
         self.version = version
         self.is_deleted = False
         self.is_partitioned = is_partitioned
+        self.is_terminated = False
         self._partitions: dict[int, Partition] = {}
 
     @property
@@ -148,7 +150,9 @@ class Topic:
         name = self.name
         return f"{name.tenant}/{name.namespace}/{name.domain}/{name.local}-partition-{index}@{self.topic_id.hex()}"
 
-    def encode(self, replicas: list[list[int]], overrides: Mapping[str, str]) -> bytes:
+    def encode(
+        self, replicas: list[list[int]], overrides: Mapping[str, str], *, terminate: bool = False
+    ) -> bytes:
         document: dict[str, object] = {
             "v": 1,
             "id": self.topic_id.hex(),
@@ -158,6 +162,8 @@ class Topic:
         }
         if not self.is_partitioned and len(replicas) == 1:
             document["partitioned"] = False
+        if self.is_terminated or terminate:
+            document["terminated"] = True
         return json.dumps(document).encode()
 
 
@@ -236,6 +242,7 @@ class TopicRegistry:
                 value.version,
                 document.get("partitioned", True),
             )
+            topic.is_terminated = document.get("terminated", False)
             self._register(topic)
             for index in range(topic.partition_count):
                 if topic.log_name(index) in self._logs:
@@ -271,6 +278,7 @@ class TopicRegistry:
             log.restore(stored.value, stored.version, self._environment.stats)
         partition = Partition(topic, index, topic.replicas[index], log)
         partition.deduplicate(self.deduplicates(topic.name))
+        partition.is_terminated = topic.is_terminated
         return partition
 
     @staticmethod
@@ -429,9 +437,29 @@ class TopicRegistry:
         for partition in topic.open_partitions:
             partition.log.limits = self._limits_of(topic.config)
 
-    async def _update(self, topic: Topic, replicas: list[list[int]], overrides: dict[str, str]) -> None:
+    async def terminate(self, topic: Topic) -> None:
+        """From now on, and for good, no partition takes another message; what was appended before is durable then.
+
+        Terminating twice is harmless.
+        """
+        async with self.changing(topic):
+            await self._update(topic, topic.replicas, topic.overrides, terminate=True)
+            topic.is_terminated = True
+            for partition in topic.open_partitions:
+                partition.is_terminated = True
+        for partition in topic.open_partitions:
+            await partition.wait_durable(partition.log.next_offset)
+
+    async def _update(
+        self,
+        topic: Topic,
+        replicas: list[list[int]],
+        overrides: dict[str, str],
+        *,
+        terminate: bool = False,
+    ) -> None:
         topic.version = await self._environment.metadata.put(
-            topic_path(topic.name), topic.encode(replicas, overrides), topic.version
+            topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate), topic.version
         )
         topic.replicas = replicas
         topic.overrides = overrides

@@ -10,9 +10,17 @@ import pytest
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic, UnknownTopicId
+from magnetar.broker.errors import (
+    InvalidPartitions,
+    TopicExists,
+    TopicTerminated,
+    UnknownTopic,
+    UnknownTopicId,
+)
 from magnetar.broker.nodes import Node, Nodes
 from magnetar.broker.topics import SNAPSHOTS_ROOT, TOPICS_ROOT, NewTopic
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
@@ -257,5 +265,70 @@ def test_a_topic_brings_its_namespace_along() -> None:
         await broker.topics.ensure(TopicName.parse("persistent://acme/orders/t"))
         assert "acme/orders" in broker.namespaces
         assert "acme/orders" in (await world.crash()).namespaces
+
+    run(scenario())
+
+
+def test_a_terminated_topic_ends_with_what_was_appended_before_over_restarts_too() -> None:
+    async def scenario() -> None:
+        world = World(MemoryLedgerStore(automatic=False))
+        broker = await world.start()
+        topic = await world.create(2)
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(0), outcomes)
+        terminating = asyncio.ensure_future(broker.topics.terminate(topic))
+        await settle()
+        for index in (0, 1):  # the second was never used before
+            with pytest.raises(TopicTerminated):
+                world.produce(topic.partition(index), outcomes)
+        assert not terminating.done(), "what was appended before is not durable"
+        while not terminating.done():
+            world.store.write()
+            await settle()
+        assert outcomes == [None]
+        await broker.topics.terminate(topic)
+        topic = (await world.crash()).topics.get(NAME)
+        assert topic.is_terminated
+        assert topic.partition(0).log.high_watermark == 1
+        with pytest.raises(TopicTerminated):
+            world.produce(topic.partition(0), outcomes)
+        async with world.broker.topics.changing(topic):
+            await world.broker.topics.add_partitions(topic, world.broker.topics.plan_partitions(topic, 3))
+        assert (await world.crash()).topics.get(NAME).is_terminated, "also when something else was changed"
+        await world.broker.stop()
+
+    run(scenario())
+
+
+def test_a_topic_that_cannot_be_terminated_now_goes_on() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        world.metadata.fail_next = 1
+        with pytest.raises(MetadataError):
+            await broker.topics.terminate(topic)
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(0), outcomes)
+        await settle()
+        assert outcomes == [None]
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_deleted_topic_takes_every_subscription_s_cursors_with_it() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create(2)
+        keys = [CursorKey(name, NAME.full, index) for name in ("a", "b") for index in (0, 1)]
+        elsewhere = CursorKey("a", "persistent://public/default/other", 0)
+        await broker.cursors.commit({key: Cursor(mark_delete=0) for key in [*keys, elsewhere]})
+        await broker.delete_topic(topic)
+        await world.crash()
+        assert [world.broker.cursors.get(key) for key in keys] == [None] * 4
+        assert world.broker.cursors.get(elsewhere) is not None
+        await world.broker.stop()
 
     run(scenario())

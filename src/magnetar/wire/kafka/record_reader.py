@@ -23,6 +23,16 @@ _XERIAL_HEADER_SIZE: Final = 16
 _BLOCK_SIZE: Final = Struct(">I")
 
 
+class RawRecord(NamedTuple):
+    """One record as it is in its batch; `headers` keeps order and duplicates, names are bytes that should be UTF-8."""
+
+    timestamp_delta_ms: int
+    offset_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
 class Record(NamedTuple):
     """One record; `headers` keeps order and duplicates, values may be None."""
 
@@ -39,10 +49,22 @@ def read_records(batch: memoryview, header: BatchHeader) -> Iterator[Record]:
     Raises:
         WireError: the records cannot be decompressed or do not add up.
     """
-    data = _expand(batch[HEADER_SIZE:], header.attributes & COMPRESSION_MASK)
+    data = expand(batch[HEADER_SIZE:], header.attributes & COMPRESSION_MASK)
     stamped = header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None
+    for record in read_raw_records(data, header.record_count):
+        headers = [(name.decode("utf-8", "replace"), content) for name, content in record.headers]
+        timestamp_ms = (
+            stamped if stamped is not None else header.base_timestamp_ms + record.timestamp_delta_ms
+        )
+        yield Record(
+            header.base_offset + record.offset_delta, timestamp_ms, record.key, record.value, headers
+        )
+
+
+def read_raw_records(data: memoryview, record_count: int) -> Iterator[RawRecord]:
+    """The records in the uncompressed bytes behind a batch's header, in order; WireError when they do not add up."""
     position = 0
-    for _ in range(header.record_count):
+    for _ in range(record_count):
         length, position = _varint(data, position)
         end = position + length
         if length <= 0 or end > len(data):
@@ -61,11 +83,10 @@ def read_records(batch: memoryview, header: BatchHeader) -> Iterator[Record]:
             if name is None:
                 raise WireError("a record header has no name")
             content, position = _nullable(data, position, end)
-            headers.append((name.decode("utf-8", "replace"), content))
+            headers.append((name, content))
         if position != end:
             raise WireError("a record does not end where it says")
-        timestamp_ms = stamped if stamped is not None else header.base_timestamp_ms + timestamp_delta
-        yield Record(header.base_offset + offset_delta, timestamp_ms, key, value, headers)
+        yield RawRecord(timestamp_delta, offset_delta, key, value, headers)
     if position != len(data):
         raise WireError("a batch has bytes behind its last record")
 
@@ -93,7 +114,8 @@ def _nullable(data: memoryview, position: int, end: int) -> tuple[bytes | None, 
     return bytes(data[position : position + length]), position + length
 
 
-def _expand(data: memoryview, codec: int) -> memoryview:
+def expand(data: memoryview, codec: int) -> memoryview:
+    """What the codec's number in a batch's attributes says is compressed, up to `RECORDS_BYTES_MAX`; or WireError."""
     try:
         match codec:
             case 0:

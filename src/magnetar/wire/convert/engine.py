@@ -1,0 +1,163 @@
+"""Which code converts: the compiled one as soon as it is there, which is faster even for one record.
+
+Compiling takes seconds on a machine that has never done it (numba keeps the result) and most of a second otherwise, so
+it happens on a thread of its own when the first conversion asks for it.  Until then `plain.py` does the work, except
+for batches so large that waiting is shorter.  Where numba cannot be loaded, it does all of it.
+
+The compiled code is kept in a folder named by its sources, below this package's `__pycache__` or, where that cannot be
+written, the user's cache; `NUMBA_CACHE_DIR` overrides both, and without any of them each process compiles for itself.
+"""
+
+import hashlib
+import logging
+import os
+import secrets
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from magnetar.base.errors import WireError
+from magnetar.wire.convert import plain
+from magnetar.wire.convert.plain import Records
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX
+from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_BYTES: Final = 256 << 10  # more is not converted by Python while compiled code is on its way
+_SOURCES: Final = ("compiled_bytes.py", "compiled_messages.py", "compiled_records.py", "naming.py")
+_SLACK_PER_RECORD: Final = 32
+
+
+class _Loader:
+    """Loads the compiled modules once, on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.messages: ModuleType | None = None
+        self.records: ModuleType | None = None
+        self.numpy: ModuleType | None = None
+        self.finished = threading.Event()
+        self._begin = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to load, unless that was done; returns at once."""
+        if self._begin.acquire(blocking=False):
+            threading.Thread(target=self._load, name="magnetar-compile", daemon=True).start()
+
+    def _load(self) -> None:
+        try:
+            _set_cache_folder()
+            import numpy
+
+            from magnetar.wire.convert import compiled_messages, compiled_records
+
+            self.numpy, self.messages, self.records = numpy, compiled_messages, compiled_records
+        except Exception:
+            log.exception("conversions between the protocols are not compiled and stay slow")
+        finally:
+            self.finished.set()
+
+
+_loader = _Loader()
+_seed: Final = secrets.randbits(62)
+
+
+def is_compiled() -> bool:
+    """Whether the compiled code is loaded."""
+    return _loader.records is not None
+
+
+def load(timeout_s: float | None = None) -> bool:
+    """Load the compiled code and wait for that; whether it is there.  Not for the event loop."""
+    _loader.start()
+    _loader.finished.wait(timeout_s)
+    return is_compiled()
+
+
+def messages_of(
+    data: memoryview, record_count: int, slots: int, base_timestamp_ms: int, stamped_ms: int, headroom: int
+) -> memoryview:
+    """As `plain.messages_of`, behind `headroom` bytes for the caller to fill."""
+    if slots > BATCH_MESSAGES_MAX:
+        raise WireError(f"a batch of {slots} offsets")
+    compiled = _use_compiled(len(data)) and _loader.messages
+    if not compiled:
+        messages = plain.messages_of(data, record_count, slots, base_timestamp_ms, stamped_ms)
+        return memoryview(bytearray(headroom) + messages)
+    room = headroom + len(data) + len(data) // 8 + _SLACK_PER_RECORD * slots
+    while True:
+        out = _empty(room)
+        end = compiled.messages_of(
+            _array(data), record_count, slots, base_timestamp_ms, stamped_ms, _seed, out, headroom
+        )
+        if end < 0:
+            raise WireError("the records of a batch do not add up")
+        if end <= room:
+            return memoryview(out.data)[:end]
+        room = _bounded(end)
+
+
+def records_of(payload: memoryview, message_count: int, publish_time_ms: int, headroom: int) -> Records:
+    """As `plain.records_of`; the data are behind `headroom` bytes for the caller to fill."""
+    compiled = _use_compiled(len(payload)) and _loader.records
+    if not compiled:
+        records = plain.records_of(payload, message_count, publish_time_ms)
+        return records._replace(data=memoryview(bytearray(headroom) + records.data))
+    assert _loader.numpy is not None
+    facts = _loader.numpy.zeros(3, _loader.numpy.int64)
+    room = headroom + len(payload) + len(payload) // 8 + _SLACK_PER_RECORD * message_count
+    while True:
+        out = _empty(room)
+        end = compiled.records_of(_array(payload), message_count, publish_time_ms, out, headroom, facts)
+        if end < 0:
+            raise WireError("the messages of a batch do not add up")
+        if end <= room:
+            return Records(memoryview(out.data)[:end], *facts.tolist())
+        room = _bounded(end)
+
+
+def _use_compiled(size: int) -> bool:
+    """Whether compiled code is to convert `size` bytes."""
+    if not _loader.finished.is_set():
+        _loader.start()
+        if size <= _PATIENCE_BYTES:
+            return False
+        _loader.finished.wait()
+    return is_compiled()
+
+
+def _bounded(size: int) -> int:
+    if size > RECORDS_BYTES_MAX:
+        raise WireError(f"a batch of {size} bytes in its other form")
+    return size
+
+
+def _empty(size: int) -> Any:
+    assert _loader.numpy is not None
+    return _loader.numpy.empty(size, _loader.numpy.uint8)
+
+
+def _array(data: memoryview) -> Any:
+    assert _loader.numpy is not None
+    array = _loader.numpy.frombuffer(data, _loader.numpy.uint8)
+    array.flags.writeable = False  # the signature that was compiled
+    return array
+
+
+def _set_cache_folder() -> None:
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return
+    import numba
+
+    here = Path(__file__).parent
+    digest = hashlib.sha256(b"".join((here / name).read_bytes() for name in _SOURCES)).hexdigest()[:16]
+    for folder in (here / "__pycache__", Path(os.path.expanduser("~/.cache/magnetar"))):
+        cache = folder / f"compiled-{digest}"
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(cache, os.W_OK):
+            setattr(numba.config, "CACHE_DIR", str(cache))  # noqa: B010  its module declares none
+            return
