@@ -31,6 +31,7 @@ from magnetar.broker.errors import (
     UnknownTopicId,
 )
 from magnetar.broker.nodes import Nodes
+from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.partition import Partition
 from magnetar.broker.topic_config import TopicConfig, TopicDefaults
 from magnetar.ledger.environment import LedgerEnvironment
@@ -276,7 +277,8 @@ class TopicRegistry:
         stored = self._logs.pop(log.name, None)
         if stored is not None:
             log.restore(stored.value, stored.version, self._environment.stats)
-        partition = Partition(topic, index, topic.replicas[index], log)
+        kind = Partition if topic.name.persistent else NonPersistentPartition
+        partition = kind(topic, index, topic.replicas[index], log)
         partition.deduplicate(self.deduplicates(topic.name))
         partition.is_terminated = topic.is_terminated
         return partition

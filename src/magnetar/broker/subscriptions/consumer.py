@@ -7,14 +7,15 @@ size.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionType, Unit
 
 if TYPE_CHECKING:
-    from magnetar.broker.subscriptions.subscription import Subscription
+    from magnetar.broker.partition import Partition
+    from magnetar.broker.subscriptions.subscription import AckedId, Subscription
 
 Buffer = bytes | bytearray | memoryview
 
@@ -51,6 +52,42 @@ class ConsumerPort(Protocol):
         ...
 
 
+class ConsumerOwner(Protocol):
+    """A subscription as its consumers use it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def partition(self) -> "Partition": ...
+    def flow(self, member: "SubscribedConsumer", permits: int) -> None:
+        """A consumer asks for so many more messages."""
+        ...
+
+    def writable(self, member: "SubscribedConsumer", is_writable: bool) -> None:
+        """A consumer's connection is full, or takes bytes again."""
+        ...
+
+    def acknowledge(
+        self, member: "SubscribedConsumer", ids: "Sequence[AckedId]", *, cumulative: bool
+    ) -> Awaitable[None] | None:
+        """Take acknowledgements; what is returned is to be awaited."""
+        ...
+
+    def redeliver(
+        self, member: "SubscribedConsumer", positions: Sequence[tuple[int, int]] | None, epoch: int | None
+    ) -> None:
+        """A consumer wants entries again, by their positions, or (None) all that it has not acknowledged."""
+        ...
+
+    def remove(self, member: "SubscribedConsumer") -> bool:
+        """A consumer has gone; false when it was not connected."""
+        ...
+
+    def backlog(self) -> int:
+        """Messages that are not acknowledged."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
     """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.
@@ -69,16 +106,14 @@ class ConsumerSpec:
 
 
 class SubscribedConsumer:
-    """See the module's text.  Made by `Subscription.add`."""
+    """One consumer; its owner's `add` makes it.  Counts are of messages."""
 
     __slots__ = (
         "acked_messages",
         "bytes_out",
         "connected_since_ms",
-        "is_loading",
         "messages_out",
         "messages_redelivered",
-        "outbox",
         "port",
         "spec",
         "state",
@@ -87,7 +122,7 @@ class SubscribedConsumer:
 
     def __init__(
         self,
-        subscription: "Subscription",
+        subscription: ConsumerOwner,
         spec: ConsumerSpec,
         port: ConsumerPort,
         connected_since_ms: int,
@@ -105,17 +140,32 @@ class SubscribedConsumer:
             unacked_messages_max=unacked_messages_max,
             hash_ranges=spec.hash_ranges,
         )
-        self.outbox: deque[Unit] = deque()
-        self.is_loading = False  # the payload of the outbox's first unit is being read
         self.messages_out = 0
         self.bytes_out = 0
         self.messages_redelivered = 0
         self.acked_messages = 0
 
-    def drain(self) -> None:
+
+class OutboxConsumer(SubscribedConsumer):
+    """A consumer of a `Subscription`.  See the module's text."""
+
+    __slots__ = ("is_loading", "outbox")
+
+    def __init__(
+        self,
+        subscription: "Subscription",
+        spec: ConsumerSpec,
+        port: ConsumerPort,
+        connected_since_ms: int,
+        unacked_messages_max: int,
+    ) -> None:
+        super().__init__(subscription, spec, port, connected_since_ms, unacked_messages_max)
+        self.outbox: deque[Unit] = deque()
+        self.is_loading = False  # the payload of the outbox's first unit is being read
+
+    def drain(self, subscription: "Subscription") -> None:
         """Hand over as much of the outbox as the connection takes."""
         outbox, port = self.outbox, self.port
-        subscription = self.subscription
         while outbox and not self.is_loading and port.is_writable:
             burst: list[Delivery] = []
             size = 0

@@ -77,7 +77,7 @@ def make_units(
         position = (int(entry.ledger_id), int(entry.entry_id))
         unit = Unit(position, base, end, payload=payload, offsets=offsets)
         if is_shared:
-            _describe(unit, read_entry(memoryview(payload), verify=False), kind)
+            describe(unit, read_entry(memoryview(payload), verify=False), kind)
         units.append(unit)
     return units, unseen
 
@@ -87,7 +87,8 @@ def position_of(unit: Unit) -> tuple[int, int]:
     return cast(tuple[int, int], unit.entry)
 
 
-def _describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
+def describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
+    """Note on the unit what dispatchers of several consumers go by."""
     unit.deliver_at_ms = view.deliver_at_ms or 0
     if view.is_chunk:
         unit.chunk_id = view.metadata.uuid

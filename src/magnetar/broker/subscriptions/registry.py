@@ -15,6 +15,7 @@ from typing import Any, Final
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.base.names import TopicName
+from magnetar.broker.nonpersistent import NonPersistentPartition, NonPersistentSubscription
 from magnetar.broker.partition import Partition
 from magnetar.broker.policies import Policies
 from magnetar.broker.subscriptions import positions
@@ -133,6 +134,8 @@ class Subscriptions:
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
             MetadataError, StorageError: it cannot be made now.
         """
+        if isinstance(partition, NonPersistentPartition):
+            return self._subscribe_to_nothing(partition, wanted, port)
         kind = wanted.consumer.type
         if wanted.reads_compacted and kind not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
@@ -148,6 +151,23 @@ class Subscriptions:
             subscription.changing.release()
             if not subscription.is_in_use:
                 self._spawn("let go of a subscription", self._let_go(subscription))
+
+    def _subscribe_to_nothing(
+        self, partition: NonPersistentPartition, wanted: SubscribeRequest, port: ConsumerPort
+    ) -> SubscribedConsumer:
+        """Connect a consumer to a topic that stores nothing."""
+        if wanted.reads_compacted:
+            raise SubscriptionNotAllowed("readCompacted only allowed on persistent topics")
+        subscription = partition.subscriptions.get(wanted.subscription)
+        if subscription is None:
+            policies = self._policies_of(partition.topic.name)
+            subscription = NonPersistentSubscription(
+                partition,
+                wanted.subscription,
+                self._clock,
+                lambda spec: make_dispatcher(partition, spec, policies),
+            )
+        return subscription.add(wanted.consumer, port)
 
     def _check_room(self, partition: Partition, subscription: Subscription) -> None:
         policies = self._policies_of(partition.topic.name)
@@ -247,15 +267,24 @@ class Subscriptions:
 
     async def leave(self, member: SubscribedConsumer) -> None:
         """A consumer has gone.  When it was the last one, its subscription's position is stored when this returns."""
-        subscription = member.subscription
-        if subscription.remove(member) and not subscription.is_in_use:
+        subscription = self._without(member)
+        if subscription is not None:
             await self._let_go(subscription)
 
     def leave_later(self, member: SubscribedConsumer) -> None:
         """As `leave`, for who cannot wait: the consumer is gone when this returns."""
-        subscription = member.subscription
-        if subscription.remove(member) and not subscription.is_in_use:
+        subscription = self._without(member)
+        if subscription is not None:
             self._spawn("let go of a subscription", self._let_go(subscription))
+
+    @staticmethod
+    def _without(member: SubscribedConsumer) -> Subscription | None:
+        """Disconnect a consumer; its subscription if that is to be let go of."""
+        subscription = member.subscription
+        was_connected = subscription.remove(member)
+        if not was_connected or not isinstance(subscription, Subscription) or subscription.is_in_use:
+            return None
+        return subscription
 
     async def _let_go(self, subscription: Subscription) -> None:
         """Store what a subscription without consumers has, and forget it."""
@@ -315,6 +344,9 @@ class Subscriptions:
             MetadataError: it is not dropped.
         """
         subscription = member.subscription
+        if not isinstance(subscription, Subscription):
+            subscription.remove(member)
+            return
         async with subscription.changing:
             if not force and subscription.consumers != [member]:
                 raise ConsumerBusy("Unconnected or shared consumer attempting to unsubscribe")
@@ -374,6 +406,9 @@ class Subscriptions:
 
     async def close_partition(self, partition: Partition) -> None:
         """Close the consumers of a partition that is unloaded or deleted; positions are stored."""
+        if isinstance(partition, NonPersistentPartition):
+            for one in list(partition.subscriptions.values()):
+                one.disconnect_all()
         for subscription in self.of(partition):
             subscription.disconnect_all()
             await self._let_go(subscription)

@@ -28,6 +28,7 @@ from magnetar.broker.subscriptions.consumer import (
     ConsumerPort,
     ConsumerSpec,
     Delivery,
+    OutboxConsumer,
     SubscribedConsumer,
 )
 from magnetar.broker.subscriptions.dispatch.model import (
@@ -110,7 +111,7 @@ class Subscription:
         self.unacked_messages_max = 0
         self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
-        self._members: dict[Consumer, SubscribedConsumer] = {}
+        self._members: dict[Consumer, OutboxConsumer] = {}
         self._entries: OrderedDict[tuple[int, int], Range] = OrderedDict()  # delivered, by position
         self._reader = LogReader(
             partition,
@@ -127,7 +128,7 @@ class Subscription:
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     @property
-    def consumers(self) -> list[SubscribedConsumer]:
+    def consumers(self) -> list[OutboxConsumer]:
         return list(self._members.values())
 
     @property
@@ -140,12 +141,12 @@ class Subscription:
         return None if self.dispatcher is None else self.dispatcher.type
 
     @property
-    def active_consumer(self) -> SubscribedConsumer | None:
+    def active_consumer(self) -> OutboxConsumer | None:
         """The one that gets everything, of an Exclusive or Failover subscription."""
         active = getattr(self.dispatcher, "active", None)
         return None if active is None else self._members.get(active)
 
-    def add(self, spec: ConsumerSpec, port: ConsumerPort, unacked_messages_max: int) -> SubscribedConsumer:
+    def add(self, spec: ConsumerSpec, port: ConsumerPort, unacked_messages_max: int) -> OutboxConsumer:
         """Connect a consumer; it gets nothing before it asks (`flow`).
 
         Raises:
@@ -159,7 +160,7 @@ class Subscription:
             dispatcher = self._environment.make_dispatcher(self, spec)
         else:
             check_fits(dispatcher, spec)
-        member = SubscribedConsumer(self, spec, port, self._environment.clock.now_ms(), unacked_messages_max)
+        member = OutboxConsumer(self, spec, port, self._environment.clock.now_ms(), unacked_messages_max)
         actions = dispatcher.add_consumer(member.state)
         if self.dispatcher is None:
             self.dispatcher = dispatcher
@@ -170,9 +171,10 @@ class Subscription:
 
     def remove(self, member: SubscribedConsumer) -> bool:
         """A consumer has gone; what it had goes to the others.  False when it was not connected."""
-        if self._members.pop(member.state, None) is None or self.dispatcher is None:
+        mine = self._members.pop(member.state, None)
+        if mine is None or self.dispatcher is None:
             return False
-        member.outbox.clear()
+        mine.outbox.clear()
         self.last_active_ms = self._environment.clock.now_ms()
         actions = self.dispatcher.remove_consumer(member.state)
         if self._members:
@@ -208,11 +210,12 @@ class Subscription:
 
     def writable(self, member: SubscribedConsumer, is_writable: bool) -> None:
         """The member's connection is full, or takes bytes again."""
-        if self.dispatcher is None or member.state not in self._members:
+        mine = self._members.get(member.state)
+        if self.dispatcher is None or mine is None:
             return
         if is_writable:
-            member.drain()
-        self._do(self.dispatcher.set_writable(member.state, is_writable and not member.outbox))
+            mine.drain(self)
+        self._do(self.dispatcher.set_writable(mine.state, is_writable and not mine.outbox))
 
     def acknowledge(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool
@@ -292,14 +295,15 @@ class Subscription:
         self, member: SubscribedConsumer, positions: Sequence[tuple[int, int]] | None, epoch: int | None
     ) -> None:
         """A consumer wants entries again, by their positions, or (None) all that it has not acknowledged."""
-        if self.dispatcher is None or member.state not in self._members:
+        mine = self._members.get(member.state)
+        if self.dispatcher is None or mine is None:
             return
         bases = None
         if positions is not None:
             bases = {found[0] for found in map(self._entries.get, positions) if found is not None}
-        permits = member.take_back(bases)
-        self._do(self.dispatcher.redeliver(member.state, bases, epoch))
-        self.flow(member, permits)
+        permits = mine.take_back(bases)
+        self._do(self.dispatcher.redeliver(mine.state, bases, epoch))
+        self.flow(mine, permits)
 
     # --- carrying out ------------------------------------------------------------------------------------------------
 
@@ -328,12 +332,12 @@ class Subscription:
         while len(entries) > ENTRIES_REMEMBERED_MAX:
             entries.popitem(last=False)
 
-    def _drain(self, member: SubscribedConsumer) -> None:
-        member.drain()
+    def _drain(self, member: OutboxConsumer) -> None:
+        member.drain(self)
         if member.outbox and self.dispatcher is not None:
             self.dispatcher.set_writable(member.state, False)
 
-    def delivery(self, member: SubscribedConsumer, unit: Unit, payload: Buffer) -> Delivery:
+    def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
         ledger_id, entry_id = position_of(unit)
         base, offsets = unit.base_offset, unit.offsets
         ack_set = () if offsets is None else ack_set_of(offsets, base, unit.end_offset - base)
@@ -403,7 +407,7 @@ class Subscription:
         formed = self._environment.forms(self.partition, cached[:1])
         return None if isinstance(formed, Awaitable) else formed[0].payload
 
-    def load(self, member: SubscribedConsumer, unit: Unit) -> None:
+    def load(self, member: OutboxConsumer, unit: Unit) -> None:
         """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
         task = asyncio.ensure_future(self._load(unit))
         task.add_done_callback(lambda done: self._loaded(done, member, unit))
@@ -417,7 +421,7 @@ class Subscription:
             formed = await formed
         return formed[0].payload
 
-    def _loaded(self, task: "asyncio.Future[Buffer | None]", member: SubscribedConsumer, unit: Unit) -> None:
+    def _loaded(self, task: "asyncio.Future[Buffer | None]", member: OutboxConsumer, unit: Unit) -> None:
         member.is_loading = False
         if task.cancelled() or member.state not in self._members:
             return
@@ -434,7 +438,7 @@ class Subscription:
             self.flow(member, permits)
         self.writable(member, member.port.is_writable)
 
-    def _load_again(self, member: SubscribedConsumer, unit: Unit) -> None:
+    def _load_again(self, member: OutboxConsumer, unit: Unit) -> None:
         member.is_loading = False
         self.writable(member, member.port.is_writable)
 

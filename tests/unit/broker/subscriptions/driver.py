@@ -19,12 +19,10 @@ from magnetar.broker.subscriptions.subscription import AckedId, Subscription
 from magnetar.broker.topics import NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
-from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.ledger.entry_format import EntryPrefix
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
-from magnetar.wire.pulsar.entry import frame_entry
+from magnetar.wire.pulsar.entry import frame_entry, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 
 NAME = TopicName("public", "default", "t")
@@ -124,7 +122,6 @@ class World:
         self.clock = FakeClock()
         self.settings = BrokerSettings(entry_cache_bytes=entry_cache_bytes)
         self.broker: Broker
-        self._prefix = EntryPrefix()
         self._sequence = 0
 
     async def start(self) -> "World":
@@ -158,12 +155,8 @@ class World:
             if messages > 1 or fields.get("num_messages_in_batch"):
                 metadata.num_messages_in_batch = messages
             data = memoryview(frame_entry(metadata, payload * 8 * messages))
-            log = self.partition.log
-            base = log.next_offset
-            last = base + messages - 1
-            entry = Entry(base, last, self.clock.now_ms(), data, EntryKind.PULSAR)
-            prefix = self._prefix.pulsar(self.clock.now_ms(), last, messages)
-            log.append(entry, (prefix, data), len(prefix) + len(data), lambda error: None)
+            view = read_entry(data, verify=True)
+            self.partition.publish(data, view, self.clock.now_ms(), lambda error: None)
         await settle()
 
     async def sub(
@@ -192,7 +185,9 @@ class World:
 
     async def seek(self, client: Client, position: tuple[int, int]) -> None:
         find = positions.offset_of(self.partition, *position)
-        await self.broker.subscriptions.seek(client.member.subscription, find)
+        subscription = client.member.subscription
+        assert isinstance(subscription, Subscription)
+        await self.broker.subscriptions.seek(subscription, find)
 
     def subscription(self, name: str = "s") -> Subscription | None:
         return self.broker.subscriptions.find(self.partition, name)

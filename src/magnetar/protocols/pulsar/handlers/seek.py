@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
+from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.consumer import member_of
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
@@ -33,16 +35,22 @@ def seek(session: "PulsarSession", command: CommandSeek) -> Answer:
             ServerError.MetadataError,
             "Message id and message publish time were not present",
         )
-    return _seek(session, command, member)
+    return _seek(session, command, _persistent(member, "Seek is not supported on non-persistent topic"))
 
 
-async def _seek(session: "PulsarSession", command: CommandSeek, member: SubscribedConsumer) -> BaseCommand:
-    partition = member.subscription.partition
+def _persistent(member: SubscribedConsumer, refusal: str) -> Subscription:
+    if not isinstance(member.subscription, Subscription):
+        raise SubscriptionNotAllowed(refusal)
+    return member.subscription
+
+
+async def _seek(session: "PulsarSession", command: CommandSeek, subscription: Subscription) -> BaseCommand:
+    partition = subscription.partition
     if command.HasField("message_id"):
         find = positions.offset_of(partition, *position_of(command.message_id))
     else:
         find = positions.offset_at_time(partition, command.message_publish_time)
-    await session.broker.subscriptions.seek(member.subscription, find)
+    await session.broker.subscriptions.seek(subscription, find)
     return success(command.request_id)
 
 
@@ -50,13 +58,13 @@ def get_last_message_id(session: "PulsarSession", command: CommandGetLastMessage
     member = member_of(session, command.consumer_id)
     if member is None:
         return error_command(command.request_id, ServerError.MetadataError, "Consumer not found")
-    return _last_message_id(session, command, member)
+    refusal = "getLastMessageId is not supported on non-persistent topic"
+    return _last_message_id(session, command, _persistent(member, refusal))
 
 
 async def _last_message_id(
-    session: "PulsarSession", command: CommandGetLastMessageId, member: SubscribedConsumer
+    session: "PulsarSession", command: CommandGetLastMessageId, subscription: Subscription
 ) -> BaseCommand:
-    subscription = member.subscription
     partition = subscription.partition
     index = partition.index if partition.topic.is_partitioned else -1
     last = await positions.last_message(partition, session.broker.subscriptions.forms)
