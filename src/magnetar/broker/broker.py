@@ -21,6 +21,7 @@ from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
 from magnetar.broker.subscriptions.forms import pulsar_only
 from magnetar.broker.subscriptions.registry import Subscriptions
@@ -85,6 +86,7 @@ class Broker:
         self.nodes = nodes
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
+        self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.topics = TopicRegistry(
             self._environment,
@@ -207,8 +209,10 @@ class Broker:
 
     async def delete_topic(self, topic: Topic) -> None:
         for partition in topic.open_partitions:
+            self.producers.close(partition)
             await self.subscriptions.close_partition(partition)
         await self.topics.delete(topic)
+        await self.producers.drop_topic(topic)
         await self.cursors.drop_topic(topic.name.full)
         await self.namespaces.forget_topic(topic.name)
 

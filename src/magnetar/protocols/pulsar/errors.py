@@ -9,7 +9,7 @@ from typing import Any, Final
 from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
-from magnetar.broker import namespaces
+from magnetar.broker import namespaces, producers
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy
 from magnetar.wire.pulsar.entry import ChecksumMismatch
@@ -23,12 +23,18 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     broker.NotLeader: ServerError.ServiceNotReady,
     broker.PolicyViolation: ServerError.NotAllowedError,
     broker.TopicExists: ServerError.NotAllowedError,
+    broker.TopicTerminated: ServerError.TopicTerminatedError,
     broker.UnknownTopic: ServerError.TopicNotFound,
     ConsumerBusy: ServerError.ConsumerBusy,
     ConsumerAssignError: ServerError.ConsumerAssignError,
     subscriptions.SubscriptionNotFound: ServerError.SubscriptionNotFound,
     subscriptions.SubscriptionNotAllowed: ServerError.NotAllowedError,
     subscriptions.SubscriptionClosed: ServerError.ServiceNotReady,
+    producers.EncryptionRequired: ServerError.MetadataError,
+    producers.ProducerBusy: ServerError.ProducerBusy,
+    producers.ProducerFenced: ServerError.ProducerFenced,
+    producers.ProducerIdInUse: ServerError.ServiceNotReady,
+    producers.TooManyProducers: ServerError.ProducerBusy,
     namespaces.NamespaceNotFound: ServerError.TopicNotFound,
     namespaces.InvalidNamespace: ServerError.InvalidTopicName,
 }

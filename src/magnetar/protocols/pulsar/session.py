@@ -99,6 +99,7 @@ class PulsarSession:
         self.features = FeatureFlags()
 
         self.producers: dict[int, Attached] = {}
+        self.producers_closed_by_broker: set[int] = set()  # what they still send is dropped
         self.consumers: dict[int, Attached] = {}
         self.watchers: dict[int, Attached] = {}
         self.when_writable: set[Callable[[], None]] = (

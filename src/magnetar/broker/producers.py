@@ -1,0 +1,303 @@
+"""Who may publish to a partition through the Pulsar door: names, access modes, and who takes over from whom.
+
+A name is that of one connected producer.  A producer that comes again under a name that the broker once made up for it,
+with a higher epoch, takes over from its earlier self, whose connection is lost without the broker having noticed.  A
+name that a user has chosen is refused while it is taken.
+
+Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while anybody is there
+(Exclusive), waits for its turn (WaitForExclusive), or sends everybody away (ExclusiveWithFencing).  While there is an
+exclusive producer, or one waits, everybody else is refused, but for those that wait as well.  Each exclusive producer
+gets a topic epoch higher than all before it, stored before it is told; who comes again with an older one is fenced.
+
+`PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar.base.errors import BrokerError
+from magnetar.metadata.store import Delete, MetadataStore
+
+if TYPE_CHECKING:
+    from magnetar.broker.partition import Partition
+    from magnetar.broker.topics import Topic
+
+_log = logging.getLogger(__name__)
+
+EPOCHS_ROOT: Final = "/topic-epochs/"
+
+
+class ProducerBusy(BrokerError):
+    """The producer's name is taken, or somebody has the topic for himself."""
+
+
+class ProducerFenced(BrokerError):
+    """Another producer has taken the topic over."""
+
+
+class TooManyProducers(BrokerError):
+    """The policy allows no more producers."""
+
+
+class EncryptionRequired(BrokerError):
+    """The policy wants messages to be encrypted by their producers."""
+
+
+class ProducerIdInUse(BrokerError):
+    """The connection has another producer of this id."""
+
+
+class AccessMode(IntEnum):
+    """Numbered as on the wire."""
+
+    SHARED = 0
+    EXCLUSIVE = 1
+    WAIT_FOR_EXCLUSIVE = 2
+    EXCLUSIVE_WITH_FENCING = 3
+
+
+class ProducerHandle(Protocol):
+    """The producer's side of the door: its protocol implements it."""
+
+    def ready(self) -> None:
+        """It waited to be the exclusive producer, and is that now."""
+        ...
+
+    def closed(self) -> None:
+        """The broker has taken it out: its client is told, and may come again."""
+        ...
+
+
+class Producer:
+    """One producer as it asks to be admitted.
+
+    `topic_epoch` is what its client believes the topic's epoch to be, None when it has no idea; once the producer is
+    ready it is what holds, None when there never was an exclusive one.
+    """
+
+    __slots__ = (
+        "connected_since_ms",
+        "epoch",
+        "handle",
+        "is_ready",
+        "is_user_named",
+        "mode",
+        "name",
+        "topic_epoch",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        is_user_named: bool,
+        mode: AccessMode,
+        topic_epoch: int | None,
+        handle: ProducerHandle,
+        connected_since_ms: int = 0,
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.is_user_named = is_user_named
+        self.mode = mode
+        self.topic_epoch = topic_epoch
+        self.handle = handle
+        self.connected_since_ms = connected_since_ms
+        self.is_ready = False
+
+
+class EpochStore(Protocol):
+    """Where one partition's topic epoch is kept."""
+
+    async def load(self) -> int | None:
+        """The stored one, None when there is none."""
+        ...
+
+    async def store(self, epoch: int) -> None: ...
+
+
+class PartitionProducers:
+    """The producers of one partition.  See the module's text."""
+
+    def __init__(self, epochs: EpochStore) -> None:
+        self._epochs = epochs
+        self._epoch: int | None = None
+        self._epoch_is_known = False
+        self._by_name: dict[str, Producer] = {}
+        self._exclusive: Producer | None = (
+            None  # from the moment on when it is decided, before its epoch is stored
+        )
+        self._waiting: deque[Producer] = deque()
+        self._promotion: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[Producer]:
+        """Those that may publish."""
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    async def admit(self, producer: Producer) -> None:
+        """Take `producer` in; `is_ready` says whether it may publish, or waits until its handle's `ready` is called.
+
+        Raises:
+            ProducerBusy, ProducerFenced: it may not.
+            MetadataError: its epoch cannot be stored now.
+        """
+        if not self._epoch_is_known:
+            stored = await self._epochs.load()
+            if not self._epoch_is_known:  # somebody else may have been faster, and have a newer one by now
+                self._epoch = stored
+                self._epoch_is_known = True
+        match producer.mode:
+            case AccessMode.SHARED:
+                if self._exclusive is not None or self._waiting:
+                    raise ProducerBusy(f"Topic has an existing exclusive producer: {self._holder()}")
+                producer.topic_epoch = self._epoch
+                self._enter(producer)
+                producer.is_ready = True
+            case AccessMode.EXCLUSIVE:
+                if self._exclusive is not None or self._waiting:
+                    raise ProducerFenced(f"Topic has an existing exclusive producer: {self._holder()}")
+                if self._by_name:
+                    raise ProducerFenced("Topic has existing shared producers")
+                self._check_epoch(producer)
+                await self._take(producer)
+            case AccessMode.WAIT_FOR_EXCLUSIVE:
+                if self._exclusive is not None or self._by_name:
+                    self._waiting.append(producer)
+                    return
+                self._check_epoch(producer)
+                await self._take(producer)
+            case AccessMode.EXCLUSIVE_WITH_FENCING:
+                self.close_all()
+                producer.topic_epoch = None  # it gets a newer one, whatever it believes
+                await self._take(producer)
+
+    def close_all(self) -> None:
+        """Send everybody away; clients are told, and may come again."""
+        gone = [*self._waiting, *self._by_name.values()]
+        if self._exclusive is not None and self._exclusive not in gone:
+            gone.append(self._exclusive)
+        self._waiting.clear()
+        self._by_name.clear()
+        self._exclusive = None
+        for producer in gone:
+            producer.handle.closed()
+
+    def remove(self, producer: Producer) -> None:
+        """`producer` leaves, if it is still there; the next one that waits takes its turn."""
+        if self._by_name.get(producer.name) is producer:
+            del self._by_name[producer.name]
+        if producer in self._waiting:
+            self._waiting.remove(producer)
+        if self._exclusive is producer:
+            self._exclusive = None
+        if self._exclusive is None and not self._by_name and self._waiting:
+            # Decided now, so that nobody comes in between; it is told when its epoch is stored.
+            following = self._exclusive = self._waiting.popleft()
+            self._promotion = asyncio.get_running_loop().create_task(self._promote(following))
+
+    async def _promote(self, producer: Producer) -> None:
+        try:
+            await self._take(producer)
+        except BrokerError as error:
+            _log.warning(
+                "the next exclusive producer cannot be admitted, its client may try again: %s", error
+            )
+            producer.handle.closed()
+            return
+        if self._by_name.get(producer.name) is producer:
+            producer.handle.ready()
+
+    def _holder(self) -> str:
+        holder = self._exclusive or self._waiting[0]
+        return holder.name
+
+    def _check_epoch(self, producer: Producer) -> None:
+        current = -1 if self._epoch is None else self._epoch
+        if producer.topic_epoch is not None and producer.topic_epoch < current:
+            raise ProducerFenced(
+                f"Topic epoch has already moved. Current epoch: {current}, Producer epoch: {producer.topic_epoch}"
+            )
+
+    async def _take(self, producer: Producer) -> None:
+        """Make `producer` the exclusive one."""
+        self._exclusive = producer
+        epoch = producer.topic_epoch
+        if epoch is None:
+            epoch = 0 if self._epoch is None else self._epoch + 1
+        try:
+            if epoch != self._epoch:
+                await self._epochs.store(epoch)
+        except BaseException:
+            if self._exclusive is producer:
+                self.remove(producer)
+            raise
+        self._epoch = max(epoch, -1 if self._epoch is None else self._epoch)
+        if self._exclusive is not producer:  # sent away, or gone, while that was stored
+            raise ProducerFenced("Fenced out")
+        producer.topic_epoch = epoch
+        self._enter(producer)
+        producer.is_ready = True
+
+    def _enter(self, producer: Producer) -> None:
+        there = self._by_name.get(producer.name)
+        if there is not None:
+            if there.is_user_named or producer.is_user_named or producer.epoch <= there.epoch:
+                raise ProducerBusy(f"Producer with name '{producer.name}' is already connected to topic")
+            there.handle.closed()
+        self._by_name[producer.name] = producer
+
+
+class _StoredEpoch:
+    """A partition's topic epoch in the metadata store, a decimal number at `/topic-epochs/<log name>`."""
+
+    def __init__(self, metadata: MetadataStore, log_name: str) -> None:
+        self._metadata = metadata
+        self._path = EPOCHS_ROOT + log_name
+
+    async def load(self) -> int | None:
+        stored = await self._metadata.get(self._path)
+        return None if stored is None else int(stored.value)
+
+    async def store(self, epoch: int) -> None:
+        await self._metadata.put(self._path, b"%d" % epoch)
+
+
+class Producers:
+    """The producers of all partitions."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._of: dict[Partition, PartitionProducers] = {}
+
+    def of(self, partition: "Partition") -> PartitionProducers:
+        found = self._of.get(partition)
+        if found is None:
+            found = PartitionProducers(_StoredEpoch(self._metadata, partition.log.name))
+            self._of[partition] = found
+        return found
+
+    def find(self, partition: "Partition") -> PartitionProducers | None:
+        """Those of `partition` if it ever had any; asking makes nothing."""
+        return self._of.get(partition)
+
+    def close(self, partition: "Partition") -> None:
+        """Send the partition's producers away: it is unloaded.  They may come again."""
+        found = self._of.get(partition)
+        if found is not None:
+            found.close_all()
+
+    async def drop_topic(self, topic: "Topic") -> None:
+        """The topic is deleted: its producers are sent away, its epochs forgotten."""
+        gone = [partition for partition in self._of if partition.topic is topic]
+        for partition in gone:
+            self._of.pop(partition).close_all()
+        paths = [EPOCHS_ROOT + partition.log.name for partition in topic.open_partitions]
+        if paths:
+            await self._metadata.commit([Delete(path) for path in paths])

@@ -1,0 +1,280 @@
+"""Pulsar producers of one partition: names, access modes, epochs."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import MetadataError
+from magnetar.broker.producers import AccessMode, PartitionProducers, Producer, ProducerBusy, ProducerFenced
+
+SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
+WAIT, FENCING = AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING
+
+
+class Epochs:
+    """Keeps an epoch; fails or waits when it is told to."""
+
+    def __init__(self, epoch: int | None = None) -> None:
+        self.epoch = epoch
+        self.fails = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def load(self) -> int | None:
+        found = self.epoch
+        await self.gate.wait()
+        return found
+
+    async def store(self, epoch: int) -> None:
+        await self.gate.wait()
+        if self.fails:
+            raise MetadataError("no")
+        self.epoch = epoch
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def ready(self) -> None:
+        self.events.append("ready")
+
+    def closed(self) -> None:
+        self.events.append("closed")
+
+
+def producer(
+    name: str,
+    mode: AccessMode = SHARED,
+    *,
+    epoch: int = 0,
+    user_named: bool = False,
+    topic_epoch: int | None = None,
+) -> Producer:
+    return Producer(name, epoch, user_named, mode, topic_epoch, Handle())
+
+
+def events(one: Producer) -> list[str]:
+    assert isinstance(one.handle, Handle)
+    return one.handle.events
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_shared_producers_share() -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        one, other = producer("a"), producer("b")
+        await there.admit(one)
+        await there.admit(other)
+        assert one.is_ready
+        assert one.topic_epoch is None
+        assert {each.name for each in there} == {"a", "b"}
+        there.remove(one)
+        there.remove(one)
+        assert [each.name for each in there] == ["b"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken_over"),
+    [
+        ({}, {"epoch": 1}, True),
+        ({"epoch": 4}, {"epoch": 4}, False),
+        ({"epoch": 4}, {"epoch": 3}, False),
+        ({"user_named": True}, {"epoch": 1, "user_named": True}, False),
+        ({"user_named": True}, {"epoch": 1}, False),
+        ({}, {"epoch": 1, "user_named": True}, False),
+    ],
+)
+def test_a_name_is_one_producers_and_its_later_selfs(
+    first: dict[str, Any], second: dict[str, Any], taken_over: bool
+) -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        old, new = producer("a", **first), producer("a", **second)
+        await there.admit(old)
+        if taken_over:
+            await there.admit(new)
+            assert events(old) == ["closed"]
+            there.remove(old)  # it leaves late, and takes nobody with it
+        else:
+            with pytest.raises(ProducerBusy, match="Producer with name 'a' is already connected"):
+                await there.admit(new)
+            assert events(old) == []
+        assert list(there) == [new if taken_over else old]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("there_first", "refusal"), [(EXCLUSIVE, ProducerBusy), (WAIT, ProducerBusy)])
+def test_nobody_shares_with_an_exclusive_one(there_first: AccessMode, refusal: type[Exception]) -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        await there.admit(producer("alone", there_first))
+        with pytest.raises(refusal, match="existing exclusive producer: alone"):
+            await there.admit(producer("b"))
+        with pytest.raises(ProducerFenced, match="existing exclusive producer: alone"):
+            await there.admit(producer("c", EXCLUSIVE))
+
+    run(scenario())
+
+
+def test_an_exclusive_one_needs_an_empty_topic() -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        shared = producer("a")
+        await there.admit(shared)
+        with pytest.raises(ProducerFenced, match="existing shared producers"):
+            await there.admit(producer("b", EXCLUSIVE))
+        there.remove(shared)
+        alone = producer("b", EXCLUSIVE)
+        await there.admit(alone)
+        assert (alone.is_ready, alone.topic_epoch) == (True, 0)
+
+    run(scenario())
+
+
+def test_who_waits_gets_its_turn_in_order() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        shared = [producer("a"), producer("b")]
+        for one in shared:
+            await there.admit(one)
+        waiting = [producer(f"w{number}", WAIT) for number in range(3)]
+        for one in waiting:
+            await there.admit(one)
+            assert not one.is_ready
+        with pytest.raises(ProducerBusy):
+            await there.admit(producer("c"))
+        there.remove(shared[0])
+        await settle()
+        assert events(waiting[0]) == []
+        there.remove(shared[1])
+        await settle()
+        assert (waiting[0].is_ready, waiting[0].topic_epoch, events(waiting[0])) == (True, 0, ["ready"])
+        there.remove(waiting[1])  # gave up
+        there.remove(waiting[0])
+        await settle()
+        assert (waiting[2].topic_epoch, events(waiting[2])) == (1, ["ready"])
+        assert events(waiting[1]) == []
+        assert epochs.epoch == 1
+
+    run(scenario())
+
+
+def test_fencing_sends_everybody_away() -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs(3))
+        alone, waiting = producer("a", EXCLUSIVE), producer("w", WAIT)
+        await there.admit(alone)
+        await there.admit(waiting)
+        assert alone.topic_epoch == 4
+        new = producer("n", FENCING, topic_epoch=1)
+        await there.admit(new)
+        assert (events(alone), events(waiting)) == (["closed"], ["closed"])
+        assert (list(there), new.topic_epoch) == ([new], 5)
+        # What was sent away comes again, as clients do:
+        with pytest.raises(ProducerFenced):
+            await there.admit(producer("a", EXCLUSIVE, topic_epoch=4, epoch=1))
+        there.remove(new)
+        with pytest.raises(ProducerFenced, match="Current epoch: 5, Producer epoch: 4"):
+            await there.admit(producer("a", EXCLUSIVE, topic_epoch=4, epoch=2))
+
+    run(scenario())
+
+
+def test_an_exclusive_one_that_reconnects_keeps_its_epoch_over_a_restart() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        before = PartitionProducers(epochs)
+        alone = producer("a", EXCLUSIVE)
+        await before.admit(alone)
+        after = PartitionProducers(epochs)
+        again = producer("a", EXCLUSIVE, topic_epoch=alone.topic_epoch, epoch=1)
+        await after.admit(again)
+        assert again.topic_epoch == alone.topic_epoch
+        fresh = PartitionProducers(epochs)
+        await fresh.admit(producer("b", EXCLUSIVE))
+        assert epochs.epoch == 1
+
+    run(scenario())
+
+
+def test_two_that_come_at_once_are_not_both_admitted() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        epochs.gate.clear()
+        first = asyncio.ensure_future(there.admit(producer("a", EXCLUSIVE)))
+        second = asyncio.ensure_future(there.admit(producer("b", EXCLUSIVE)))
+        await settle()
+        epochs.gate.set()
+        results = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(result) for result in results] == [type(None), ProducerFenced]
+        assert [one.name for one in there] == ["a"]
+
+    run(scenario())
+
+
+def test_an_epoch_that_cannot_be_stored_admits_nobody_and_holds_nobody_up() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        epochs.fails = True
+        with pytest.raises(MetadataError):
+            await there.admit(producer("a", EXCLUSIVE))
+        shared, waiting = producer("b"), producer("w", WAIT)
+        await there.admit(shared)
+        await there.admit(waiting)
+        there.remove(shared)
+        await settle()
+        assert events(waiting) == ["closed"]
+        epochs.fails = False
+        await there.admit(producer("c", EXCLUSIVE))
+
+    run(scenario())
+
+
+def test_who_leaves_while_its_epoch_is_stored_is_not_there_afterwards() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        await there.admit(one := producer("x"))
+        there.remove(one)
+        epochs.gate.clear()
+        early = producer("a", EXCLUSIVE)
+        admitting = asyncio.ensure_future(there.admit(early))
+        await settle()
+        there.remove(early)
+        epochs.gate.set()
+        with pytest.raises(ProducerFenced):
+            await admitting
+        await there.admit(producer("b"))
+        assert [each.name for each in there] == ["b"]
+
+    run(scenario())
+
+
+def test_all_are_sent_away_when_the_partition_is_closed() -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        alone, waiting = producer("a", EXCLUSIVE), producer("w", WAIT)
+        await there.admit(alone)
+        await there.admit(waiting)
+        there.close_all()
+        await settle()
+        assert (events(alone), events(waiting), len(there)) == (["closed"], ["closed"], 0)
+
+    run(scenario())
