@@ -23,6 +23,7 @@ from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
 from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
+from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.subscriptions.forms import pulsar_only
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topic_config import TopicDefaults
@@ -97,6 +98,7 @@ class Broker:
         )
         self.namespaces = Namespaces(metadata, clock)
         self.topics.before_create = self.namespaces.ensure
+        self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
         self.pulsar_topics = PulsarTopics(self.topics, self.namespaces, self.delete_topic)
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits)
@@ -137,6 +139,7 @@ class Broker:
         self.topics.deduplicates = lambda name: self.namespaces.policies_of(name).deduplication
         self.namespaces.on_change.append(self._policies_changed)
         self._apply_deduplication(self.topics)
+        await self.schemas.load()
         await self.cursors.load()
         await self.groups.start()
         snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
@@ -215,6 +218,7 @@ class Broker:
         await self.producers.drop_topic(topic)
         await self.cursors.drop_topic(topic.name.full)
         await self.namespaces.forget_topic(topic.name)
+        await self.schemas.forget(topic.name)
 
     def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
         topic = None if name is None else self.topics.find(name)

@@ -10,6 +10,7 @@ from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
 from magnetar.broker import namespaces, producers
+from magnetar.broker.schemas import model as schemas
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy
 from magnetar.wire.pulsar.entry import ChecksumMismatch
@@ -36,6 +37,9 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     producers.ProducerIdInUse: ServerError.ServiceNotReady,
     producers.TooManyProducers: ServerError.ProducerBusy,
     namespaces.NamespaceNotFound: ServerError.TopicNotFound,
+    schemas.IncompatibleSchema: ServerError.IncompatibleSchema,
+    schemas.InvalidSchema: ServerError.IncompatibleSchema,
+    schemas.SchemaNotFound: ServerError.TopicNotFound,
     namespaces.InvalidNamespace: ServerError.InvalidTopicName,
 }
 

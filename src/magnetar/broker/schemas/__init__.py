@@ -1,0 +1,1 @@
+"""The schema registry: which definitions a topic has had, and which it takes next."""

@@ -1,0 +1,190 @@
+"""Whether a new schema may stand beside those that a topic has: pure rules, as Pulsar's registry has them.
+
+What is compared: Avro definitions for the types that have one, both parts of a key-value schema, the root message of a
+native Protobuf schema, and nothing but the type for all others.  "Backward" means that the new schema reads what was
+written with the old one.
+"""
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from magnetar.broker.policies import Compatibility
+from magnetar.broker.schemas import avro
+from magnetar.broker.schemas.model import (
+    DEFINITION_BYTES_MAX,
+    IncompatibleSchema,
+    InvalidSchema,
+    Schema,
+    SchemaType,
+)
+
+_BACKWARD: Final = frozenset(
+    (
+        Compatibility.BACKWARD,
+        Compatibility.BACKWARD_TRANSITIVE,
+        Compatibility.FULL,
+        Compatibility.FULL_TRANSITIVE,
+    )
+)
+_FORWARD: Final = frozenset(
+    (
+        Compatibility.FORWARD,
+        Compatibility.FORWARD_TRANSITIVE,
+        Compatibility.FULL,
+        Compatibility.FULL_TRANSITIVE,
+    )
+)
+TRANSITIVE: Final = frozenset(
+    (Compatibility.BACKWARD_TRANSITIVE, Compatibility.FORWARD_TRANSITIVE, Compatibility.FULL_TRANSITIVE)
+)
+_I32: Final = struct.Struct(">i")
+_PARTS: Final = ("key", "value")
+
+
+def validate(schema: Schema) -> None:
+    """InvalidSchema unless the definition is one of the schema's type."""
+    if len(schema.data) > DEFINITION_BYTES_MAX:
+        raise InvalidSchema(f"a schema definition has at most {DEFINITION_BYTES_MAX} bytes")
+    kind = schema.type
+    if kind is SchemaType.AUTO_CONSUME:
+        raise InvalidSchema("AUTO_CONSUME is no schema that could be stored")
+    try:
+        if kind.is_avro_style:
+            _avro(schema)
+        elif kind is SchemaType.KEY_VALUE:
+            for part in key_value(schema):
+                validate(part)
+        elif kind is SchemaType.PROTOBUF_NATIVE:
+            _root_message(schema)
+    except InvalidSchema as error:
+        raise InvalidSchema(f"Invalid schema definition data for {kind.name} schema: {error}") from None
+
+
+def same(one: Schema, other: Schema) -> bool:
+    """Whether two schemas are one: of Avro definitions, spelling and documentation do not matter."""
+    if one.type is not other.type:
+        return False
+    if one.data == other.data:
+        return True
+    if not one.type.is_avro_style:
+        return False
+    return bool(_meaning(avro.load_json(one.data)) == _meaning(avro.load_json(other.data)))
+
+
+def _meaning(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _meaning(value) for name, value in content.items() if name != "doc"}
+    return [_meaning(value) for value in content] if isinstance(content, list) else content
+
+
+def check(existing: Sequence[Schema], new: Schema, strategy: Compatibility) -> None:
+    """Whether `new` may follow `existing`, the oldest first; only the last one counts unless `strategy` is transitive.
+
+    Raises:
+        IncompatibleSchema
+    """
+    if not existing or strategy is Compatibility.ALWAYS_COMPATIBLE:
+        return
+    for old in existing if strategy in TRANSITIVE else existing[-1:]:
+        _check_pair(old, new, strategy)
+
+
+def _check_pair(old: Schema, new: Schema, strategy: Compatibility) -> None:
+    if old.type is not new.type:
+        raise IncompatibleSchema(
+            f"Incompatible schema: exists schema type {old.type.name}, new schema type {new.type.name}"
+        )
+    if old.data == new.data:
+        return
+    if strategy is Compatibility.ALWAYS_INCOMPATIBLE:
+        raise IncompatibleSchema("the schema compatibility strategy is ALWAYS_INCOMPATIBLE")
+    if new.type.is_avro_style:
+        _check_avro(old, new, strategy)
+    elif new.type is SchemaType.KEY_VALUE:
+        for part, before, after in zip(_PARTS, key_value(old), key_value(new), strict=True):
+            try:
+                _check_pair(before, after, strategy)
+            except IncompatibleSchema as error:
+                raise IncompatibleSchema(f"the {part} of the key-value schema: {error}") from None
+    elif new.type is SchemaType.PROTOBUF_NATIVE and _root_message(old) != _root_message(new):
+        raise IncompatibleSchema(
+            f"Protobuf root message isn't allow change: {_root_message(old)} to {_root_message(new)}"
+        )
+
+
+def _check_avro(old: Schema, new: Schema, strategy: Compatibility) -> None:
+    before, after = _avro(old), _avro(new)
+    if before is None or after is None:  # JSON schemas of the old kind: only their type can be compared
+        if (before is None) != (after is None):
+            raise IncompatibleSchema("a JSON schema and an Avro-style one do not follow one another")
+        return
+    reason = None
+    if strategy in _BACKWARD:
+        reason = avro.why_unreadable(after, before)
+    if reason is None and strategy in _FORWARD:
+        reason = avro.why_unreadable(before, after)
+    if reason is not None:
+        raise IncompatibleSchema(f"Unable to read schema with strategy {strategy.name}: {reason}")
+
+
+def _avro(schema: Schema) -> avro.Node | None:
+    """The parsed definition; None for a JSON schema (json-schema.org) of the type JSON, which old clients send."""
+    if schema.type is SchemaType.JSON:
+        content = avro.load_json(schema.data)
+        if isinstance(content, dict) and content.get("type") == "object":
+            return None
+    return avro.parse(schema.data)
+
+
+def key_value(schema: Schema) -> tuple[Schema, Schema]:
+    """The two parts of a key-value schema: `[size][key's definition][size][value's]`, their types in the properties.
+
+    Raises:
+        InvalidSchema
+    """
+    parts = []
+    at = 0
+    for name in _PARTS:
+        if len(schema.data) < at + 4:
+            raise InvalidSchema("a key-value schema ends early")
+        size = max(0, _I32.unpack_from(schema.data, at)[0])  # -1 stands for no definition, too
+        data = schema.data[at + 4 : at + 4 + size]
+        if len(data) < size:
+            raise InvalidSchema("a key-value schema ends early")
+        at += 4 + size
+        kind = schema.properties.get(f"{name}.schema.type", "BYTES")
+        if kind not in SchemaType.__members__ and kind != "BYTES":
+            raise InvalidSchema(f"there is no schema type {kind[:100]}")
+        if kind in ("KEY_VALUE", "AUTO_CONSUME"):
+            raise InvalidSchema(f"the {name} cannot be {kind}")
+        parts.append(Schema(SchemaType[kind] if kind != "BYTES" else SchemaType.NONE, data))
+    return parts[0], parts[1]
+
+
+def _root_message(schema: Schema) -> str:
+    content = avro.load_json(schema.data)
+    if not isinstance(content, dict):
+        raise InvalidSchema("a native Protobuf schema is a JSON object")
+    name, files = content.get("rootMessageTypeName"), content.get("fileDescriptorSet")
+    if not isinstance(name, str) or not isinstance(files, str):
+        raise InvalidSchema("a native Protobuf schema has rootMessageTypeName and fileDescriptorSet")
+    try:
+        base64.b64decode(files, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidSchema("the file descriptors are not base64") from None
+    return name
+
+
+def text_of(schema: Schema) -> str:
+    """The definition as the admin API shows it: JSON for a key-value schema, the text of all others."""
+    if schema.type is not SchemaType.KEY_VALUE:
+        return schema.data.decode(errors="replace")
+    key, value = (
+        json.loads(part.data) if part.data and not part.type.is_primitive else ""
+        for part in key_value(schema)
+    )
+    return json.dumps({"key": key, "value": value}, separators=(",", ":"))

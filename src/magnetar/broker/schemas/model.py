@@ -1,0 +1,117 @@
+"""What a schema is: its type, its definition, and the ways to be refused."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from magnetar.base.errors import BrokerError
+
+DEFINITION_BYTES_MAX: Final = 512 << 10  # in base64 it still fits a metadata value
+VERSIONS_MAX: Final = 10_000  # of one topic: somebody's loop gone wrong
+VERSION_BYTES: Final = 8
+
+
+class IncompatibleSchema(BrokerError):
+    """The topic does not take this schema."""
+
+
+class InvalidSchema(BrokerError):
+    """The definition is not one of its type."""
+
+
+class SchemaNotFound(BrokerError):
+    """The topic has no such schema."""
+
+
+class SchemaType(IntEnum):
+    """With the numbers of `Schema.Type` on the wire."""
+
+    NONE = 0
+    STRING = 1
+    JSON = 2
+    PROTOBUF = 3
+    AVRO = 4
+    BOOLEAN = 5
+    INT8 = 6
+    INT16 = 7
+    INT32 = 8
+    INT64 = 9
+    FLOAT = 10
+    DOUBLE = 11
+    DATE = 12
+    TIME = 13
+    TIMESTAMP = 14
+    KEY_VALUE = 15
+    INSTANT = 16
+    LOCAL_DATE = 17
+    LOCAL_TIME = 18
+    LOCAL_DATE_TIME = 19
+    PROTOBUF_NATIVE = 20
+    AUTO_CONSUME = 21
+    EXTERNAL = 22
+
+    @property
+    def is_avro_style(self) -> bool:
+        """Its definition is Avro's JSON."""
+        return self in _AVRO_STYLE
+
+    @property
+    def is_primitive(self) -> bool:
+        """It has no definition."""
+        return self not in _DEFINED
+
+
+_AVRO_STYLE: Final = frozenset({SchemaType.JSON, SchemaType.PROTOBUF, SchemaType.AVRO})
+_DEFINED: Final = _AVRO_STYLE | {
+    SchemaType.KEY_VALUE,
+    SchemaType.PROTOBUF_NATIVE,
+    SchemaType.EXTERNAL,
+    SchemaType.AUTO_CONSUME,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema as a client names it."""
+
+    type: SchemaType
+    data: bytes = b""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+
+    def digest(self) -> bytes:
+        """Equal for schemas that are stored once: the same type, definition and properties."""
+        properties = json.dumps(dict(self.properties), sort_keys=True).encode()
+        parts = [str(int(self.type)).encode(), self.data, properties]
+        return hashlib.sha256(b"".join(len(part).to_bytes(4, "big") + part for part in parts)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One entry of a topic's history; `schema` is None where the schemas before it were deleted."""
+
+    version: int
+    schema_id: int
+    created_ms: int
+    schema: Schema | None
+
+    @property
+    def encoded(self) -> bytes:
+        return encode_version(self.version)
+
+
+def encode_version(version: int) -> bytes:
+    """As it stands in commands and message metadata: 8 bytes, big-endian."""
+    return version.to_bytes(VERSION_BYTES, "big")
+
+
+def decode_version(encoded: bytes) -> int | None:
+    """The version, None when there are no bytes, which stands for the latest; SchemaNotFound when it cannot be one."""
+    if not encoded:
+        return None
+    if len(encoded) != VERSION_BYTES:
+        raise SchemaNotFound("a schema version has 8 bytes")
+    return int.from_bytes(encoded, "big", signed=True)

@@ -1,0 +1,257 @@
+"""Every topic's schemas: stored once, numbered twice.
+
+A definition gets a global id when it is first seen, whatever the topic (`/schemas/<id>`, never reused: other registries
+hand such ids to clients).  A topic's history is the list of its ids; the place in it, from 0, is Pulsar's version
+(`/topic-schemas/<tenant>/<namespace>/<topic>`).  A topic's partitions share its schemas, and so do the persistent and
+the non-persistent topic of one name.  JSON documents::
+
+    /schemas/0000000007     {"v": 1, "type": "AVRO", "name": "...", "properties": {...}, "data": "<base64>"}
+    /topic-schemas/a/b/c    {"v": 1, "versions": [[7, created_ms], [-1, created_ms], ...]}       -1: deleted up to here
+
+What must stay true: a version never changes its meaning, the same schema has the same version, and memory never shows
+what is not durable.  Definitions are decoded when they are first asked for.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.names import TopicName
+from magnetar.broker.policies import Compatibility, Policies
+from magnetar.broker.schemas.compatibility import check, same, validate
+from magnetar.broker.schemas.model import (
+    VERSIONS_MAX,
+    IncompatibleSchema,
+    Schema,
+    SchemaNotFound,
+    SchemaType,
+    SchemaVersion,
+    encode_version,
+)
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+SCHEMAS_ROOT: Final = "/schemas/"
+TOPIC_SCHEMAS_ROOT: Final = "/topic-schemas/"
+_DELETED: Final = -1
+_LATEST_ONLY: Final = frozenset(
+    (
+        Compatibility.BACKWARD,
+        Compatibility.FORWARD,
+        Compatibility.FORWARD_TRANSITIVE,
+        Compatibility.FULL,
+    )
+)
+
+
+class SchemaRegistry:
+    """See the module's text.  All methods but the coroutines are answered from memory."""
+
+    def __init__(
+        self, metadata: MetadataStore, clock: Clock, policies_of: Callable[[TopicName], Policies]
+    ) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._policies_of = policies_of
+        self._stored: dict[int, bytes] = {}  # definitions as they are stored, by id
+        self._decoded: dict[int, Schema] = {}
+        self._ids: dict[bytes, int] | None = None  # by digest; made when somebody first registers a schema
+        self._topics: dict[str, list[tuple[int, int]]] = {}  # (id, created_ms) by `tenant/namespace/topic`
+        self._next_id = 1
+        self._changing = asyncio.Lock()  # two clients that bring one new schema must get one version
+
+    async def load(self) -> None:
+        """Read what is stored; call once, before anything else."""
+        for path, stored in await self._metadata.scan(SCHEMAS_ROOT):
+            self._stored[int(path[len(SCHEMAS_ROOT) :])] = stored.value
+        self._next_id = max(self._stored, default=0) + 1
+        for path, stored in await self._metadata.scan(TOPIC_SCHEMAS_ROOT):
+            versions = json.loads(stored.value)["versions"]
+            self._topics[path[len(TOPIC_SCHEMAS_ROOT) :]] = [(one[0], one[1]) for one in versions]
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def by_id(self, schema_id: int) -> Schema:
+        """The definition with a global id; SchemaNotFound."""
+        found = self._decoded.get(schema_id)
+        if found is None:
+            stored = self._stored.get(schema_id)
+            if stored is None:
+                raise SchemaNotFound(f"there is no schema with the id {schema_id}")
+            found = self._decoded[schema_id] = _decode(stored)
+        return found
+
+    def history(self, topic: TopicName) -> list[SchemaVersion]:
+        """All versions that the topic ever had, the deletions included."""
+        return [
+            SchemaVersion(version, schema_id, created_ms, None if schema_id < 0 else self.by_id(schema_id))
+            for version, (schema_id, created_ms) in enumerate(self._topics.get(_key(topic), ()))
+        ]
+
+    def versions(self, topic: TopicName) -> list[SchemaVersion]:
+        """The versions since the last deletion."""
+        history = self.history(topic)
+        deleted = max((one.version for one in history if one.schema is None), default=-1)
+        return history[deleted + 1 :]
+
+    def has_schema(self, topic: TopicName) -> bool:
+        stored = self._topics.get(_key(topic), [])
+        return bool(stored and stored[-1][0] != _DELETED)
+
+    def get(self, topic: TopicName, version: int | None = None) -> SchemaVersion:
+        """One version, or the latest one; SchemaNotFound when there is none or it was deleted."""
+        stored = self._topics.get(_key(topic), [])
+        if version is None:
+            version = len(stored) - 1
+        if not 0 <= version < len(stored) or stored[version][0] == _DELETED:
+            raise SchemaNotFound("Topic not found or no-schema")
+        schema_id, created_ms = stored[version]
+        return SchemaVersion(version, schema_id, created_ms, self.by_id(schema_id))
+
+    def find(self, topic: TopicName, schema: Schema) -> SchemaVersion | None:
+        """The version that `schema` has in the topic."""
+        for one in reversed(self.versions(topic)):
+            if one.schema is not None and same(one.schema, schema):
+                return one
+        return None
+
+    def is_compatible(self, topic: TopicName, schema: Schema) -> None:
+        """Raises IncompatibleSchema or InvalidSchema unless the topic would take `schema` now."""
+        validate(schema)
+        existing = [one.schema for one in self.versions(topic) if one.schema is not None]
+        check(existing, schema, self._policies_of(topic).schema_compatibility)
+
+    # --- what clients bring ------------------------------------------------------------------------------------------
+
+    async def check_producer(self, topic: TopicName, schema: Schema | None) -> bytes:
+        """The version, as bytes, that a producer with `schema` writes; empty for a producer without one.
+
+        A new schema becomes the topic's next version when the policies allow it.
+
+        Raises:
+            IncompatibleSchema, InvalidSchema
+        """
+        if schema is None:
+            if self.has_schema(topic) and self._policies_of(topic).schema_validation_enforced:
+                raise IncompatibleSchema(
+                    "Producers cannot connect or send message without a schema to topics with a schema"
+                    " when SchemaValidationEnforced is enabled"
+                )
+            return b""
+        return encode_version(await self.register(topic, schema))
+
+    async def check_consumer(self, topic: TopicName, schema: Schema | None, *, is_idle: bool) -> None:
+        """Whether a consumer with `schema` may read the topic.
+
+        `is_idle`: the topic has no data, no producer and no consumer that knows its schema; then the consumer's schema
+        becomes the topic's first one.
+
+        Raises:
+            IncompatibleSchema, InvalidSchema
+        """
+        if schema is None or schema.type is SchemaType.AUTO_CONSUME:
+            return
+        versions = self.versions(topic)
+        if not versions and is_idle:
+            await self.register(topic, schema)
+            return
+        validate(schema)
+        strategy = self._policies_of(topic).schema_compatibility
+        if strategy is Compatibility.ALWAYS_COMPATIBLE:
+            return
+        if not versions:
+            raise IncompatibleSchema("Topic does not have schema to check")
+        existing = [one.schema for one in versions if one.schema is not None]
+        if (
+            strategy in _LATEST_ONLY
+        ):  # what was written before can be of any earlier version all the same: as Pulsar
+            check(existing[-1:], schema, Compatibility.BACKWARD)
+        else:
+            for one in existing:
+                check([one], schema, strategy)
+
+    async def register(self, topic: TopicName, schema: Schema, *, may_update: bool | None = None) -> int:
+        """The version of `schema` in the topic; a new one if it has none yet and the policies allow it.
+
+        `may_update` overrides the policy: an administrator may always add a schema.
+
+        Raises:
+            IncompatibleSchema, InvalidSchema
+        """
+        validate(schema)
+        found = self.find(topic, schema)
+        if found is not None:
+            return found.version
+        async with self._changing:
+            found = self.find(topic, schema)  # another client may have brought it meanwhile
+            if found is not None:
+                return found.version
+            if not (self._policies_of(topic).schema_auto_update if may_update is None else may_update):
+                raise IncompatibleSchema("Schema not found and schema auto updating is disabled.")
+            self.is_compatible(topic, schema)
+            return await self._add(topic, schema)
+
+    async def delete(self, topic: TopicName) -> int:
+        """Hide all versions of the topic; the next schema is checked against nothing.  The deletion is a version."""
+        async with self._changing:
+            return await self._append(topic, _DELETED, [])
+
+    async def forget(self, topic: TopicName) -> None:
+        """The topic was deleted: one of the same name starts from version 0."""
+        key = _key(topic)
+        if key in self._topics:
+            async with self._changing:
+                await self._metadata.commit([Delete(TOPIC_SCHEMAS_ROOT + key)])
+                self._topics.pop(key, None)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    async def _add(self, topic: TopicName, schema: Schema) -> int:
+        if self._ids is None:
+            self._ids = {self.by_id(schema_id).digest(): schema_id for schema_id in self._stored}
+        digest = schema.digest()
+        schema_id = self._ids.get(digest)
+        if schema_id is not None:
+            return await self._append(topic, schema_id, [])
+        schema_id, encoded = self._next_id, _encode(schema)
+        version = await self._append(topic, schema_id, [Put(f"{SCHEMAS_ROOT}{schema_id:010}", encoded)])
+        self._next_id += 1
+        self._stored[schema_id], self._decoded[schema_id], self._ids[digest] = encoded, schema, schema_id
+        return version
+
+    async def _append(self, topic: TopicName, schema_id: int, also: list[Put]) -> int:
+        key = _key(topic)
+        versions = [*self._topics.get(key, ()), (schema_id, self._clock.now_ms())]
+        if len(versions) > VERSIONS_MAX:
+            raise IncompatibleSchema(f"a topic has at most {VERSIONS_MAX} schema versions")
+        document = json.dumps({"v": 1, "versions": versions}).encode()
+        await self._metadata.commit([*also, Put(TOPIC_SCHEMAS_ROOT + key, document)])
+        self._topics[key] = versions
+        return len(versions) - 1
+
+
+def _key(topic: TopicName) -> str:
+    return f"{topic.tenant}/{topic.namespace}/{topic.local}"
+
+
+def _encode(schema: Schema) -> bytes:
+    document = {
+        "v": 1,
+        "type": schema.type.name,
+        "name": schema.name,
+        "properties": dict(schema.properties),
+        "data": base64.b64encode(schema.data).decode(),
+    }
+    return json.dumps(document).encode()
+
+
+def _decode(stored: bytes) -> Schema:
+    document = json.loads(stored)
+    return Schema(
+        SchemaType[document["type"]],
+        base64.b64decode(document["data"]),
+        document["properties"],
+        document["name"],
+    )

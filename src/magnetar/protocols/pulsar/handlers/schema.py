@@ -1,0 +1,82 @@
+"""GET_SCHEMA and GET_OR_CREATE_SCHEMA, and schemas as PRODUCER and SUBSCRIBE carry them.
+
+Errors of both commands stand inside their responses: a client that gets an ERROR to them closes its connection.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import parse_partition
+from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType, decode_version, encode_version
+from magnetar.protocols.pulsar.errors import server_error
+from magnetar.protocols.pulsar.registry import Command
+from magnetar.wire.pulsar import PulsarApi_pb2 as pb
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
+
+if TYPE_CHECKING:
+    from magnetar.protocols.pulsar.session import PulsarSession
+
+
+def schema_of(schema: pb.Schema) -> Schema | None:
+    """What a client's command says of its schema; None for one that stands for plain bytes.
+
+    Raises:
+        InvalidSchema: there is no such type.
+    """
+    kind = SchemaType(schema.type)
+    if kind is SchemaType.NONE:
+        return None
+    properties = {one.key: one.value for one in schema.properties}
+    return Schema(kind, schema.schema_data, properties, schema.name)
+
+
+def schema_message(schema: Schema) -> pb.Schema:
+    """`schema` as responses carry it."""
+    return pb.Schema(
+        name=schema.name,
+        schema_data=schema.data,
+        type=pb.Schema.Type.Name(int(schema.type)),
+        properties=[pb.KeyValue(key=key, value=value) for key, value in schema.properties.items()],
+    )
+
+
+def get_schema(session: "PulsarSession", command: pb.CommandGetSchema) -> BaseCommand:
+    name, _ = parse_partition(command.topic)
+    found = session.service.broker.schemas.get(name, decode_version(command.schema_version))
+    assert found.schema is not None
+    response = pb.CommandGetSchemaResponse(
+        request_id=command.request_id,
+        schema=schema_message(found.schema),
+        schema_version=found.encoded,
+    )
+    return BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=response)
+
+
+def refuse_get_schema(command: pb.CommandGetSchema, error: Exception) -> BaseCommand:
+    code = pb.ServerError.TopicNotFound if isinstance(error, SchemaNotFound) else server_error(error)
+    response = pb.CommandGetSchemaResponse(
+        request_id=command.request_id, error_code=code, error_message=str(error)
+    )
+    return BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=response)
+
+
+async def get_or_create_schema(session: "PulsarSession", command: pb.CommandGetOrCreateSchema) -> BaseCommand:
+    broker = session.service.broker
+    name, _ = parse_partition(command.topic)
+    broker.pulsar_topics.get(name)
+    schema = schema_of(command.schema)
+    version = b"" if schema is None else encode_version(await broker.schemas.register(name, schema))
+    response = pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, schema_version=version)
+    return BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=response)
+
+
+def refuse_get_or_create_schema(command: pb.CommandGetOrCreateSchema, error: Exception) -> BaseCommand:
+    response = pb.CommandGetOrCreateSchemaResponse(
+        request_id=command.request_id, error_code=server_error(error), error_message=str(error)
+    )
+    return BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=response)
+
+
+COMMANDS = (
+    Command(BaseCommand.GET_SCHEMA, get_schema, refuse_get_schema),
+    Command(BaseCommand.GET_OR_CREATE_SCHEMA, get_or_create_schema, refuse_get_or_create_schema),
+)
