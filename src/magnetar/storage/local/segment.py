@@ -27,6 +27,10 @@ from magnetar.storage.local.format import (
 from magnetar.storage.store import Buffer, EntryId, StoredEntry
 
 STAGING_BYTES: Final = 1 << 20
+# The journal's synced writes queue behind whatever piece is under way.  A short run means that latency matters more
+# than throughput: its pieces are small.
+RUN_BYTES_SHORT: Final = 2 << 20
+PIECE_BYTES_SHORT: Final = 256 << 10
 JOIN_BYTES_MAX: Final = 16 * 1024  # smaller pieces are joined before they are copied: fewer steps in Python
 
 
@@ -62,12 +66,16 @@ class Staging:
             raise EntryCorrupt(f"a segment ends at byte {position + filled}, {position + count} were synced")
         return bytes(self.buffer[:count])
 
-    def write_run(self, file: File, position: int, rest: bytes, pieces: Iterator[Buffer]) -> bytes:
-        """Write `pieces` side by side from `position` on; returns what then lies in the last, partial block.
+    def write_run(
+        self, file: File, position: int, rest: bytes, pieces: Iterator[Buffer], run_bytes: int
+    ) -> bytes:
+        """Write `pieces` (`run_bytes` in all) side by side from `position` on.
 
-        `rest` is what that block holds before `position`: it is written again, in the same place, unchanged.
+        Returns what then lies in the last, partial block.  `rest` is what that block holds before `position`: it is
+        written again, in the same place, unchanged.
         """
         buffer = self.buffer
+        full = PIECE_BYTES_SHORT if run_bytes <= RUN_BYTES_SHORT else STAGING_BYTES
         used = len(rest)
         base = position - used
         assert base % BLOCK_BYTES == 0
@@ -76,12 +84,12 @@ class Staging:
             start = 0
             size = len(piece)
             while start < size:
-                count = min(size - start, STAGING_BYTES - used)
+                count = min(size - start, full - used)
                 buffer[used : used + count] = piece[start : start + count] if count < size else piece
                 used += count
                 start += count
-                if used == STAGING_BYTES:
-                    file.write(buffer, base)
+                if used == full:
+                    file.write(buffer[:full], base)
                     base += used
                     used = 0
         end = align_up(used)

@@ -303,8 +303,8 @@ class LocalLedgerStore:
             self.counters.appended_bytes += size
             self.entries_since_checkpoint += count
             if not self.behind.stuck:
-                if full:
-                    self.behind.flush(full)
+                for ledger in full:  # one after the other: all at once, they would hold up the journal
+                    self.behind.flush([ledger])
                 if (
                     self.entries_since_checkpoint >= self.settings.checkpoint_entries_max
                     or self.journal.wants_checkpoint()

@@ -165,7 +165,9 @@ class Crew:
                 if rest is None:
                     start = flush.position - flush.position % BLOCK_BYTES
                     rest = staging.read_block(file, start, flush.position - start)
-                flush.new_rest = staging.write_run(file, flush.position, rest, pieces_of(flush.records))
+                flush.new_rest = staging.write_run(
+                    file, flush.position, rest, pieces_of(flush.records), flush.end - flush.position
+                )
         except (OSError, StorageError) as error:
             flush.error = error
         flush.records = []
@@ -176,7 +178,7 @@ class Crew:
             with staging.open(sync.path) as file:
                 if sync.footer is not None:
                     file.truncate(sync.footer_position)
-                    staging.write_run(file, sync.footer_position, b"", iter([sync.footer]))
+                    staging.write_run(file, sync.footer_position, b"", iter([sync.footer]), len(sync.footer))
                 try:
                     file.sync()
                 except OSError:
