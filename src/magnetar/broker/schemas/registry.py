@@ -142,11 +142,14 @@ class SchemaRegistry:
             return b""
         return encode_version(await self.register(topic, schema))
 
-    async def check_consumer(self, topic: TopicName, schema: Schema | None, *, is_idle: bool) -> None:
+    async def check_consumer(
+        self, topic: TopicName, schema: Schema | None, *, is_idle: bool, has_producers: bool
+    ) -> None:
         """Whether a consumer with `schema` may read the topic.
 
-        `is_idle`: the topic has no data, no producer and no consumer that knows its schema; then the consumer's schema
-        becomes the topic's first one.
+        `is_idle`: the topic has no data, no producer and no consumer; then the consumer's schema becomes its first.
+        Where there is data and no schema, what a consumer takes it for is its own affair, as long as no producer that
+        knows no schema goes on: Kafka clients have no schema to give, and what they write is to be read.
 
         Raises:
             IncompatibleSchema, InvalidSchema
@@ -162,7 +165,9 @@ class SchemaRegistry:
         if strategy is Compatibility.ALWAYS_COMPATIBLE:
             return
         if not versions:
-            raise IncompatibleSchema("Topic does not have schema to check")
+            if has_producers:
+                raise IncompatibleSchema("Topic does not have schema to check")
+            return
         existing = [one.schema for one in versions if one.schema is not None]
         if (
             strategy in _LATEST_ONLY

@@ -348,18 +348,22 @@ def test_a_consumer_of_an_idle_topic_brings_its_schema() -> None:
     async def scenario(world: World) -> None:
         registry = world.registry
         for nothing in (None, Schema(SchemaType.AUTO_CONSUME)):
-            await registry.check_consumer(TOPIC, nothing, is_idle=True)
+            await registry.check_consumer(TOPIC, nothing, is_idle=True, has_producers=False)
         assert not registry.has_schema(TOPIC)
         with pytest.raises(IncompatibleSchema):
-            await registry.check_consumer(TOPIC, A, is_idle=False)
-        await registry.check_consumer(TOPIC, A, is_idle=True)
+            await registry.check_consumer(TOPIC, A, is_idle=False, has_producers=True)
+        await registry.check_consumer(TOPIC, A, is_idle=False, has_producers=False)
+        assert not registry.has_schema(TOPIC)
+        await registry.check_consumer(TOPIC, A, is_idle=True, has_producers=False)
         assert registry.get(TOPIC).schema == A
-        await registry.check_consumer(TOPIC, avro(("a", "long")), is_idle=True)  # reads what A wrote
+        await registry.check_consumer(
+            TOPIC, avro(("a", "long")), is_idle=True, has_producers=False
+        )  # reads what A wrote
         assert len(registry.versions(TOPIC)) == 1
         with pytest.raises(IncompatibleSchema):
-            await registry.check_consumer(TOPIC, AB, is_idle=True)
+            await registry.check_consumer(TOPIC, AB, is_idle=True, has_producers=False)
         with pytest.raises(IncompatibleSchema):
-            await registry.check_consumer(TOPIC, STRING, is_idle=False)
+            await registry.check_consumer(TOPIC, STRING, is_idle=False, has_producers=False)
 
     run(scenario)
 
@@ -385,10 +389,10 @@ def test_a_consumer_is_held_to_the_latest_schema_or_to_all(
             await world.registry.register(TOPIC, one)
         world.policies = {"schema_compatibility": strategy}
         if taken:
-            await world.registry.check_consumer(TOPIC, consumer, is_idle=False)
+            await world.registry.check_consumer(TOPIC, consumer, is_idle=False, has_producers=False)
         else:
             with pytest.raises(IncompatibleSchema):
-                await world.registry.check_consumer(TOPIC, consumer, is_idle=False)
+                await world.registry.check_consumer(TOPIC, consumer, is_idle=False, has_producers=False)
 
     run(scenario)
 

@@ -1,5 +1,6 @@
 """GET_SCHEMA and GET_OR_CREATE_SCHEMA: errors stand inside the responses."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -83,5 +84,68 @@ def test_plain_bytes_are_no_schema(with_door: WithDoor) -> None:
         plain = pb.Schema(name="BYTES", type=pb.Schema.Type.Name(0), schema_data=b"")
         assert (await get_or_create(client, TOPIC, plain)).schema_version == b""
         assert (await get(client, TOPIC)).error_code == ServerError.TopicNotFound
+
+    with_door(scenario)
+
+
+async def produce(client: PulsarClient, number: int, schema: Schema | None) -> Any:
+    command = pb.CommandProducer(topic=TOPIC, producer_id=number, request_id=number)
+    if schema is not None:
+        command.schema.CopyFrom(schema_message(schema))
+    client.say(command)
+    return await answer(client, BaseCommand.PRODUCER_SUCCESS)
+
+
+async def consume(client: PulsarClient, number: int, schema: Schema) -> Any:
+    command = pb.CommandSubscribe(
+        topic=TOPIC,
+        subscription=f"s{number}",
+        subType=pb.CommandSubscribe.Exclusive,
+        consumer_id=number,
+        request_id=number,
+        schema=schema_message(schema),
+    )
+    client.say(command)
+    return await answer(client, BaseCommand.SUCCESS)
+
+
+async def answer(client: PulsarClient, success: "BaseCommand.Type") -> Any:
+    """What comes first of an answer and an ERROR."""
+    waits = [asyncio.create_task(client.hear(kind)) for kind in (success, BaseCommand.ERROR)]
+    done, waiting = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    return done.pop().result()
+
+
+def test_producers_bring_schemas_and_are_told_their_versions(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        assert (await produce(client, 1, AVRO)).schema_version == b"\0" * 8
+        assert (await produce(client, 2, None)).schema_version == b""
+        assert (await produce(client, 3, Schema(SchemaType.STRING))).error == ServerError.IncompatibleSchema
+        await door.broker.namespaces.change("public/default", lambda _: {"schema_validation_enforced": True})
+        assert (await produce(client, 4, None)).error == ServerError.IncompatibleSchema
+        assert (await produce(client, 5, AVRO)).schema_version == b"\0" * 8
+
+    with_door(scenario)
+
+
+def test_a_consumer_gives_an_unused_topic_its_schema_and_is_held_to_it_otherwise(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        assert (await consume(client, 1, AVRO)).request_id == 1
+        assert door.broker.schemas.has_schema(TopicName.parse(TOPIC))
+        assert (await consume(client, 2, Schema(SchemaType.STRING))).error == ServerError.IncompatibleSchema
+        assert (await consume(client, 3, Schema(SchemaType.AUTO_CONSUME))).request_id == 3
+
+    with_door(scenario)
+
+
+def test_a_consumer_with_a_schema_does_not_join_producers_without_one(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await produce(client, 1, None)
+        assert (await consume(client, 2, AVRO)).error == ServerError.IncompatibleSchema
 
     with_door(scenario)

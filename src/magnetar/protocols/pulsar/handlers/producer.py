@@ -24,6 +24,7 @@ from magnetar.broker.producers import (
     TooManyProducers,
 )
 from magnetar.protocols.pulsar.errors import server_error
+from magnetar.protocols.pulsar.handlers.schema import schema_of
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.wire.pulsar.commands import NO_REQUEST_ID
 from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, ChecksumMismatch, read_entry
@@ -296,6 +297,8 @@ async def _admit(
     producers = broker.producers.of(partition)
     if 0 < policies.producers_max <= len(producers):
         raise TooManyProducers("Topic reached max producers limit")
+    schema = schema_of(command.schema) if command.HasField("schema") else None
+    attached.schema_version = await broker.schemas.check_producer(partition.topic.name, schema)
     name = command.producer_name or session.service.generate_producer_name()
     admitted = Producer(
         name=name,

@@ -11,6 +11,7 @@ from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
 from magnetar.protocols.pulsar.errors import error_command
+from magnetar.protocols.pulsar.handlers.schema import schema_of
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -22,6 +23,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from magnetar.broker.partition import Partition
     from magnetar.protocols.pulsar.session import PulsarSession
 
 
@@ -51,6 +53,8 @@ async def _subscribe(
     wanted = _request(command)
     try:
         partition = await broker.pulsar_topics.open(command.topic, may_create=command.force_topic_creation)
+        if command.HasField("schema"):
+            await _check_schema(session, command, partition)
         member = await broker.subscriptions.subscribe(partition, wanted, consumer)
     except BrokerError:
         consumer.detach()
@@ -61,6 +65,20 @@ async def _subscribe(
     # Nothing may wait between the two: SUCCESS goes first, before anything that the dispatcher says.
     session.send(success(command.request_id))
     consumer.opened(member)
+
+
+async def _check_schema(session: "PulsarSession", command: CommandSubscribe, partition: "Partition") -> None:
+    broker = session.broker
+    producers = broker.producers.find(partition)
+    has_producers = bool(producers)
+    is_idle = (
+        not has_producers
+        and partition.log.next_offset == partition.log.log_start
+        and not any(one.consumers for one in broker.subscriptions.of(partition))
+    )
+    await broker.schemas.check_consumer(
+        partition.topic.name, schema_of(command.schema), is_idle=is_idle, has_producers=has_producers
+    )
 
 
 def _request(command: CommandSubscribe) -> SubscribeRequest:
