@@ -23,6 +23,7 @@ from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
 from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
+from magnetar.broker.retention import trim_limits
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.subscriptions.forms import pulsar_only
 from magnetar.broker.subscriptions.registry import Subscriptions
@@ -281,14 +282,14 @@ class Broker:
         """One pass over all partitions: roll what is old, drop what nobody keeps, forget idle producers."""
         idle_before_ms = self.clock.now_ms() - self.settings.producer_id_expiration_ms
         for topic in self.topics:
-            config = topic.config
+            policy = self.namespaces.policies_of(topic.name).retention
             for partition in topic.open_partitions:
                 try:
                     partition.log.roll_if_old()
                     partition.producers.expire(idle_before_ms)
-                    if config.delete:
-                        await partition.log.trim(
-                            retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
-                        )
+                    held_from = self.cursors.held_from(topic.name.full, partition.index)
+                    limits = trim_limits(topic.config, topic.overrides, policy, held_from)
+                    if limits is not None:
+                        await partition.log.trim(None, *limits)
                 except BrokerError as error:
                     log.warning("retention of %s waits: %s", partition.log.name, error)

@@ -127,13 +127,15 @@ class LedgerChain:
         *,
         expired_before_ms: int | None = None,
         retention_bytes: int | None = None,
+        held_from: int | None = None,
         writer_info: LedgerInfo | None = None,
         is_quiet: bool = True,
     ) -> TrimPlan:
         """Which ledgers go when the log starts at `log_start` and the two limits hold (None: no limit).
 
-        The oldest go first.  `writer_info` is the open ledger: it goes only when all of it is too old.  Unless
-        `is_quiet`, entries may be on their way into ledgers that are not sealed, and those stay.
+        The oldest go first.  From `held_from` on (None: nowhere) nothing goes for the limits' sake.  `writer_info` is
+        the open ledger: it goes only when all of it is too old.  Unless `is_quiet`, entries may be on their way into
+        ledgers that are not sealed, and those stay.
         """
         keep = list(self._ledgers)
         total = self.size_bytes
@@ -142,7 +144,8 @@ class LedgerChain:
             oldest = keep[0]
             too_old = expired_before_ms is not None and oldest.newest_ms < expired_before_ms
             too_much = retention_bytes is not None and total - oldest.size_bytes >= retention_bytes
-            if not (too_old or too_much or oldest.end_offset <= log_start):
+            may_go = held_from is None or oldest.end_offset <= held_from
+            if not ((may_go and (too_old or too_much)) or oldest.end_offset <= log_start):
                 break
             if oldest.writer is not None and not (is_quiet and (too_old or oldest is not writer_info)):
                 break

@@ -312,12 +312,17 @@ class ManagedLedger(ReadableLog):
     # --- retention ---------------------------------------------------------------------------------------------------
 
     async def trim(
-        self, log_start: int | None = None, retention_ms: int = -1, retention_bytes: int = -1
+        self,
+        log_start: int | None = None,
+        retention_ms: int = -1,
+        retention_bytes: int = -1,
+        held_from: int | None = None,
     ) -> int:
         """Move the log's start and delete ledgers that lie below it; the new log start.
 
         `log_start` is an exact offset (DeleteRecords); the two retention limits (-1: none) drop whole ledgers, the
-        oldest first, and seal the open one when all of it is too old.
+        oldest first, and seal the open one when all of it is too old.  They leave ledgers alone that have something
+        from `held_from` on.
         """
         async with self._metadata_lock:
             now_ms = self._environment.clock.now_ms()
@@ -325,6 +330,7 @@ class ManagedLedger(ReadableLog):
                 self.log_start if log_start is None else max(self.log_start, log_start),
                 expired_before_ms=now_ms - retention_ms if retention_ms >= 0 else None,
                 retention_bytes=retention_bytes if retention_bytes >= 0 else None,
+                held_from=held_from,
                 writer_info=self._writer_info,
                 is_quiet=not self._in_flight and not self._rolling,
             )

@@ -176,24 +176,33 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, fraction: float) -> None:
         self._trim(log_start=round(self.chain.log.high_watermark * fraction))
 
-    @rule(retention_ms=st.integers(0, 150_000))
-    def expire_by_time(self, retention_ms: int) -> None:
-        self._trim(retention_ms=retention_ms)
+    @rule(retention_ms=st.integers(0, 150_000), held=st.sampled_from([None, None, 0.0, 0.3, 0.7, 1.0]))
+    def expire_by_time(self, retention_ms: int, held: float | None) -> None:
+        self._trim(retention_ms=retention_ms, held=held)
 
-    @rule(retention_bytes=st.integers(0, 1000))
-    def expire_by_size(self, retention_bytes: int) -> None:
-        self._trim(retention_bytes=retention_bytes)
+    @rule(retention_bytes=st.integers(0, 1000), held=st.sampled_from([None, None, 0.0, 0.3, 0.7, 1.0]))
+    def expire_by_size(self, retention_bytes: int, held: float | None) -> None:
+        self._trim(retention_bytes=retention_bytes, held=held)
 
-    def _trim(self, log_start: int | None = None, retention_ms: int = -1, retention_bytes: int = -1) -> None:
+    def _trim(
+        self,
+        log_start: int | None = None,
+        retention_ms: int = -1,
+        retention_bytes: int = -1,
+        held: float | None = None,
+    ) -> None:
         chain = self.chain
         expired_before_ms = chain.clock.now_ms() - retention_ms
+        held_from = None if held is None else round(chain.log.high_watermark * held)
 
         async def trim() -> None:
-            before = chain.log.log_start
+            before = chain_start = chain.log.log_start
             try:
-                after = await chain.log.trim(log_start, retention_ms, retention_bytes)
+                after = await chain.log.trim(log_start, retention_ms, retention_bytes, held_from)
             except BrokerError:
                 return  # the disk or the metadata store is out of order: nothing, or all of it, has happened
+            if held_from is not None and after > chain_start:
+                assert all(row.last < held_from for row in self.rows if chain_start <= row.base < after)
             if log_start is not None:
                 assert after >= log_start
             elif retention_ms >= 0:
