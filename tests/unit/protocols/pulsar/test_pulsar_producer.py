@@ -10,8 +10,9 @@ from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.partition import Partition
 from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.storage.store import Done
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
-from magnetar.wire.pulsar.entry import frame_entry
+from magnetar.wire.pulsar.entry import EntryView, frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandCloseProducer,
@@ -235,12 +236,12 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
         client = await door.connected()
         await produce(client)
         partition = partition_of(door)
-        callbacks: list[Callable[[Exception | None], None]] = []
+        callbacks: list[Done] = []
         publish = partition.publish
 
-        def keep(*arguments: Any) -> Entry:
-            callbacks.append(arguments[3])
-            return publish(*arguments[:3], lambda _: None)
+        def keep(payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
+            callbacks.append(done)
+            return publish(payload, view, now_ms, lambda _: None)
 
         class Patched:
             def __getattr__(self, name: str) -> Any:
@@ -349,11 +350,7 @@ def test_access_modes_reach_the_client(with_door: WithDoor) -> None:
         fencing = await produce(third, producer_access_mode=ProducerAccessMode.ExclusiveWithFencing)
         assert fencing.topic_epoch == 2
         assert (await waiting.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
-        error, _ = (
-            await refused(waiting, producer_access_mode=ProducerAccessMode.WaitForExclusive, topic_epoch=1)
-            if False
-            else (ServerError.ProducerFenced, "")
-        )
+        error, _ = await refused(waiting, producer_access_mode=ProducerAccessMode.Exclusive, topic_epoch=1)
         assert error == ServerError.ProducerFenced
 
     with_door(scenario)
