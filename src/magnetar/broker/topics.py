@@ -143,6 +143,13 @@ class Topic:
         """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
         return self._partitions.get(index)
 
+    @property
+    def pulsar_names(self) -> list[str]:
+        """The full names of its partitions, or its own when it is not partitioned."""
+        if not self.is_partitioned:
+            return [self.name.full]
+        return [self.name.partition_name(index) for index in range(self.partition_count)]
+
     def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
         """Whether partition `index` is part of the producer's open transaction."""
         return self._registry.is_in_transaction(producer_id, epoch, self.name.full, index)
@@ -191,6 +198,8 @@ class TopicRegistry:
         )
         # Whether duplicates of Pulsar producers are looked for: the policies' to answer.
         self.deduplicates: Callable[[TopicName], bool] = lambda _: False
+        # Told which names have gone and which have come, when topics are made, grown or deleted.
+        self.observers: set[Callable[[list[str], list[str]], None]] = set()
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._being_created: dict[
@@ -271,6 +280,10 @@ class TopicRegistry:
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+
+    def _tell(self, gone: list[str], came: list[str]) -> None:
+        for observer in list(self.observers):
+            observer(gone, came)
 
     def open_partition(self, topic: Topic, index: int) -> Partition:
         log = ManagedLedger(topic.log_name(index), self._environment, self._limits_of(topic.config))
@@ -375,6 +388,8 @@ class TopicRegistry:
             )
             for topic in topics:
                 self._register(topic)
+            if self.observers:
+                self._tell([], [name for topic in topics for name in topic.pulsar_names])
         finally:
             for topic in topics:
                 del self._being_created[topic.name]
@@ -463,10 +478,14 @@ class TopicRegistry:
         topic.version = await self._environment.metadata.put(
             topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate), topic.version
         )
+        before = topic.pulsar_names if self.observers and len(replicas) != topic.partition_count else None
         topic.replicas = replicas
         topic.overrides = overrides
         if len(replicas) > 1:
             topic.is_partitioned = True  # Kafka can add partitions to any topic
+        if before is not None:
+            after = topic.pulsar_names
+            self._tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
 
     async def delete(self, topic: Topic) -> None:
         """Remove a topic and, after that, its logs.  A crash in between leaves logs that the next start removes."""
@@ -477,6 +496,8 @@ class TopicRegistry:
             topic.is_deleted = True
             del self._by_name[topic.name]
             self._by_id.pop(topic.topic_id, None)
+            if self.observers:
+                self._tell(topic.pulsar_names, [])
         for partition in topic.open_partitions:
             partition.close()  # all of them first: who waits on one must not wait for the deletion of another
         for partition in topic.open_partitions:

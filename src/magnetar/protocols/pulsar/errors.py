@@ -13,6 +13,7 @@ from magnetar.broker import namespaces, producers
 from magnetar.broker.schemas import model as schemas
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy
+from magnetar.protocols.pulsar.topic_lists import InvalidPattern
 from magnetar.wire.pulsar.entry import ChecksumMismatch
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandError, ServerError
 
@@ -20,6 +21,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     base.StorageError: ServerError.PersistenceError,
     base.MetadataError: ServerError.MetadataError,
     InvalidTopicName: ServerError.InvalidTopicName,
+    InvalidPattern: ServerError.NotAllowedError,
     ChecksumMismatch: ServerError.ChecksumError,
     broker.NotLeader: ServerError.ServiceNotReady,
     broker.PolicyViolation: ServerError.NotAllowedError,

@@ -1,0 +1,89 @@
+"""GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST, WATCH_TOPIC_LIST_CLOSE: which topics there are, and which come and go.
+
+Names are full ones; a partitioned topic is listed by its partitions.  A list that the client has already, by its hash,
+is not sent again.
+"""
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import InvalidTopicName
+from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.topic_lists import TopicListWatcher, matcher, topics_hash
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandGetTopicsOfNamespace,
+    CommandGetTopicsOfNamespaceResponse,
+    CommandSuccess,
+    CommandWatchTopicList,
+    CommandWatchTopicListClose,
+    CommandWatchTopicListSuccess,
+)
+
+if TYPE_CHECKING:
+    from magnetar.protocols.pulsar.session import PulsarSession
+
+
+def _namespace(name: str) -> str:
+    if name.count("/") != 1:
+        raise InvalidTopicName(f"namespace {name[:200]!r} must be tenant/namespace")
+    return name
+
+
+def get_topics(session: "PulsarSession", command: CommandGetTopicsOfNamespace) -> Answer:
+    topics = session.broker.pulsar_topics
+    namespace = _namespace(command.namespace)
+    names: list[str] = []
+    if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
+        names += topics.names(namespace, persistent=True)
+    if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
+        names += topics.names(namespace, persistent=False)
+    has_pattern = bool(command.topics_pattern)
+    if has_pattern:
+        names = list(filter(matcher(command.topics_pattern), names))
+    found = topics_hash(names)
+    changed = found != command.topics_hash
+    return BaseCommand(
+        type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        getTopicsOfNamespaceResponse=CommandGetTopicsOfNamespaceResponse(
+            request_id=command.request_id,
+            topics=names if changed else (),
+            filtered=has_pattern,
+            topics_hash=found,
+            changed=changed,
+        ),
+    )
+
+
+def watch_topics(session: "PulsarSession", command: CommandWatchTopicList) -> Answer:
+    namespace = _namespace(command.namespace)
+    names = session.broker.pulsar_topics.names(namespace, persistent=True)
+    matches = matcher(command.topics_pattern)
+    earlier = session.watchers.pop(command.watcher_id, None)
+    if earlier is not None:
+        earlier.connection_lost()
+    watcher = TopicListWatcher(session, command.watcher_id, namespace, matches, names)
+    session.watchers[command.watcher_id] = watcher
+    changed = watcher.hash != command.topics_hash
+    return BaseCommand(
+        type=BaseCommand.WATCH_TOPIC_LIST_SUCCESS,
+        watchTopicListSuccess=CommandWatchTopicListSuccess(
+            request_id=command.request_id,
+            watcher_id=command.watcher_id,
+            topic=sorted(watcher.names) if changed else (),
+            topics_hash=watcher.hash,
+        ),
+    )
+
+
+def stop_watching(session: "PulsarSession", command: CommandWatchTopicListClose) -> Answer:
+    watcher = session.watchers.pop(command.watcher_id, None)
+    if watcher is not None:
+        watcher.connection_lost()
+    return BaseCommand(type=BaseCommand.SUCCESS, success=CommandSuccess(request_id=command.request_id))
+
+
+COMMANDS = (
+    Command(BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics),
+    Command(BaseCommand.WATCH_TOPIC_LIST, watch_topics),
+    Command(BaseCommand.WATCH_TOPIC_LIST_CLOSE, stop_watching),
+)
