@@ -69,6 +69,28 @@ def test_only_slots_of_those_who_come_and_go_move() -> None:
     assert all(now is then or then is many[2] for now, then in zip(owners(ring), before, strict=True))
 
 
+def test_a_point_that_two_share_goes_to_the_other_when_one_leaves() -> None:
+    ring, many = HashRing(), [consumer(f"c{number}") for number in range(12)]
+    for one in many:
+        ring.add(one)
+    claims = Counter(
+        point
+        for one in many
+        for point in {positive_hash(f"{one.name}\0{n}".encode()) % 65_536 for n in range(100)}
+    )
+    shared = [point for point, count in claims.items() if count > 1]
+    assert shared
+    for point in shared:
+        first = ring.select(point)
+        assert first is not None
+        ring.remove(first)
+        second = ring.select(point)
+        assert second is not None
+        assert first.name < second.name
+        ring.add(first)
+        assert ring.select(point) is first
+
+
 def test_the_order_of_joining_does_not_matter() -> None:
     names = [f"c{number}" for number in range(6)]
     one, other = HashRing(), HashRing()
