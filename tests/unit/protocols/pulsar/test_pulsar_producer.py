@@ -9,6 +9,7 @@ import pytest
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.partition import Partition
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import Done
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
@@ -411,5 +412,77 @@ def test_a_deleted_topics_producers_are_sent_away(with_door: WithDoor) -> None:
         send(client, 1)
         await client.hear(BaseCommand.SEND_RECEIPT)
         assert partition_of(door).log.next_offset == 1
+
+    with_door(scenario)
+
+
+def test_a_terminated_topic_takes_no_producers(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await produce(client)
+        await door.broker.topics.terminate(partition_of(door).topic)
+        send(client, 0)
+        assert (await client.hear(BaseCommand.SEND_ERROR)).error == ServerError.TopicTerminatedError
+        assert (await refused(client, producer_id=2))[0] == ServerError.TopicTerminatedError
+
+    with_door(scenario)
+
+
+def test_a_producer_brings_a_subscription_along(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await produce(client, initial_subscription_name="kept")
+        partition = partition_of(door)
+        assert door.broker.subscriptions.names(partition) == ["kept"]
+        send(client, 0)
+        await client.hear(BaseCommand.SEND_RECEIPT)
+        await produce(client, 2, initial_subscription_name="kept")
+        cursor = door.broker.cursors.get(CursorKey("kept", TOPIC, 0))
+        assert cursor is not None
+        assert (cursor.mark_delete, cursor.holds_data) == (0, True)
+        await door.broker.namespaces.change(
+            "public/default",
+            lambda policies: {
+                **policies,
+                "autoSubscriptionCreationOverride": {"allowAutoSubscriptionCreation": False},
+            },
+        )
+        assert (await refused(client, producer_id=3, initial_subscription_name="no"))[0] == (
+            ServerError.NotAllowedError
+        )
+        await produce(client, 3, initial_subscription_name="kept")
+
+    with_door(scenario)
+
+
+def test_non_persistent_topics_take_producers_too(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await produce(client, topic="non-persistent://public/default/t", initial_subscription_name="no")
+        send(client, 0)
+        receipt = await client.hear(BaseCommand.SEND_RECEIPT)
+        assert (receipt.message_id.ledgerId, receipt.message_id.entryId) == (0, 0)
+
+    with_door(scenario)
+
+
+def test_duplicates_get_a_receipt_without_a_place(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await door.broker.namespaces.change(
+            "public/default", lambda policies: {**policies, "deduplicationEnabled": True}
+        )
+        client = await door.connected()
+        await produce(client, producer_name="p")
+        for sequence_id in (5, 5, 4, 6):
+            send(client, sequence_id)
+        places = []
+        for sequence_id in (5, 5, 4, 6):
+            receipt = await client.hear(BaseCommand.SEND_RECEIPT)
+            assert receipt.sequence_id == sequence_id
+            places.append(receipt.message_id.ledgerId == NO_ID and receipt.message_id.entryId == NO_ID)
+        assert places == [False, True, True, False]
+        client.leave()
+        again = await produce(await door.connected(), producer_name="p", epoch=1)
+        assert again.last_sequence_id == 6
 
     with_door(scenario)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.errors import PolicyViolation
+from magnetar.broker.errors import PolicyViolation, TopicTerminated
 from magnetar.broker.producers import (
     AccessMode,
     EncryptionRequired,
@@ -299,6 +299,18 @@ async def _admit(
         raise TooManyProducers("Topic reached max producers limit")
     schema = schema_of(command.schema) if command.HasField("schema") else None
     attached.schema_version = await broker.schemas.check_producer(partition.topic.name, schema)
+    if partition.is_terminated:
+        raise TopicTerminated("Topic was already terminated")
+    subscription = command.initial_subscription_name
+    if subscription and partition.topic.name.persistent:
+        # A dead letter topic must keep its messages for whoever comes to look at them.
+        if not policies.auto_subscription_creation and subscription not in broker.subscriptions.names(
+            partition
+        ):
+            raise PolicyViolation(
+                "Could not create the initial subscription due to the auto subscription creation is not allowed."
+            )
+        await broker.subscriptions.create(partition, subscription, partition.log.log_start)
     name = command.producer_name or session.service.generate_producer_name()
     admitted = Producer(
         name=name,
