@@ -63,7 +63,15 @@ class FailoverDispatcher(SingleActiveDispatcher):
         candidates = [consumer for consumer in consumers if consumer.priority_level == first_level]
         if self._partition_index is not None:
             return candidates[self._partition_index % len(candidates)]
-        ring = {point: consumer for consumer in candidates for point in ring_points(consumer.name, "")}
-        points = sorted(ring)
-        place = bisect_left(points, self._topic_hash)
-        return ring[points[place if place < len(points) else 0]]
+        # The successor of the topic's hash on the ring of all points; of two consumers at one point, the latter has it.
+        after, first = None, None
+        for consumer in candidates:
+            points = ring_points(consumer.name, "")
+            place = bisect_left(points, self._topic_hash)
+            if place < len(points) and (after is None or points[place] <= after[0]):
+                after = (points[place], consumer)
+            if first is None or points[0] <= first[0]:
+                first = (points[0], consumer)
+        found = after or first
+        assert found is not None
+        return found[1]

@@ -3,7 +3,8 @@
 The hash is Murmur3 for x86, 32 bits, seed 0, with its highest bit cleared (`Murmur3_32Hash`).  Slots are
 1..65535: the hash modulo 65,536, and 1 for 0, which Pulsar keeps for "no hash" (PIP-379).  The key of an entry is
 its ordering key, else its partition key (base64-decoded where flagged), else `producer-sequence`; finding it is the
-shell's work.
+shell's work.  Of keys over 4 KiB only the beginning counts, so that a key of megabytes costs the loop nothing:
+there Pulsar's slot is another one, which no client can see.
 """
 
 import struct
@@ -14,6 +15,7 @@ MASK = 0xFFFFFFFF
 C1, C2 = 0xCC9E2D51, 0x1B873593
 CACHED_KEYS = 8_192
 CACHED_KEY_BYTES_MAX = 64
+HASHED_KEY_BYTES_MAX = 4_096
 POINTS = 100  # subscriptionKeySharedConsistentHashingReplicaPoints
 CACHED_NAMES = 1_024
 
@@ -44,7 +46,7 @@ def positive_hash(data: bytes) -> int:
 
 def slot_of(key: bytes) -> int:
     """The slot of a key, in 1..65535."""
-    return _cached_slot(key) if len(key) <= CACHED_KEY_BYTES_MAX else _slot(key)
+    return _cached_slot(key) if len(key) <= CACHED_KEY_BYTES_MAX else _slot(key[:HASHED_KEY_BYTES_MAX])
 
 
 def _slot(key: bytes) -> int:
@@ -56,5 +58,5 @@ _cached_slot = lru_cache(CACHED_KEYS)(_slot)
 
 @lru_cache(CACHED_NAMES)
 def ring_points(name: str, separator: str) -> tuple[int, ...]:
-    """The hashes of `name`, `separator` and 0, 1, 2...: where a consumer stands on a ring."""
-    return tuple(positive_hash(f"{name}{separator}{index}".encode()) for index in range(POINTS))
+    """The hashes of `name`, `separator` and 0, 1, 2..., sorted: where a consumer stands on a ring."""
+    return tuple(sorted(positive_hash(f"{name}{separator}{index}".encode()) for index in range(POINTS)))

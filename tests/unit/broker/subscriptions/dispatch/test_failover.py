@@ -79,7 +79,7 @@ def test_a_lower_level_takes_over_when_the_higher_is_gone() -> None:
     assert changes(machine.remove_consumer(high)) == [("a", True)]
 
 
-@pytest.mark.parametrize("topic", [f"{TOPIC}{number}" for number in range(20)])
+@pytest.mark.parametrize("topic", [f"{TOPIC}{number}" for number in (*range(20), 474)])
 def test_a_topic_without_partitions_takes_the_next_point_of_a_ring(topic: str) -> None:
     machine = FailoverDispatcher(topic, None)
     attach(machine, "a", "b", "c")
