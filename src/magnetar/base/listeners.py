@@ -18,6 +18,7 @@ from magnetar.base.errors import ConfigError
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 AVAILABLE_PROTOCOLS: Final = ("PLAINTEXT",)
 PORT_MAX: Final = 65_535
+PULSAR_PORT: Final = 6650
 LISTENERS_MAX: Final = 64
 
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
@@ -112,6 +113,23 @@ def parse_advertised(text: str, listeners: Sequence[Listener]) -> dict[str, tupl
         found.append((name, (host, port)))
     _check_names("advertised.listeners", [name for name, _ in found])
     return dict(found)
+
+
+def parse_pulsar_url(text: str) -> tuple[str, int]:
+    """(host, port) of `pulsar://host:port`; the port is 6650 when there is none.
+
+    Raises:
+        ConfigError: half a sentence.
+    """
+    scheme, separator, address = text.partition("://")
+    if scheme == "pulsar" and separator:
+        with_port = address if re.search(r":[0-9]+$", address) else f"{address}:{PULSAR_PORT}"
+        match = _ENDPOINT.fullmatch(f"PULSAR://{with_port}")
+        if match is not None and 0 < int(match["port"]) <= PORT_MAX:
+            host = match["ipv6"] if match["ipv6"] is not None else match["host"]
+            if host not in _EVERY_ADDRESS:
+                return host, int(match["port"])
+    raise ConfigError("must be pulsar://host:port")
 
 
 def check_addresses(listeners: Sequence[Listener]) -> None:

@@ -22,6 +22,7 @@ from magnetar.base.listeners import (
     parse_advertised,
     parse_listeners,
     parse_protocol_map,
+    parse_pulsar_url,
 )
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.properties import parse_properties
@@ -97,12 +98,14 @@ class NetworkSettings:
 @dataclass(frozen=True, slots=True)
 class PulsarNetworkSettings:
     """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are told the address that they
-    came to; sizes in bytes, 0 as `keep_alive_s` means that nobody is asked.
+    came to, `advertised_port` 0 for the port that is listened on; sizes in bytes, 0 as `keep_alive_s` means that nobody
+    is asked.
     """
 
     host: str
     port: int
     advertised_host: str
+    advertised_port: int
     message_bytes_max: int
     keep_alive_s: int
 
@@ -291,13 +294,7 @@ class _Reader:
             advertised=self._advertised(listeners),
             http_host=_bare_host(host),
             http_port=self._integer("http.port"),
-            pulsar=PulsarNetworkSettings(
-                host=_bare_host(host),
-                port=self._integer("pulsar.port"),
-                advertised_host=self._text("advertised.host") or _bare_host(host),
-                message_bytes_max=self._pulsar_message_bytes_max(),
-                keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
-            ),
+            pulsar=self._pulsar(_bare_host(host)),
             connections_max=self._integer("max.connections"),
             connections_per_ip_max=self._integer("max.connections.per.ip"),
             idle_ms_max=self._integer("connections.max.idle.ms"),
@@ -311,6 +308,18 @@ class _Reader:
         kafka = (one for node in range(nodes.count) for one in network.listeners_of(node))
         check_addresses([*kafka, pulsar, http])
         return network
+
+    def _pulsar(self, host: str) -> PulsarNetworkSettings:
+        url = self._text_or_none("pulsar.advertised.url")
+        advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or host, 0)
+        return PulsarNetworkSettings(
+            host=host,
+            port=self._integer("pulsar.port"),
+            advertised_host=advertised[0],
+            advertised_port=advertised[1],
+            message_bytes_max=self._pulsar_message_bytes_max(),
+            keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
+        )
 
     def _pulsar_message_bytes_max(self) -> int:
         if "pulsar.message.max.bytes" in self._given:

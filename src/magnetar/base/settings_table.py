@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from magnetar.base.config import ConfigType, Value
+from magnetar.base.errors import ConfigError
+from magnetar.base.listeners import parse_pulsar_url
 from magnetar.base.server_key import Alias, Section, ServerKey, aliases
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 
@@ -37,6 +39,14 @@ def _one_directory(value: Value) -> str | None:
     if "," in value:
         return "must be one directory: all data lies in one place here"
     return None if value else "must name a directory"
+
+
+def _pulsar_url(value: Value) -> str | None:
+    try:
+        parse_pulsar_url(str(value))
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 _B, _S, _I, _L, _LIST = (
@@ -106,6 +116,15 @@ _NETWORK = (
         minimum=0,
         maximum=65535,
         aliases=aliases("brokerServicePort"),
+    ),
+    ServerKey(
+        "pulsar.advertised.url",
+        _S,
+        None,
+        "Where Pulsar clients are told to connect, as pulsar://host:port.",
+        default_words="`advertised.host` or `host` with the port that is listened on; with neither host, the address"
+        " that the client itself connected to",
+        check=_pulsar_url,
     ),
     ServerKey(
         "http.port",

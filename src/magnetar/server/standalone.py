@@ -252,8 +252,9 @@ def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
 def _pulsar_settings(settings: ServerSettings, listening: socket.socket) -> PulsarSettings:
     network = settings.network
     queued = network.queued_request_bytes_max
+    port = network.pulsar.advertised_port or listening.getsockname()[1]
     return PulsarSettings(
-        endpoint=Endpoint(network.pulsar.advertised_host, listening.getsockname()[1]),
+        endpoint=Endpoint(network.pulsar.advertised_host, port),
         message_bytes_max=network.pulsar.message_bytes_max,
         queued_bytes_max=queued if queued > 0 else KafkaSettings().queued_bytes_max,
         keep_alive_s=float(network.pulsar.keep_alive_s),

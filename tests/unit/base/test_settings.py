@@ -360,3 +360,24 @@ def test_pulsars_limit_of_messages_follows_kafkas_unless_it_is_set(
 def test_the_pulsar_listener_must_not_take_another_ones_port() -> None:
     assert "claim the same address" in problem("pulsar.port=8080")
     assert "claim the same address" in problem("pulsar.port=9092")
+
+
+@pytest.mark.parametrize(
+    ("url", "advertised"),
+    [
+        ("pulsar://outside.example:16650", ("outside.example", 16650)),
+        ("pulsar://outside.example", ("outside.example", 6650)),
+        ("pulsar://[2001:db8::1]:7", ("2001:db8::1", 7)),
+    ],
+)
+def test_pulsar_clients_can_be_told_another_address(url: str, advertised: tuple[str, int]) -> None:
+    pulsar = of(f"pulsar.advertised.url={url}", "advertised.host=inside").network.pulsar
+    assert (pulsar.advertised_host, pulsar.advertised_port) == advertised
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "outside.example:1", "http://x:1", "pulsar://", "pulsar://:1", "pulsar://x:0", "pulsar://x:99999"],
+)
+def test_what_is_no_pulsar_url_is_refused(url: str) -> None:
+    assert "must be pulsar://host:port" in problem(f"pulsar.advertised.url={url}")
