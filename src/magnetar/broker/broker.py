@@ -17,6 +17,7 @@ from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicN
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.interop import Interop
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.partition import Partition
@@ -25,7 +26,6 @@ from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
 from magnetar.broker.retention import trim_limits
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.subscriptions.forms import pulsar_only
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topic_config import TopicDefaults
 from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
@@ -46,6 +46,7 @@ _SNAPSHOT_INTERVAL_S: Final = 1.0
 _SNAPSHOT_AT_BYTES: Final = 256 << 20
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _KAFKA_TOPICS_MAX: Final = 100_000
+_CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
 
@@ -61,6 +62,7 @@ class BrokerSettings:
     partition_count_default: int = 1
     replication_factor_default: int = 1
     entry_cache_bytes: int = 1 << 28
+    pulsar_message_bytes_max: int = 5 << 20
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
@@ -123,8 +125,11 @@ class Broker:
             settings.transactions,
         )
         self.topics.is_in_transaction = self.transactions.is_in_transaction
+        self.interop = Interop(
+            settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max
+        )
         self.subscriptions = Subscriptions(
-            clock, self.cursors, pulsar_only, self.groups.consumes, self.namespaces.policies_of
+            clock, self.cursors, self.interop.pulsar_form, self.groups.consumes, self.namespaces.policies_of
         )
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
@@ -163,6 +168,7 @@ class Broker:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
         await self.transactions.close()
         await self.subscriptions.close()
+        self.interop.close()
         await self.groups.close()
         for task in self._housekeeping:
             task.cancel()

@@ -24,12 +24,10 @@ from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import PULSAR_MAGIC, EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done
-from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import (
     TRANSACTIONAL,
     assign_offset,
     end_transaction_marker,
-    read_header,
     stamp_log_append_time,
 )
 from magnetar.wire.pulsar.entry import EntryView
@@ -305,24 +303,3 @@ class Partition:
         """Take no more appends; whoever waits is woken and finds the partition as it is."""
         self.log.close()
         self._on_advance()
-
-    # --- lookups -----------------------------------------------------------------------------------------------------
-
-    async def find_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first readable record at or after `timestamp_ms`; None when there is none."""
-        offset = self.log.log_start
-        while (entry := await self.log.entry_for_timestamp(timestamp_ms, offset)) is not None:
-            if entry.kind is EntryKind.PULSAR:
-                return max(entry.base_offset, offset), entry.max_timestamp_ms
-            header = read_header(entry.payload)
-            for record in () if header.is_control else read_records(entry.payload, header):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= offset:
-                    return record.offset, record.timestamp_ms
-            # The record lies below the log's start, or the producer's header claims what its records do not have.
-            offset = entry.last_offset + 1
-        return None
-
-    async def find_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record that has the log's greatest timestamp; None when the log is empty."""
-        greatest = self.log.max_timestamp_ms
-        return None if greatest < 0 else await self.find_timestamp(greatest)

@@ -225,6 +225,7 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         partition_count_default=topics.partition_count_default,
         replication_factor_default=topics.replication_factor_default,
         entry_cache_bytes=settings.storage.entry_cache_bytes,
+        pulsar_message_bytes_max=settings.network.pulsar.message_bytes_max,
         retention_check_interval_ms=settings.storage.retention_check_interval_ms,
         transactions=TransactionSettings(
             settings.transactions.transaction_max_timeout_ms,

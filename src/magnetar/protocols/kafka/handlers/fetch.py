@@ -1,15 +1,18 @@
 """Fetch: record batches out of partitions.
 
 Served: v4-18 (v7 sessions, v12 divergence of epochs, v13 topic ids, v16 leader hints).  What the entry cache holds is
-answered in stage one and leaves as the memory it was received in; what it does not hold is read from the store.  With
-too little to send, the request waits for `min_bytes` or `max_wait_ms`; an append wakes it.
+answered in stage one and leaves as the memory it was received in; what it does not hold is read from the store, and
+what Pulsar clients published is turned into batches first (`broker/interop.py`).  With too little to send, the request
+waits for `min_bytes` or `max_wait_ms`; an append wakes it.
 
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
-each; the first partition with data sends at least one batch, however large (KIP-74).  Readers of committed records see
-what lies below the last stable offset, and are told which transactions in it were aborted (KIP-98).
+each, all of what is sent; the first partition with data sends at least one batch, however large (KIP-74).  Readers of
+committed records see what lies below the last stable offset, and are told which transactions in it were aborted
+(KIP-98).
 """
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import BrokerError
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from magnetar.ledger.entry import Entry
     from magnetar.protocols.kafka.registry import RequestContext
 
+log: Final = logging.getLogger(__name__)
+
 MESSAGE = "fetch"
 VERSIONS = (4, 18)
 
@@ -53,11 +58,14 @@ def handle(context: "RequestContext", request: FetchRequest) -> Any:
         return FetchResponse(error_code=plan.error, session_id=plan.session_id)
     fetch = _Fetch(context, request, plan)
     fetch.collect()
-    if fetch.cold:
-        return fetch.read_cold()
+    if fetch.cold or fetch.foreign:
+        return fetch.read_later()
     if fetch.is_satisfied or request.max_wait_ms <= 0:
         return fetch.response()
     return fetch.wait()
+
+
+_Row = tuple[FetchTarget, Partition, PartitionData]
 
 
 class _Fetch:
@@ -65,7 +73,7 @@ class _Fetch:
 
     __slots__ = (
         "_bytes_left", "_bytes_total", "_context", "_deferred", "_found", "_has_error", "_leader_elsewhere", "_plan",
-        "_reads_committed", "_request", "_timer", "_wake_scheduled", "_watched", "cold",
+        "_reads_committed", "_request", "_timer", "_wake_scheduled", "_watched", "cold", "foreign",
     )  # fmt: skip
 
     def __init__(self, context: "RequestContext", request: FetchRequest, plan: FetchPlan) -> None:
@@ -73,7 +81,8 @@ class _Fetch:
         self._request = request
         self._plan = plan
         self._reads_committed = request.isolation_level == _READ_COMMITTED
-        self.cold: list[tuple[FetchTarget, Partition, PartitionData]] = []
+        self.cold: list[_Row] = []  # not cached: to be read from the store
+        self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
         self._reset()
         self._deferred: Deferred | None = None
         self._watched: list[Partition] = []
@@ -87,6 +96,7 @@ class _Fetch:
         self._has_error = False
         self._leader_elsewhere = False
         self.cold.clear()
+        self.foreign.clear()
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -157,8 +167,12 @@ class _Fetch:
         entries = partition.log.read_cached(offset, bytes_max, end_offset)
         if entries is None:
             self.cold.append((target, partition, row))
+            return
+        formed = self._context.broker.interop.kafka_form(partition, entries)
+        if formed is None:
+            self.foreign.append(((target, partition, row), entries))
         else:
-            self._add(target, partition, row, entries)
+            self._add(target, partition, row, formed)
 
     def _end_offset(self, row: PartitionData) -> int:
         """What this reader may see ends here: undecided transactions are hidden from readers of committed records."""
@@ -169,14 +183,15 @@ class _Fetch:
     ) -> None:
         payloads: list[Any] = [entry.payload for entry in entries]
         size = sum(map(len, payloads))
-        if not size or (
-            self._bytes_total and size > min(self._bytes_left, target.request.partition_max_bytes)
-        ):
+        limit = min(self._bytes_left, target.request.partition_max_bytes)
+        while size > limit and len(payloads) > 1:
+            size -= len(payloads.pop())  # larger here than as it is stored
+        if not size or (size > limit and self._bytes_total):
             return  # nothing, or one batch larger than what is left: its partition's turn comes
         row.records = payloads
         if self._reads_committed:
             aborted = partition.transactions.aborted_between(
-                target.request.fetch_offset, entries[-1].last_offset + 1
+                target.request.fetch_offset, entries[len(payloads) - 1].last_offset + 1
             )
             row.aborted_transactions = [
                 AbortedTransaction(one.producer_id, one.first_offset) for one in aborted
@@ -184,20 +199,24 @@ class _Fetch:
         self._bytes_total += size
         self._bytes_left -= size
 
-    async def read_cold(self) -> FetchResponse:
-        """Read what is not cached, all partitions at once, and answer."""
-        cold = list(self.cold)
-        share = max(self._bytes_left // len(cold), 1)
+    async def read_later(self) -> FetchResponse:
+        """Read what is not cached and convert what is another protocol's, all partitions at once, and answer."""
+        rows = [*self.cold, *(row for row, _ in self.foreign)]
+        share = max(self._bytes_left // len(rows), 1)
         results = await asyncio.gather(
             *(
-                partition.log.read(
-                    target.request.fetch_offset, min(target.request.partition_max_bytes, share)
+                self._read(
+                    partition, target, min(target.request.partition_max_bytes, share), self._end_offset(row)
                 )
-                for target, partition, _ in cold
+                for target, partition, row in self.cold
+            ),
+            *(
+                self._context.broker.interop.kafka_form_later(partition, entries)
+                for (_, partition, _), entries in self.foreign
             ),
             return_exceptions=True,
         )
-        for (target, partition, row), result in zip(cold, results, strict=True):
+        for (target, partition, row), result in zip(rows, results, strict=True):
             if isinstance(result, BrokerError):
                 # Retention may have been faster than the read.
                 gone = target.request.fetch_offset < partition.log.log_start
@@ -205,10 +224,17 @@ class _Fetch:
             elif isinstance(result, BaseException):
                 raise result
             else:
-                end_offset = self._end_offset(row)
-                entries = [entry for entry in result if entry.last_offset < end_offset]
-                self._add(target, partition, row, entries)
+                self._add(target, partition, row, result)
         return self.response()
+
+    async def _read(
+        self, partition: Partition, target: FetchTarget, bytes_max: int, end_offset: int
+    ) -> "list[Entry]":
+        entries = await partition.log.read(target.request.fetch_offset, bytes_max)
+        visible = [entry for entry in entries if entry.last_offset < end_offset]
+        interop = self._context.broker.interop
+        formed = interop.kafka_form(partition, visible)
+        return await interop.kafka_form_later(partition, visible) if formed is None else formed
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -241,8 +267,7 @@ class _Fetch:
         self._wake_scheduled = False
         if self._deferred is not None:
             self.collect()
-            # What was just appended is cached; if the cache is too small even for that, the next fetch reads it.
-            if self.is_satisfied or self.cold:
+            if self.is_satisfied or self.cold or self.foreign:
                 self._finish()
 
     def _time_is_up(self) -> None:
@@ -254,7 +279,23 @@ class _Fetch:
         deferred = self._deferred
         assert deferred is not None
         self._stop_waiting()
-        deferred.resolve(self.response())
+        # What was just appended is cached; if the cache is too small even for that, the next fetch reads it: many of
+        # one connection may wait here, and what each of them read would be memory of its own.
+        if not self.foreign or self.cold:
+            deferred.resolve(self.response())
+            return
+        tasks = self._context.service.tasks
+        task = asyncio.get_running_loop().create_task(self._finish_later(deferred))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _finish_later(self, deferred: Deferred) -> None:
+        try:
+            response = await self.read_later()
+        except Exception:
+            log.exception("a fetch that waited failed inside the broker")
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        deferred.resolve(response)
 
     def _stop_waiting(self) -> None:
         self._deferred = None

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError, WireError
+from magnetar.broker.interop_offsets import find_max_timestamp, find_timestamp
 from magnetar.broker.partition import Partition, TimestampLookup
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import leader_error
@@ -64,7 +65,7 @@ def handle(
             if row.error_code == ErrorCode.NONE and not _answer_at_once(
                 context, partition, wanted, row, request.isolation_level == _READ_COMMITTED
             ):
-                searches.append(_search(partition, wanted.timestamp, row))
+                searches.append(_search(context, partition, wanted.timestamp, row))
     return _search_all(response, searches) if searches else response
 
 
@@ -103,12 +104,15 @@ async def _search_all(
     return response
 
 
-async def _search(partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse) -> None:
+async def _search(
+    context: "RequestContext", partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse
+) -> None:
+    interop = context.broker.interop
     try:
         if timestamp_ms == TimestampLookup.MAX_TIMESTAMP:
-            found = await partition.find_max_timestamp()
+            found = await find_max_timestamp(interop, partition)
         else:
-            found = await partition.find_timestamp(timestamp_ms)
+            found = await find_timestamp(interop, partition, timestamp_ms)
     except WireError:
         row.error_code = ErrorCode.CORRUPT_MESSAGE
     except BrokerError as error:

@@ -1,0 +1,418 @@
+"""Entries as clients of the other protocol read them: who converts, when, and what becomes of what cannot be.
+
+What a client reads in its own protocol is not looked at here but for its kind.  The rest is converted when somebody
+asks for it (`wire/convert`), and kept for the next one, up to a number of bytes.  A little is converted at once; more,
+or what is compressed or in chunks, on a thread, once however many ask for it at a time.
+
+Every offset stays covered.  To a Kafka client, what has no record (a chunk but the last one of its message, a broker's
+marker, an entry that cannot be decoded) is a batch that it skips; to a Pulsar subscription, what has no message
+(control batches, batches of aborted transactions, entries that cannot be decoded) is a `Formed` without payload, to
+be acknowledged by the broker.  What cannot be decoded is counted and said once.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt, StorageError, WireError
+from magnetar.broker.interop_chunks import earlier_chunks
+from magnetar.broker.partition import Partition
+from magnetar.broker.subscriptions.forms import Formed, is_marker
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.wire.convert import assembled_to_kafka, covering_batch, kafka_to_pulsar, pulsar_to_kafka
+from magnetar.wire.convert.engine import is_compiled
+from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
+from magnetar.wire.pulsar.entry import EntryView, read_entry
+from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
+
+log: Final = logging.getLogger(__name__)
+
+AT_ONCE_BYTES_MAX: Final = 16 << 10  # converted on the event loop: a tenth of a millisecond or two
+_AT_ONCE_CHARGE: Final = 1 << 10  # the least that an entry counts for: each has a cost of its own
+_THREADS: Final = 2
+_NOTED_MAX: Final = 10_000  # undecodable entries that were said, so that they are not said again
+_FORM_OVERHEAD_BYTES: Final = 300
+
+_NOT_NOW: Final = "what clients of the other protocol wrote cannot be read now"
+_KAFKA: Final = EntryKind.KAFKA
+_PULSAR: Final = EntryKind.PULSAR
+
+
+@dataclass(slots=True)
+class Counters:
+    """Of everything converted since the start.  `_to` is whose form it was given."""
+
+    entries_to_kafka: int = 0
+    entries_to_pulsar: int = 0
+    bytes_to_kafka: int = 0
+    bytes_to_pulsar: int = 0
+    undecodable_to_kafka: int = 0
+    undecodable_to_pulsar: int = 0
+    incomplete_chunked_messages: int = 0
+
+
+class Form(NamedTuple):
+    """An entry in the other protocol's form; `payload` is None when it has no message."""
+
+    payload: memoryview | None
+
+
+class _LastChunk(NamedTuple):
+    """The others have to be found in the log first."""
+
+    view: EntryView
+
+
+class _Bad(NamedTuple):
+    reason: str
+
+
+_Outcome = Form | _LastChunk | _Bad
+_Key = tuple[str, int]
+_Work = tuple[Entry, int]  # and the leader epoch of its offsets
+
+
+class _Forms:
+    """The forms of one protocol: those kept, the last used last, and those on their way."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        self.pending: dict[_Key, asyncio.Future[Form | StorageError]] = {}
+        self._kept: OrderedDict[_Key, Form] = OrderedDict()
+
+    def get(self, key: _Key) -> Form | None:
+        form = self._kept.get(key)
+        if form is not None:
+            self._kept.move_to_end(key)
+        return form
+
+    def keep(self, key: _Key, form: Form) -> None:
+        if key in self._kept:
+            return
+        self._kept[key] = form
+        self.bytes_used += _charge(form)
+        while self.bytes_used > self.bytes_max:
+            self.bytes_used -= _charge(self._kept.popitem(last=False)[1])
+
+
+def _charge(form: Form) -> int:
+    return _FORM_OVERHEAD_BYTES + (0 if form.payload is None else len(form.payload))
+
+
+class Interop:
+    """See the module's text.  All methods run on the event loop.
+
+    `cache_bytes` is for each protocol; `message_bytes_max` is what Pulsar clients were told: they refuse larger ones.
+    """
+
+    def __init__(self, cache_bytes: int, message_bytes_max: int) -> None:
+        self.counters = Counters()
+        self._message_bytes_max = message_bytes_max
+        self._for_kafka = _Forms(cache_bytes)
+        self._for_pulsar = _Forms(cache_bytes)
+        self._noted: OrderedDict[_Key, None] = OrderedDict()
+        self._threads = ThreadPoolExecutor(_THREADS, "magnetar-convert")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def cache_bytes_used(self) -> int:
+        return self._for_kafka.bytes_used + self._for_pulsar.bytes_used
+
+    def close(self) -> None:
+        """Convert nothing more; whoever waits is told that it cannot be read."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- for Kafka ---------------------------------------------------------------------------------------------------
+
+    def kafka_form(self, partition: Partition, entries: list[Entry]) -> list[Entry] | None:
+        """The entries as record batches, without waiting; None when `kafka_form_later` has to be asked."""
+        for entry in entries:
+            if entry.kind is not _KAFKA:
+                break
+        else:
+            return entries
+        name = partition.log.name
+        left = AT_ONCE_BYTES_MAX
+        formed: list[Entry] = []
+        for entry in entries:
+            if entry.kind is _KAFKA:
+                formed.append(entry)
+                continue
+            form = self._for_kafka.get((name, entry.base_offset))
+            if form is None:
+                left -= max(len(entry.payload), _AT_ONCE_CHARGE)
+                if left < 0 or not is_compiled() or not _is_simple_for_kafka(entry):
+                    return None
+                form = self._settle_for_kafka(partition, entry, _to_kafka((entry, _epoch(partition, entry))))
+            formed.append(_as_kafka(entry, form))
+        return formed
+
+    async def kafka_form_later(self, partition: Partition, entries: Sequence[Entry]) -> list[Entry]:
+        """As `kafka_form`.
+
+        Raises:
+            StorageError: the chunks of a message cannot be read now.
+        """
+        foreign = [entry for entry in entries if entry.kind is not _KAFKA]
+        forms = iter(await self._formed(self._for_kafka, partition, foreign, _to_kafka))
+        return [entry if entry.kind is _KAFKA else _as_kafka(entry, next(forms)) for entry in entries]
+
+    def _settle_for_kafka(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
+        assert not isinstance(outcome, _LastChunk)
+        counters = self.counters
+        if isinstance(outcome, _Bad):
+            if self._note(partition, entry, "Kafka", outcome.reason):
+                counters.undecodable_to_kafka += 1
+            outcome = Form(_cover(entry, _epoch(partition, entry)))
+        counters.entries_to_kafka += 1
+        counters.bytes_to_kafka += len(outcome.payload or b"")
+        self._for_kafka.keep((partition.log.name, entry.base_offset), outcome)
+        return outcome
+
+    async def _assemble(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
+        """The message whose last chunk this is; raises StorageError."""
+        try:
+            earlier = await earlier_chunks(partition.log, entry, view)
+        except EntryCorrupt as error:
+            earlier, reason = None, str(error)
+        else:
+            reason = "there are chunks missing in front of it"
+        epoch = _epoch(partition, entry)
+        outcome: _Outcome
+        if earlier is None:
+            if self._note(partition, entry, "Kafka", f"chunked message {view.metadata.uuid!r}: {reason}"):
+                self.counters.incomplete_chunked_messages += 1
+            outcome = Form(_cover(entry, epoch))
+        else:
+            pieces = [*earlier, view.payload]
+            outcome = await asyncio.get_running_loop().run_in_executor(
+                self._threads, _assembled, view, pieces, entry.last_offset, epoch
+            )
+        return self._settle_for_kafka(partition, entry, outcome)
+
+    # --- for Pulsar --------------------------------------------------------------------------------------------------
+
+    def pulsar_form(
+        self, partition: Partition, entries: Sequence[Entry]
+    ) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
+        """The entries as Pulsar entries; an awaitable of them when something has to be converted first."""
+        name = partition.log.name
+        left = AT_ONCE_BYTES_MAX
+        formed: list[Formed] = []
+        for entry in entries:
+            if entry.kind is _PULSAR:
+                formed.append(Formed(entry, self._own_payload(partition, entry)))
+                continue
+            form = self._for_pulsar.get((name, entry.base_offset))
+            if form is None and not _has_messages(partition, entry):
+                form = _NO_MESSAGE
+            if form is None:
+                left -= max(len(entry.payload), _AT_ONCE_CHARGE)
+                if left < 0 or not is_compiled() or read_header(entry.payload).attributes & COMPRESSION_MASK:
+                    return self._pulsar_form_later(partition, entries)
+                form = self._settle_for_pulsar(partition, entry, _to_pulsar((entry, 0)))
+            formed.append(Formed(entry, form.payload))
+        return formed
+
+    async def _pulsar_form_later(self, partition: Partition, entries: Sequence[Entry]) -> Sequence[Formed]:
+        foreign = [entry for entry in entries if entry.kind is _KAFKA and _has_messages(partition, entry)]
+        found = await self._formed(self._for_pulsar, partition, foreign, _to_pulsar)
+        forms = {entry.base_offset: form for entry, form in zip(foreign, found, strict=True)}
+        return [
+            Formed(
+                entry,
+                self._own_payload(partition, entry)
+                if entry.kind is _PULSAR
+                else forms.get(entry.base_offset, _NO_MESSAGE).payload,
+            )
+            for entry in entries
+        ]
+
+    def _own_payload(self, partition: Partition, entry: Entry) -> memoryview | None:
+        """What a Pulsar client published, as it is; None for what no consumer sees."""
+        try:
+            return None if is_marker(entry.payload) else entry.payload
+        except WireError as error:
+            if self._note(partition, entry, "Pulsar", str(error)):
+                self.counters.undecodable_to_pulsar += 1
+            return None
+
+    def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
+        assert not isinstance(outcome, _LastChunk)
+        counters = self.counters
+        if isinstance(outcome, Form) and len(outcome.payload or b"") > self._message_bytes_max:
+            size = len(outcome.payload or b"")
+            outcome = _Bad(f"its {size} bytes are more than the {self._message_bytes_max} that clients take")
+        if isinstance(outcome, _Bad):
+            if self._note(partition, entry, "Pulsar", outcome.reason):
+                counters.undecodable_to_pulsar += 1
+            outcome = _NO_MESSAGE
+        counters.entries_to_pulsar += 1
+        counters.bytes_to_pulsar += len(outcome.payload or b"")
+        self._for_pulsar.keep((partition.log.name, entry.base_offset), outcome)
+        return outcome
+
+    # --- on threads --------------------------------------------------------------------------------------------------
+
+    async def _formed(
+        self,
+        forms: _Forms,
+        partition: Partition,
+        entries: Sequence[Entry],
+        convert: Callable[[_Work], _Outcome],
+    ) -> list[Form]:
+        """The forms of all entries: kept ones, ones on their way, and the others converted."""
+        if self._is_closed:
+            raise StorageError(_NOT_NOW)
+        name = partition.log.name
+        loop = asyncio.get_running_loop()
+        waits: list[Form | asyncio.Future[Form | StorageError]] = []
+        fresh: list[Entry] = []
+        for entry in entries:
+            key = (name, entry.base_offset)
+            wait = forms.get(key) or forms.pending.get(key)
+            if wait is None:
+                wait = forms.pending[key] = loop.create_future()
+                fresh.append(entry)
+            waits.append(wait)
+        if fresh:
+            task = loop.create_task(self._convert(forms, partition, fresh, convert), name=f"convert {name}")
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
+        found = []
+        for wait in waits:
+            form = wait if isinstance(wait, Form) else await asyncio.shield(wait)
+            if isinstance(form, StorageError):
+                raise form
+            found.append(form)
+        return found
+
+    async def _convert(
+        self,
+        forms: _Forms,
+        partition: Partition,
+        entries: Sequence[Entry],
+        convert: Callable[[_Work], _Outcome],
+    ) -> None:
+        name = partition.log.name
+        waiting = {entry.base_offset: forms.pending[name, entry.base_offset] for entry in entries}
+        try:
+            work = [(entry, _epoch(partition, entry)) for entry in entries]
+            loop = asyncio.get_running_loop()
+            outcomes = await loop.run_in_executor(self._threads, list, map(convert, work))
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                form: Form | StorageError
+                if isinstance(outcome, _LastChunk):
+                    try:
+                        form = await self._assemble(partition, entry, outcome.view)
+                    except StorageError as error:
+                        form = error
+                elif forms is self._for_kafka:
+                    form = self._settle_for_kafka(partition, entry, outcome)
+                else:
+                    form = self._settle_for_pulsar(partition, entry, outcome)
+                del forms.pending[name, entry.base_offset]
+                waiting.pop(entry.base_offset).set_result(form)
+        finally:
+            # Closed, or our own bug, which the task reports: nobody may wait for it for ever.
+            for base_offset, future in waiting.items():
+                del forms.pending[name, base_offset]
+                future.set_result(StorageError(_NOT_NOW))
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("conversion failed: %s", task.get_name(), exc_info=error)
+
+    def _note(self, partition: Partition, entry: Entry, reader: str, reason: str) -> bool:
+        """Say once that nothing of an entry can be read; whether this was the first time."""
+        key = (partition.log.name, entry.base_offset)
+        if key in self._noted:
+            return False
+        self._noted[key] = None
+        if len(self._noted) > _NOTED_MAX:
+            self._noted.popitem(last=False)
+        log.warning(
+            "%s partition %d: %s clients get nothing of offsets %d to %d: %s",
+            partition.topic.name, partition.index, reader, entry.base_offset, entry.last_offset, reason,
+        )  # fmt: skip
+        return True
+
+
+_NO_MESSAGE: Final = Form(None)
+
+
+def _epoch(partition: Partition, entry: Entry) -> int:
+    return partition.log.epoch_at(entry.base_offset)
+
+
+def _as_kafka(entry: Entry, form: Form) -> Entry:
+    assert form.payload is not None
+    return Entry(
+        entry.base_offset, entry.last_offset, entry.max_timestamp_ms, form.payload, _KAFKA,
+        entry.ledger_id, entry.entry_id,
+    )  # fmt: skip
+
+
+def _cover(entry: Entry, leader_epoch: int) -> memoryview:
+    return covering_batch(entry.base_offset, entry.last_offset, leader_epoch, max(entry.max_timestamp_ms, 0))
+
+
+def _has_messages(partition: Partition, entry: Entry) -> bool:
+    """Whether a batch has anything to read for readers of committed records."""
+    header = read_header(entry.payload)
+    if header.is_control:
+        return False
+    return not header.is_transactional or all(
+        one.producer_id != header.producer_id
+        for one in partition.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
+    )
+
+
+def _is_simple_for_kafka(entry: Entry) -> bool:
+    """Whether it takes as long as it is large: small compressed bytes can be huge ones."""
+    try:
+        view = read_entry(entry.payload, verify=False)
+    except WireError:
+        return True
+    return view.metadata.compression == CompressionType.NONE and not view.is_chunk
+
+
+def _to_kafka(work: _Work) -> _Outcome:
+    entry, leader_epoch = work
+    try:
+        view = read_entry(entry.payload, verify=False)
+        if view.num_messages != entry.last_offset - entry.base_offset + 1:
+            return _Bad(f"it has {view.num_messages} messages")
+        if view.is_marker:
+            return Form(_cover(entry, leader_epoch))
+        if view.is_chunk and not view.is_encrypted:
+            metadata = view.metadata
+            is_last = metadata.chunk_id == metadata.num_chunks_from_msg - 1
+            return _LastChunk(view) if is_last else Form(_cover(entry, leader_epoch))
+        return Form(pulsar_to_kafka(view, entry.base_offset, leader_epoch))
+    except WireError as error:
+        return _Bad(str(error))
+
+
+def _assembled(view: EntryView, pieces: Sequence[memoryview], offset: int, leader_epoch: int) -> _Outcome:
+    try:
+        return Form(assembled_to_kafka(view, pieces, offset, leader_epoch))
+    except WireError as error:
+        return _Bad(str(error))
+
+
+def _to_pulsar(work: _Work) -> _Outcome:
+    try:
+        return Form(kafka_to_pulsar(work[0].payload))
+    except WireError as error:
+        return _Bad(str(error))
