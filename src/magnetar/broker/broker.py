@@ -131,6 +131,7 @@ class Broker:
         self.subscriptions = Subscriptions(
             clock, self.cursors, self.interop.pulsar_form, self.groups.consumes, self.namespaces.policies_of
         )
+        self.topics.when_terminated = self.subscriptions.terminated
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
 

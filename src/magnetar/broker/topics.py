@@ -193,6 +193,7 @@ class TopicRegistry:
         self._replication_factor_default = replication_factor_default
         # (producer id, epoch, full topic name, partition): the transaction coordinator's to answer.
         self.is_in_transaction: Callable[[int, int, str, int], bool] = lambda *_: False
+        self.when_terminated: Callable[[Partition], None] = lambda _: None
         self.before_create: Callable[[Collection[str]], Awaitable[None]] = (
             _nothing  # makes missing namespaces
         )
@@ -466,6 +467,7 @@ class TopicRegistry:
                 partition.is_terminated = True
         for partition in topic.open_partitions:
             await partition.wait_durable(partition.log.next_offset)
+            self.when_terminated(partition)
 
     async def _update(
         self,

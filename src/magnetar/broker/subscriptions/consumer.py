@@ -47,6 +47,10 @@ class ConsumerPort(Protocol):
         """The consumer of a Failover subscription has become its active one, or is no longer."""
         ...
 
+    def reached_end(self) -> None:
+        """The topic is terminated, and everything in it acknowledged; told once."""
+        ...
+
     def closed(self) -> None:
         """The broker has closed the consumer: its client shall subscribe again."""
         ...
@@ -149,7 +153,7 @@ class SubscribedConsumer:
 class OutboxConsumer(SubscribedConsumer):
     """A consumer of a `Subscription`.  See the module's text."""
 
-    __slots__ = ("is_loading", "outbox")
+    __slots__ = ("is_loading", "knows_end", "outbox")
 
     def __init__(
         self,
@@ -162,6 +166,7 @@ class OutboxConsumer(SubscribedConsumer):
         super().__init__(subscription, spec, port, connected_since_ms, unacked_messages_max)
         self.outbox: deque[Unit] = deque()
         self.is_loading = False  # the payload of the outbox's first unit is being read
+        self.knows_end = False  # it was told that its topic is terminated
 
     def drain(self, subscription: "Subscription") -> None:
         """Hand over as much of the outbox as the connection takes."""

@@ -413,6 +413,11 @@ class Subscriptions:
             subscription.disconnect_all()
             await self._let_go(subscription)
 
+    def terminated(self, partition: Partition) -> None:
+        """The partition has got its last message: consumers that have acknowledged everything are told."""
+        for subscription in self.of(partition):
+            subscription.tell_end()
+
     # --- storing positions -------------------------------------------------------------------------------------------
 
     def _changed(self, subscription: Subscription) -> None:

@@ -167,6 +167,7 @@ class Subscription:
             self._restart_reading()
         self._members[member.state] = member
         self._do(actions)
+        self.tell_end()
         return member
 
     def remove(self, member: SubscribedConsumer) -> bool:
@@ -288,6 +289,7 @@ class Subscription:
                 entries.popitem(last=False)
         if self.is_durable:
             self._environment.changed(self)
+        self.tell_end()
         if self.dispatcher is not None:
             self._do(self.dispatcher.acked(ranges))
 
@@ -304,6 +306,15 @@ class Subscription:
         permits = mine.take_back(bases)
         self._do(self.dispatcher.redeliver(mine.state, bases, epoch))
         self.flow(mine, permits)
+
+    def tell_end(self) -> None:
+        """Tell every consumer, once, that there is nothing more and never will be."""
+        partition = self.partition
+        if partition.is_terminated and self.cursor.mark_delete >= partition.log.next_offset:
+            for member in self._members.values():
+                if not member.knows_end:
+                    member.knows_end = True
+                    member.port.reached_end()
 
     # --- carrying out ------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,15 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandActiveConsumerChange,
     CommandCloseConsumer,
+    CommandReachedEndOfTopic,
 )
 
 if TYPE_CHECKING:
     from magnetar.protocols.pulsar.session import PulsarSession
 
 _ACTIVE_CHANGE_SINCE = 12  # protocol version
+# C++, Python and Go close their connection on a command that they do not know, and reconnect for ever.
+_KNOWS_END_OF_TOPIC = "Pulsar-Java"  # what CONNECT's client_version begins with
 
 
 class ConsumerState(Enum):
@@ -31,7 +34,16 @@ class ConsumerState(Enum):
 class ConnectedConsumer:
     """See the module's text.  Implements the broker's `ConsumerPort` and the session's `Attached`."""
 
-    __slots__ = ("_frames", "_is_active", "consumer_id", "member", "session", "state", "uses_epochs")
+    __slots__ = (
+        "_frames",
+        "_has_ended",
+        "_is_active",
+        "consumer_id",
+        "member",
+        "session",
+        "state",
+        "uses_epochs",
+    )
 
     def __init__(
         self, session: "PulsarSession", consumer_id: int, partition: int, *, uses_epochs: bool
@@ -42,7 +54,9 @@ class ConnectedConsumer:
         self.state = ConsumerState.OPENING
         self.member: SubscribedConsumer | None = None
         self._frames = MessageFrames(consumer_id, partition)
-        self._is_active: bool | None = None  # to be told once SUCCESS is on its way
+        # To be told once SUCCESS is on its way:
+        self._is_active: bool | None = None
+        self._has_ended = False
 
     def opened(self, member: SubscribedConsumer) -> None:
         """The subscription has the consumer; its SUCCESS has been sent."""
@@ -51,6 +65,8 @@ class ConnectedConsumer:
         self.session.when_writable.add(self.writable_again)
         if self._is_active is not None:
             self.active_changed(self._is_active)
+        if self._has_ended:
+            self.reached_end()
 
     def writable_again(self) -> None:
         member = self.member
@@ -84,6 +100,13 @@ class ConnectedConsumer:
             self.session.send(
                 BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change)
             )
+
+    def reached_end(self) -> None:
+        if self.state is ConsumerState.OPENING:
+            self._has_ended = True
+        elif self.session.client_version.startswith(_KNOWS_END_OF_TOPIC):
+            notice = CommandReachedEndOfTopic(consumer_id=self.consumer_id)
+            self.session.send(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=notice))
 
     def closed(self) -> None:
         self.detach()

@@ -61,6 +61,7 @@ class Client:
         self.name = name
         self.got: list[Delivery] = []
         self.active: list[bool] = []
+        self.ends = 0
         self.is_closed = False
         self.is_writable = True
         self.member: SubscribedConsumer
@@ -74,6 +75,9 @@ class Client:
 
     def active_changed(self, is_active: bool) -> None:
         self.active.append(is_active)
+
+    def reached_end(self) -> None:
+        self.ends += 1
 
     def closed(self) -> None:
         assert not self.is_closed
@@ -177,6 +181,10 @@ class World:
             client.flow(permits)
         await settle()
         return client
+
+    @property
+    def key(self) -> CursorKey:
+        return CursorKey("s", NAME.full, 0)
 
     async def position_at(self, offset: int) -> tuple[int, int]:
         entry = await self.partition.log.entry_at(offset)

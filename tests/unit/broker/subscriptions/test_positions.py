@@ -277,7 +277,7 @@ async def test_a_kafka_commit_between_two_consumers_is_where_the_second_begins(w
     cursor = world.cursor().copy()
     cursor.commit(3)
     world.metadata.hold()
-    committing = asyncio.ensure_future(world.broker.cursors.commit({client.member.subscription.key: cursor}))
+    committing = asyncio.ensure_future(world.broker.cursors.commit({world.key: cursor}))
     await settle()
     coming = asyncio.ensure_future(world.sub())
     await settle()
@@ -306,7 +306,7 @@ async def test_a_transaction_that_commits_offsets_under_connected_consumers_ackn
     client = await world.sub()
     cursor = world.cursor().copy()
     cursor.commit(4)
-    await world.broker.cursors.commit({client.member.subscription.key: cursor})
+    await world.broker.cursors.commit({world.key: cursor})
     assert world.cursor().mark_delete == 4
     client.nack()
     await settle()
@@ -363,7 +363,24 @@ async def test_consumers_that_share_keys_in_other_ways_do_not_go_together(world:
         await world.sub(kind=kind, consumer="b", spec={"is_sticky": True, "hash_ranges": ((0, 65535),)})
 
 
-# Deletion and retention
+# Deletion, termination and retention
+
+
+@scenario
+async def test_the_end_of_a_terminated_topic_is_told_once_when_all_is_acknowledged(world: World) -> None:
+    await world.publish(2)
+    first = await world.sub("first")
+    second = await world.sub("second")
+    first.ack(first.positions[1], cumulative=True)
+    assert first.ends == 0
+    await world.broker.topics.terminate(world.partition.topic)
+    assert (first.ends, second.ends) == (1, 0)
+    second.ack(second.positions[0])
+    assert second.ends == 0
+    second.ack(second.positions[1])
+    assert second.ends == 1
+    late = await world.sub("late", initial_position=InitialPosition.LATEST)
+    assert late.ends == 1
 
 
 @scenario

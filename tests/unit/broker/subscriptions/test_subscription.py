@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from magnetar.broker.subscriptions.consumer import OutboxConsumer
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import (
@@ -106,6 +107,7 @@ async def test_a_peer_that_stops_taking_in_the_middle_holds_no_payloads(world: W
     client.flow(100)
     await settle()
     assert client.entries == [0, 1], "a burst is 256 KiB"
+    assert isinstance(client.member, OutboxConsumer)
     assert [unit.payload for unit in client.member.outbox] == [None, None]
     client.deliver = deliver  # type: ignore[method-assign]
     client.writable(True)
@@ -172,7 +174,7 @@ async def test_without_ack_sets_a_batch_that_kafka_committed_in_part_comes_whole
     await world.publish(1, messages=5)
     client = await world.sub(permits=0)
     await client.leave()
-    await world.broker.cursors.commit({client.member.subscription.key: _committed(world, 2)})
+    await world.broker.cursors.commit({world.key: _committed(world, 2)})
     again = await world.sub()
     assert again.got[0].ack_set == ()
     again.ack(*again.positions)

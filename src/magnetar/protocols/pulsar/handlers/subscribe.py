@@ -1,6 +1,7 @@
 """SUBSCRIBE: a consumer joins a subscription, which is made if need be."""
 
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.base.errors import BrokerError
@@ -53,6 +54,8 @@ async def _subscribe(
     wanted = _request(command)
     try:
         partition = await broker.pulsar_topics.open(command.topic, may_create=command.force_topic_creation)
+        if not broker.namespaces.policies_of(partition.topic.name).auto_subscription_creation:
+            wanted = replace(wanted, may_create=False)
         if command.HasField("schema"):
             await _check_schema(session, command, partition)
         member = await broker.subscriptions.subscribe(partition, wanted, consumer)
