@@ -287,13 +287,17 @@ class Broker:
 
     async def apply_retention(self) -> None:
         """One pass over all partitions: roll what is old, drop what nobody keeps, forget idle producers."""
-        idle_before_ms = self.clock.now_ms() - self.settings.producer_id_expiration_ms
+        now_ms = self.clock.now_ms()
+        idle_before_ms = now_ms - self.settings.producer_id_expiration_ms
         for topic in self.topics:
             policy = self.namespaces.policies_of(topic.name).retention
             for partition in topic.open_partitions:
                 try:
                     partition.log.roll_if_old()
                     partition.producers.expire(idle_before_ms)
+                    if partition.deduplication is not None:
+                        connected = {producer.name for producer in self.producers.find(partition) or ()}
+                        partition.deduplication.expire(now_ms, connected)
                     held_from = self.cursors.held_from(topic.name.full, partition.index)
                     limits = trim_limits(topic.config, topic.overrides, policy, held_from)
                     if limits is not None:

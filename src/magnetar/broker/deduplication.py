@@ -9,7 +9,7 @@ with no position of its own, once everything before it is durable.
   it messages that nobody has.
 * The chunks of a message share one sequence id, which counts once the last chunk is there.  So no chunk is taken for a
   duplicate of another one, and all of a message that is sent again are duplicates.
-* A producer that is not connected is forgotten some hours after its last message.
+* A producer is forgotten some hours after it was last connected.
 
 The state is a snapshot plus the metadata of the entries after it, as that of Kafka's idempotent producers.  A snapshot
 speaks of everything that was appended, and is stored once that is durable.
@@ -17,7 +17,7 @@ speaks of everything that was appended, and is stored once that is durable.
 Snapshot, big-endian::
 
     0  u32  producer_count    per producer: u16 size, name in UTF-8, i64 sequence_id, i64 last_offset (of the entry),
-                                            i64 seen_ms (when it last published or disconnected)
+                                            i64 seen_ms (when it last published, or was connected)
 """
 
 from collections import deque
@@ -87,16 +87,12 @@ class Deduplication:
         durable = (one for one, offset in known.published if offset < durable_end) if known else ()
         return max(durable, default=NONE_PUBLISHED)
 
-    def left(self, producer_name: str, now_ms: int) -> None:
-        """The producer has disconnected: its time begins to run."""
-        known = self._producers.get(producer_name)
-        if known is not None:
-            known.seen_ms = now_ms
-
-    def expire(self, before_ms: int, connected: Collection[str]) -> None:
-        """Forget producers that were last seen before `before_ms` and are not `connected`."""
+    def expire(self, now_ms: int, connected: Collection[str]) -> None:
+        """Forget producers that were not seen for `INACTIVITY_MS`; those that are `connected` are seen now."""
         for name, known in list(self._producers.items()):
-            if known.seen_ms < before_ms and name not in connected:
+            if name in connected:
+                known.seen_ms = now_ms
+            elif known.seen_ms < now_ms - INACTIVITY_MS:
                 del self._producers[name]
 
     def forget_from(self, end_offset: int) -> None:

@@ -7,7 +7,9 @@ name that a user has chosen is refused while it is taken.
 Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while anybody is there
 (Exclusive), waits for its turn (WaitForExclusive), or sends everybody away (ExclusiveWithFencing).  While there is an
 exclusive producer, or one waits, everybody else is refused, but for those that wait as well.  Each exclusive producer
-gets a topic epoch higher than all before it, stored before it is told; who comes again with an older one is fenced.
+gets a topic epoch higher than all before it, stored before it is told; who comes again with an older one is fenced, in
+every mode, also after its turn to wait.  Who comes again with the current one, under its name, is the exclusive
+producer itself, whose earlier connection is lost without the broker having noticed.
 
 `PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
 """
@@ -71,6 +73,10 @@ class ProducerHandle(Protocol):
         """The broker has taken it out: its client is told, and may come again."""
         ...
 
+    def refused(self, error: BrokerError) -> None:
+        """It waited to be the exclusive producer, and will not be that."""
+        ...
+
 
 class Producer:
     """One producer as it asks to be admitted.
@@ -132,7 +138,7 @@ class PartitionProducers:
             None  # from the moment on when it is decided, before its epoch is stored
         )
         self._waiting: deque[Producer] = deque()
-        self._promotion: asyncio.Task[None] | None = None
+        self._promotions: set[asyncio.Task[None]] = set()  # of those whose turn has come
 
     def __iter__(self) -> Iterator[Producer]:
         """Those that may publish."""
@@ -153,39 +159,50 @@ class PartitionProducers:
             if not self._epoch_is_known:  # somebody else may have been faster, and have a newer one by now
                 self._epoch = stored
                 self._epoch_is_known = True
+        if producer.mode is AccessMode.SHARED:
+            if self._exclusive is not None or self._waiting:
+                raise ProducerBusy(f"Topic has an existing exclusive producer: {self._holder()}")
+            producer.topic_epoch = self._epoch
+            self._enter(producer)
+            producer.is_ready = True
+            return
+        # Before anybody is sent away: two that fence each other would do so for ever.
+        self._check_epoch(producer)
+        if self._is_exclusive_itself(producer):
+            self._come_again(producer)
+            return
         match producer.mode:
-            case AccessMode.SHARED:
-                if self._exclusive is not None or self._waiting:
-                    raise ProducerBusy(f"Topic has an existing exclusive producer: {self._holder()}")
-                producer.topic_epoch = self._epoch
-                self._enter(producer)
-                producer.is_ready = True
             case AccessMode.EXCLUSIVE:
                 if self._exclusive is not None or self._waiting:
                     raise ProducerFenced(f"Topic has an existing exclusive producer: {self._holder()}")
                 if self._by_name:
                     raise ProducerFenced("Topic has existing shared producers")
-                self._check_epoch(producer)
-                await self._take(producer)
             case AccessMode.WAIT_FOR_EXCLUSIVE:
                 if self._exclusive is not None or self._by_name:
                     self._waiting.append(producer)
                     return
-                self._check_epoch(producer)
-                await self._take(producer)
             case AccessMode.EXCLUSIVE_WITH_FENCING:
-                self.close_all()
-                producer.topic_epoch = None  # it gets a newer one, whatever it believes
-                await self._take(producer)
+                self._send_all_away(ProducerFenced("Fenced out"))
+        self._exclusive = producer
+        await self._take(producer)
 
     def close_all(self) -> None:
-        """Send everybody away; clients are told, and may come again."""
-        gone = [*self._waiting, *self._by_name.values()]
+        """Send everybody away: the partition is unloaded or deleted.  Clients are told, and may come again."""
+        self._send_all_away()
+
+    def _send_all_away(self, fenced: BrokerError | None = None) -> None:
+        gone = list(self._by_name.values())
         if self._exclusive is not None and self._exclusive not in gone:
             gone.append(self._exclusive)
+        waiting = list(self._waiting)
         self._waiting.clear()
         self._by_name.clear()
         self._exclusive = None
+        if fenced is None:
+            gone += waiting
+        else:
+            for producer in waiting:
+                producer.handle.refused(fenced)
         for producer in gone:
             producer.handle.closed()
 
@@ -200,16 +217,20 @@ class PartitionProducers:
         if self._exclusive is None and not self._by_name and self._waiting:
             # Decided now, so that nobody comes in between; it is told when its epoch is stored.
             following = self._exclusive = self._waiting.popleft()
-            self._promotion = asyncio.get_running_loop().create_task(self._promote(following))
+            task = asyncio.get_running_loop().create_task(self._promote(following))
+            self._promotions.add(task)
+            task.add_done_callback(self._promotions.discard)
 
     async def _promote(self, producer: Producer) -> None:
+        if self._exclusive is not producer:
+            return  # it was sent away, or left, before its turn had begun
         try:
             await self._take(producer)
         except BrokerError as error:
             _log.warning(
                 "the next exclusive producer cannot be admitted, its client may try again: %s", error
             )
-            producer.handle.closed()
+            producer.handle.refused(error)
             return
         if self._by_name.get(producer.name) is producer:
             producer.handle.ready()
@@ -225,14 +246,32 @@ class PartitionProducers:
                 f"Topic epoch has already moved. Current epoch: {current}, Producer epoch: {producer.topic_epoch}"
             )
 
+    def _is_exclusive_itself(self, producer: Producer) -> bool:
+        """Whether `producer` is the exclusive one that has reconnected: nobody else was told the current epoch."""
+        holder = self._exclusive
+        return (
+            holder is not None
+            and holder.is_ready
+            and holder.name == producer.name
+            and holder.topic_epoch == producer.topic_epoch
+            and holder.epoch < producer.epoch
+        )
+
+    def _come_again(self, producer: Producer) -> None:
+        before = self._exclusive
+        assert before is not None
+        self._exclusive = self._by_name[producer.name] = producer
+        producer.is_ready = True
+        before.handle.closed()
+
     async def _take(self, producer: Producer) -> None:
-        """Make `producer` the exclusive one."""
-        self._exclusive = producer
-        epoch = producer.topic_epoch
-        if epoch is None:
-            epoch = 0 if self._epoch is None else self._epoch + 1
+        """Store the epoch of `producer`, which was decided to be the exclusive one, and let it in."""
         try:
-            if epoch != self._epoch:
+            self._check_epoch(producer)  # it may have moved while this one waited
+            epoch = self._epoch
+            # One ahead of what is known here is of an earlier topic of this name.
+            if epoch is None or producer.topic_epoch != epoch:
+                epoch = 0 if epoch is None else epoch + 1
                 await self._epochs.store(epoch)
         except BaseException:
             if self._exclusive is producer:

@@ -94,18 +94,21 @@ def test_a_snapshot_fits_the_metadata_store_and_has_those_that_published_last() 
     assert found.last_sequence_id("first", 50_000) == -1
 
 
-def test_producers_that_left_are_forgotten_six_hours_after_their_last_message() -> None:
+def test_producers_are_forgotten_six_hours_after_they_were_last_connected() -> None:
+    hour_ms = 60 * 60 * 1000
+    assert 6 * hour_ms == INACTIVITY_MS
     known = Deduplication()
     known.add(sent("gone", 1), 0, 0, NOW_MS)
-    known.add(sent("idle but connected", 1), 1, 0, NOW_MS)
-    known.add(sent("left later", 1), 2, 0, NOW_MS)
-    known.left("left later", NOW_MS + 1)
-    known.left("never published", NOW_MS)
-    now_ms = NOW_MS + INACTIVITY_MS + 1
-    known.expire(now_ms - INACTIVITY_MS, {"idle but connected"})
-    names = ("gone", "idle but connected", "left later")
-    assert [known.last_sequence_id(name, 9) for name in names] == [-1, 1, 1]
-    assert INACTIVITY_MS == 6 * 60 * 60 * 1000
+    known.add(sent("idle", 1), 1, 0, NOW_MS)
+
+    def after(hours: float, connected: set[str]) -> list[int]:
+        known.expire(NOW_MS + round(hours * hour_ms), connected)
+        return [known.last_sequence_id(name, 9) for name in ("gone", "idle")]
+
+    assert after(5.9, {"idle", "never published"}) == [1, 1]
+    assert after(6.1, {"idle"}) == [-1, 1]
+    assert after(12, set()) == [-1, 1]
+    assert after(12.2, set()) == [-1, -1]
 
 
 def test_a_policy_turns_deduplication_on_and_off_and_is_known_before_the_log_is_replayed() -> None:

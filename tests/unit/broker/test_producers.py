@@ -5,8 +5,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from magnetar.base.errors import MetadataError
+from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.broker.producers import AccessMode, PartitionProducers, Producer, ProducerBusy, ProducerFenced
 
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
@@ -43,6 +45,9 @@ class Handle:
 
     def closed(self) -> None:
         self.events.append("closed")
+
+    def refused(self, error: BrokerError) -> None:
+        self.events.append(f"refused: {error}")
 
 
 def producer(
@@ -181,9 +186,9 @@ def test_fencing_sends_everybody_away() -> None:
         await there.admit(alone)
         await there.admit(waiting)
         assert alone.topic_epoch == 4
-        new = producer("n", FENCING, topic_epoch=1)
+        new = producer("n", FENCING)
         await there.admit(new)
-        assert (events(alone), events(waiting)) == (["closed"], ["closed"])
+        assert (events(alone), events(waiting)) == (["closed"], ["refused: Fenced out"])
         assert (list(there), new.topic_epoch) == ([new], 5)
         # What was sent away comes again, as clients do:
         with pytest.raises(ProducerFenced):
@@ -208,6 +213,78 @@ def test_an_exclusive_one_that_reconnects_keeps_its_epoch_over_a_restart() -> No
         fresh = PartitionProducers(epochs)
         await fresh.admit(producer("b", EXCLUSIVE))
         assert epochs.epoch == 1
+
+    run(scenario())
+
+
+def test_one_that_was_fenced_stays_fenced_in_every_mode_and_over_a_restart() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        for name in ("a", "b"):
+            await there.admit(producer(name, FENCING))
+        holder = next(iter(there))
+        for producers in (there, PartitionProducers(epochs)):
+            for mode in (EXCLUSIVE, WAIT, FENCING):
+                with pytest.raises(ProducerFenced, match="Current epoch: 1, Producer epoch: 0"):
+                    await producers.admit(producer("a", mode, topic_epoch=0, epoch=1))
+        assert list(there) == [holder]
+        assert events(holder) == [], "two that fence each other would do so for ever"
+
+    run(scenario())
+
+
+def test_one_whose_epoch_has_moved_while_it_waited_is_refused_and_the_next_one_gets_its_turn() -> None:
+    async def scenario() -> None:
+        epochs = Epochs(4)
+        there = PartitionProducers(epochs)
+        alone = producer("alone", EXCLUSIVE, topic_epoch=4)
+        await there.admit(alone)
+        stale, following = producer("stale", WAIT, topic_epoch=4), producer("next", WAIT)
+        await there.admit(stale)
+        await there.admit(following)
+        there.remove(alone)
+        await settle()
+        assert stale.is_ready, "it has the current epoch"
+        between = producer("between", WAIT)
+        await there.admit(between)
+        late = producer("late", WAIT, topic_epoch=4)
+        await there.admit(late)
+        for one in (stale, following, between):
+            there.remove(one)
+            await settle()
+        assert events(late) == ["refused: Topic epoch has already moved. Current epoch: 6, Producer epoch: 4"]
+        assert epochs.epoch == 6
+        await there.admit(producer("after", EXCLUSIVE))
+        assert epochs.epoch == 7
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mode", [EXCLUSIVE, WAIT, FENCING])
+def test_an_exclusive_one_comes_again_before_its_broken_connection_is_noticed(mode: AccessMode) -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        before = producer("a", mode, user_named=True)
+        await there.admit(before)
+        again = producer("a", mode, user_named=True, topic_epoch=before.topic_epoch, epoch=1)
+        await there.admit(again)
+        assert (again.is_ready, again.topic_epoch) == (True, before.topic_epoch)
+        assert events(before) == ["closed"]
+        there.remove(before)
+        assert list(there) == [again]
+        with pytest.raises(ProducerFenced):
+            await there.admit(producer("b", EXCLUSIVE, topic_epoch=before.topic_epoch, epoch=2))
+
+    run(scenario())
+
+
+def test_an_epoch_from_another_life_of_the_topic_is_not_believed() -> None:
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        await there.admit(one := producer("a", EXCLUSIVE, topic_epoch=(1 << 64) - 1))
+        assert one.topic_epoch == epochs.epoch == 0
 
     run(scenario())
 
@@ -240,7 +317,7 @@ def test_an_epoch_that_cannot_be_stored_admits_nobody_and_holds_nobody_up() -> N
         await there.admit(waiting)
         there.remove(shared)
         await settle()
-        assert events(waiting) == ["closed"]
+        assert events(waiting) == ["refused: no"]
         epochs.fails = False
         await there.admit(producer("c", EXCLUSIVE))
 
@@ -267,6 +344,21 @@ def test_who_leaves_while_its_epoch_is_stored_is_not_there_afterwards() -> None:
     run(scenario())
 
 
+def test_one_whose_turn_has_come_and_who_is_sent_away_at_that_moment_is_not_let_in() -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        before, waiting = producer("a", FENCING), producer("w", WAIT)
+        await there.admit(before)
+        await there.admit(waiting)
+        there.remove(before)  # the turn of the one that waits has come, but its epoch is not stored
+        again = producer("a", FENCING, topic_epoch=before.topic_epoch, epoch=1)
+        await there.admit(again)
+        await settle()
+        assert (list(there), events(waiting)) == ([again], ["closed"])
+
+    run(scenario())
+
+
 def test_all_are_sent_away_when_the_partition_is_closed() -> None:
     async def scenario() -> None:
         there = PartitionProducers(Epochs())
@@ -276,5 +368,63 @@ def test_all_are_sent_away_when_the_partition_is_closed() -> None:
         there.close_all()
         await settle()
         assert (events(alone), events(waiting), len(there)) == (["closed"], ["closed"], 0)
+
+    run(scenario())
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_happens_the_exclusive_one_is_alone_and_epochs_only_grow(data: st.DataObject) -> None:
+    """Producers come, leave, come again with what they were told, on a store that fails and a broker that restarts."""
+
+    async def scenario() -> None:
+        epochs = Epochs()
+        there = PartitionProducers(epochs)
+        known: list[Producer] = []
+        highest_told = -1
+        for number in range(data.draw(st.integers(1, 25))):
+            match data.draw(st.sampled_from(["new", "new", "again", "leave", "leave", "restart", "fail"])):
+                case "new":
+                    known.append(producer(f"p{number}", data.draw(st.sampled_from(AccessMode))))
+                case "again" if known:
+                    old = data.draw(st.sampled_from(known))
+                    if data.draw(st.booleans()):
+                        there.remove(old)
+                    known.append(
+                        producer(old.name, old.mode, epoch=old.epoch + 1, topic_epoch=old.topic_epoch)
+                    )
+                case "leave" if known:
+                    there.remove(data.draw(st.sampled_from(known)))
+                    await settle()
+                    continue
+                case "restart":
+                    there.close_all()
+                    there = PartitionProducers(epochs)
+                    continue
+                case "fail":
+                    epochs.fails = not epochs.fails
+                    continue
+                case _:
+                    continue
+            coming = known[-1]
+            believed = coming.topic_epoch
+            try:
+                await there.admit(coming)
+            except BrokerError:
+                assert not coming.is_ready
+                assert coming not in list(there)
+            await settle()
+            present = list(there)
+            assert all(one.is_ready for one in present)
+            assert len({one.name for one in present}) == len(present)
+            exclusive = [one for one in present if one.mode is not SHARED]
+            if exclusive:
+                (alone,) = present
+                assert alone.topic_epoch is not None
+                assert alone.topic_epoch == epochs.epoch, "what it was told is stored"
+                assert alone.topic_epoch >= highest_told
+                if alone is coming and believed is not None:
+                    assert believed >= highest_told, "nobody was exclusive since"
+                highest_told = alone.topic_epoch
 
     run(scenario())

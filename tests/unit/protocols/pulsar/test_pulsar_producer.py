@@ -486,3 +486,36 @@ def test_duplicates_get_a_receipt_without_a_place(with_door: WithDoor) -> None:
         assert again.last_sequence_id == 6
 
     with_door(scenario)
+
+
+def test_one_that_waits_and_is_fenced_is_refused(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        alone, waiting, fencing = [await door.connected() for _ in range(3)]
+        await produce(alone)
+        queued = await produce(waiting, producer_access_mode=ProducerAccessMode.WaitForExclusive)
+        assert not queued.producer_ready
+        await produce(fencing, producer_access_mode=ProducerAccessMode.ExclusiveWithFencing)
+        error = await waiting.hear(BaseCommand.ERROR)
+        assert (error.request_id, error.error) == (queued.request_id, ServerError.ProducerFenced)
+        assert (await alone.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
+
+    with_door(scenario)
+
+
+def test_duplicates_are_told_so_and_the_last_sequence_id_when_a_producer_comes_again(
+    with_door: WithDoor,
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await door.broker.namespaces.change("public/default", lambda _: {"deduplicationEnabled": True})
+        client = await door.connected()
+        assert (await produce(client, producer_name="p")).last_sequence_id == -1
+        for sequence_id in (4, 4, 3, 5):
+            send(client, sequence_id)
+        receipts = [await client.hear(BaseCommand.SEND_RECEIPT) for _ in range(4)]
+        assert [receipt.sequence_id for receipt in receipts] == [4, 4, 3, 5]
+        assert [receipt.message_id.entryId for receipt in receipts] == [0, NO_ID, NO_ID, 1]
+        client.leave()
+        again = await door.connected()
+        assert (await produce(again, producer_name="p")).last_sequence_id == 5
+
+    with_door(scenario)

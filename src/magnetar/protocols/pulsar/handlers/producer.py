@@ -23,7 +23,7 @@ from magnetar.broker.producers import (
     ProducerIdInUse,
     TooManyProducers,
 )
-from magnetar.protocols.pulsar.errors import server_error
+from magnetar.protocols.pulsar.errors import error_command, server_error
 from magnetar.protocols.pulsar.handlers.schema import schema_of
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.wire.pulsar.commands import NO_REQUEST_ID
@@ -138,6 +138,12 @@ class AttachedProducer:
         self._forget()
         self.session.producers_closed_by_broker.add(self.producer_id)
         self.session.send(self.close_notice())
+
+    def refused(self, error: BrokerError) -> None:
+        """It waited to be the exclusive producer, and will not be that."""
+        if self.state is State.WAITING:
+            self._forget()
+            self.session.send(error_command(self.request_id, server_error(error), str(error)))
 
     def close_notice(self) -> BaseCommand:
         return BaseCommand(
