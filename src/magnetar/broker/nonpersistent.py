@@ -39,7 +39,7 @@ from magnetar.storage.store import Done, EntryId, LedgerId
 from magnetar.wire.pulsar.entry import EntryView
 
 if TYPE_CHECKING:
-    from magnetar.broker.subscriptions.subscription import AckedId
+    from magnetar.broker.subscriptions.delivered import AckedId
     from magnetar.broker.topics import Topic
 
 _LEDGER: Final = LedgerId(0)

@@ -33,6 +33,35 @@ def acknowledged_ranges(ack_set: Sequence[int], base: int, count: int) -> list[R
     return [(base + match.start(), base + match.end()) for match in _ONES.finditer(acknowledged)]
 
 
+def intersection(some: Sequence[Range], others: Sequence[Range]) -> tuple[Range, ...]:
+    """The ranges of offsets that are in both; all ascending."""
+    found: list[Range] = []
+    left = right = 0
+    while left < len(some) and right < len(others):
+        start = max(some[left][0], others[right][0])
+        end = min(some[left][1], others[right][1])
+        if start < end:
+            found.append((start, end))
+        if some[left][1] < others[right][1]:
+            left += 1
+        else:
+            right += 1
+    return tuple(found)
+
+
+def positions_in(ranges: Iterable[Range], part: Sequence[Range]) -> list[Range]:
+    """Where offsets of `part` are among all of its offsets, counted from 0; `ranges` lie within it."""
+    counts: list[Range] = []
+    for start, end in ranges:
+        before = 0
+        for low, high in part:
+            if low <= start and end <= high:
+                counts.append((before + start - low, before + end - low))
+                break
+            before += high - low
+    return counts
+
+
 def ack_set_of(unacknowledged: Iterable[Range], base: int, count: int) -> list[int]:
     """The ack_set (signed words) of an entry of `count` offsets from `base` on, of which these ranges are left.
 

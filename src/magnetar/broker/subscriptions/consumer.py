@@ -15,7 +15,8 @@ from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionT
 
 if TYPE_CHECKING:
     from magnetar.broker.partition import Partition
-    from magnetar.broker.subscriptions.subscription import AckedId, Subscription
+    from magnetar.broker.subscriptions.delivered import AckedId
+    from magnetar.broker.subscriptions.subscription import Subscription
 
 Buffer = bytes | bytearray | memoryview
 

@@ -5,40 +5,37 @@ batches of aborted transactions, entries that cannot be decoded) has no payload 
 themselves, and count it.
 """
 
-from base64 import b64decode
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from magnetar.broker.partition import Partition
-from magnetar.broker.subscriptions.dispatch.hashing import slot_of
+from magnetar.broker.subscriptions.ack_sets import Range, intersection
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType, Unit
+from magnetar.broker.subscriptions.sharing import Part, entry_slot, split_by_key
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, EntryView, read_entry
 
 Buffer = bytes | bytearray | memoryview
 
+# Messages of Kafka batches that are cut by key on the event loop: a millisecond's work.
+CUT_AT_ONCE_MAX: Final = 200
 _MARKER_TAG: Final = b"\xa0\x01"  # of MessageMetadata.marker_type
 
 
 class Formed(NamedTuple):
-    """One entry in Pulsar's form; `payload` is None when no consumer is to see it."""
+    """One entry in Pulsar's form; `payload` is None when no consumer is to see it.
+
+    `parts` are what it is cut into for Key_Shared consumers.
+    """
 
     entry: Entry
     payload: Buffer | None
+    parts: Sequence[Part] | None = None
 
 
 Forms = Callable[[Partition, Sequence[Entry]], "Sequence[Formed] | Awaitable[Sequence[Formed]]"]
-
-
-def pulsar_only(partition: Partition, entries: Sequence[Entry]) -> Sequence[Formed]:
-    """Entries of Pulsar clients as they are; others are not seen."""
-    return [
-        Formed(
-            entry, entry.payload if entry.kind is EntryKind.PULSAR and not is_marker(entry.payload) else None
-        )
-        for entry in entries
-    ]
 
 
 def is_marker(payload: Buffer) -> bool:
@@ -50,9 +47,28 @@ def is_marker(payload: Buffer) -> bool:
     return _MARKER_TAG in bytes(view[metadata_at:metadata_end]) and read_entry(view, verify=False).is_marker
 
 
+class EntryPart(NamedTuple):
+    """What a unit's `entry` is when it stands for a part of an entry: with the part's offsets."""
+
+    ledger_id: int
+    entry_id: int
+    ranges: tuple[Range, ...]
+
+
+def position_of(unit: Unit) -> tuple[int, int]:
+    """(ledger id, entry id) of the unit's entry."""
+    ledger_id, entry_id, *_ = cast(tuple[int, int], unit.entry)
+    return ledger_id, entry_id
+
+
+def part_ranges(unit: Unit) -> tuple[Range, ...] | None:
+    """The offsets of the part that a unit stands for; None for a whole entry."""
+    return unit.entry.ranges if isinstance(unit.entry, EntryPart) else None
+
+
 def make_units(
     formed: Sequence[Formed], cursor: Cursor, kind: SubscriptionType, *, hides_acknowledged: bool
-) -> tuple[list[Unit], list[tuple[int, int]]]:
+) -> tuple[list[Unit], list[Range]]:
     """What to offer to a dispatcher of this `kind`, and the offsets of entries that nobody is to see.
 
     Entries that `cursor` has acknowledged are left out.  Of one that it has in part, the rest is delivered with an
@@ -60,31 +76,37 @@ def make_units(
     by message never acknowledge an entry of which they were shown a part.
     """
     units: list[Unit] = []
-    unseen: list[tuple[int, int]] = []
+    unseen: list[Range] = []
     is_shared = kind in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
-    for entry, payload in formed:
+    for entry, payload, parts in formed:
         base, end = entry.base_offset, entry.last_offset + 1
         if payload is None:
             unseen.append((base, end))
             continue
-        offsets = None
+        left = None
         if base < cursor.mark_delete or cursor.has_holes:
             left = cursor.unacknowledged(base, end)
             if not left:
                 continue
-            if hides_acknowledged and left != [(base, end)]:
-                offsets = tuple(left)
-        position = (int(entry.ledger_id), int(entry.entry_id))
-        unit = Unit(position, base, end, payload=payload, offsets=offsets)
+            if not hides_acknowledged or left == [(base, end)]:
+                left = None
+        ledger_id, entry_id = int(entry.ledger_id), int(entry.entry_id)
+        if parts is not None:
+            for part in parts:
+                ranges = tuple([(base + start, base + stop) for start, stop in part.ranges])
+                offsets = ranges if left is None else intersection(ranges, left)
+                if offsets:
+                    handle = EntryPart(ledger_id, entry_id, ranges)
+                    unit = Unit(handle, base, end, payload=part.payload, offsets=offsets, slot=part.slot)
+                    units.append(unit)
+            continue
+        unit = Unit(
+            (ledger_id, entry_id), base, end, payload=payload, offsets=None if left is None else tuple(left)
+        )
         if is_shared:
             describe(unit, read_entry(memoryview(payload), verify=False), kind)
         units.append(unit)
     return units, unseen
-
-
-def position_of(unit: Unit) -> tuple[int, int]:
-    """(ledger id, entry id) of the unit's entry."""
-    return cast(tuple[int, int], unit.entry)
 
 
 def describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
@@ -93,21 +115,37 @@ def describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
     if view.is_chunk:
         unit.chunk_id = view.metadata.uuid
     if kind is SubscriptionType.KEY_SHARED:
-        unit.slot = slot_of(key_of(view))
+        unit.slot = entry_slot(view)
 
 
-def key_of(view: EntryView) -> bytes:
-    """The key by which Key_Shared consumers share an entry: a batch goes by that of its entry."""
-    metadata = view.metadata
-    if metadata.HasField("ordering_key"):
-        return metadata.ordering_key
-    if not metadata.HasField("partition_key"):
-        return f"{view.producer_name}-{view.sequence_id}".encode()
-    key = metadata.partition_key
-    raw = key.encode() if isinstance(key, str) else key  # bytes: what is not UTF-8
-    if metadata.partition_key_b64_encoded:
-        try:
-            return b64decode(raw, validate=True)
-        except ValueError:
-            return raw
-    return raw
+def cut_by_key(
+    formed: "Sequence[Formed] | Awaitable[Sequence[Formed]]", entries: Sequence[Entry]
+) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
+    """The same, Kafka batches among `entries` cut into parts (see `sharing.py`): many messages on a thread."""
+    if isinstance(formed, Awaitable):
+        return _cut_later(formed)
+    messages = sum([one.message_count for one in entries if one.kind is EntryKind.KAFKA])
+    return _cut(formed) if messages <= CUT_AT_ONCE_MAX else asyncio.to_thread(_cut, formed)
+
+
+async def _cut_later(formed: Awaitable[Sequence[Formed]]) -> Sequence[Formed]:
+    return await asyncio.to_thread(_cut, await formed)
+
+
+def _cut(formed: Sequence[Formed]) -> Sequence[Formed]:
+    return [
+        one
+        if one.payload is None or one.entry.kind is not EntryKind.KAFKA
+        else Formed(one.entry, one.payload, split_by_key(read_entry(memoryview(one.payload), verify=False)))
+        for one in formed
+    ]
+
+
+def payload_of(unit: Unit, formed: Formed) -> Buffer | None:
+    """The bytes of a unit, given its entry."""
+    ranges = part_ranges(unit)
+    if ranges is None or formed.parts is None:
+        return formed.payload
+    base = unit.base_offset
+    indexes = tuple([(start - base, end - base) for start, end in ranges])
+    return next((part.payload for part in formed.parts if part.ranges == indexes), None)

@@ -25,8 +25,8 @@ RETRY_S: Final = 5.0
 class LogReader:
     """See the module's text.
 
-    `wanted()` says how many entries to read now; `skip(offset)` is the first offset at or after one that is to be read;
-    `offer` gets what was read, in order.  `owner` is named in log lines.
+    `wanted()` says how many entries to read now; `skip(offset)` is the first offset at or after one that is to be
+    read; `offer` gets what was read, in order.  `owner` is named in log lines.
     """
 
     def __init__(

@@ -14,15 +14,14 @@ acknowledge batches message by message is learnt from the first ack set that com
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError
 from magnetar.broker.partition import Partition
-from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, acknowledged_ranges
+from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
 from magnetar.broker.subscriptions.consumer import (
     Buffer,
     ConsumerPort,
@@ -31,6 +30,7 @@ from magnetar.broker.subscriptions.consumer import (
     OutboxConsumer,
     SubscribedConsumer,
 )
+from magnetar.broker.subscriptions.delivered import AckedId, DeliveredEntries, ranges_of
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     ActiveChange,
@@ -43,28 +43,29 @@ from magnetar.broker.subscriptions.dispatch.model import (
 )
 from magnetar.broker.subscriptions.dispatchers import check_fits
 from magnetar.broker.subscriptions.errors import SubscriptionClosed
-from magnetar.broker.subscriptions.forms import Formed, Forms, make_units, position_of
+from magnetar.broker.subscriptions.forms import (
+    Formed,
+    Forms,
+    cut_by_key,
+    make_units,
+    part_ranges,
+    payload_of,
+    position_of,
+)
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
 
 log: Final = logging.getLogger(__name__)
 
-# Places of entries that were delivered and not acknowledged.  Older ones are looked up in the log when they are
-# needed.
-ENTRIES_REMEMBERED_MAX: Final = 100_000
 _USES_ACK_SETS: Final = "pulsar.ack.sets"  # property of the cursor
 
 MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
 
 
-class AckedId(NamedTuple):
-    """One message id of an ACK: an entry, or with a non-empty `ack_set` a part of it."""
-
-    ledger_id: int
-    entry_id: int
-    ack_set: Sequence[int] = ()
+_Found = tuple[AckedId, int, list[Range]]  # what is acknowledged, the entry's first offset, the offsets
 
 
 @dataclass(slots=True)
@@ -112,10 +113,10 @@ class Subscription:
         self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
         self._members: dict[Consumer, OutboxConsumer] = {}
-        self._entries: OrderedDict[tuple[int, int], Range] = OrderedDict()  # delivered, by position
+        self._delivered = DeliveredEntries()
         self._reader = LogReader(
             partition,
-            environment.forms,
+            self._forms,
             environment.clock,
             self,
             wanted=self._wanted,
@@ -197,7 +198,7 @@ class Subscription:
     def _stop(self) -> None:
         """Nobody is here to deliver to."""
         self.dispatcher = None
-        self._entries.clear()
+        self._delivered.clear()
         self._reader.stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -227,15 +228,15 @@ class Subscription:
         """
         if cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             return None
-        entries = self._entries
-        known: list[tuple[Range, Sequence[int]]] = []
+        delivered = self._delivered
+        known: list[_Found] = []
         unknown: list[AckedId] = []
         for one in ids:
-            found = entries.get((one.ledger_id, one.entry_id))
-            if found is not None:
-                known.append((found, one.ack_set))
-            else:
+            base = delivered.base_offset((one.ledger_id, one.entry_id))
+            if base is None:
                 unknown.append(one)
+            else:
+                known.append((one, base, delivered.acknowledged(member.state, one)))
         if known:
             self._acknowledge(member, known, cumulative)
         return self._acknowledge_later(member, unknown, cumulative) if unknown else None
@@ -244,49 +245,45 @@ class Subscription:
         self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
     ) -> None:
         """Acknowledge what is not remembered here: delivered long ago, or before a restart."""
-        found: list[tuple[Range, Sequence[int]]] = []
-        for ledger_id, entry_id, ack_set in ids:
+        found: list[_Found] = []
+        for one in ids:
             try:
-                entry = await self.partition.log.locate(LedgerId(ledger_id), EntryId(entry_id))
+                entry = await self.partition.log.locate(LedgerId(one.ledger_id), EntryId(one.entry_id))
             except BrokerError as error:
                 log.warning("an acknowledgement of %s is lost: %s", self, error)
                 continue
-            if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
+            if entry is None or (entry.ledger_id, entry.entry_id) != (one.ledger_id, one.entry_id):
                 continue
-            found.append(((entry.base_offset, entry.last_offset + 1), ack_set))
+            if entry.kind is EntryKind.KAFKA and self.type is SubscriptionType.KEY_SHARED:
+                continue  # it was cut: which part of it this consumer had is not known any more
+            ranges = ranges_of((entry.base_offset, entry.last_offset + 1), one.ack_set)
+            found.append((one, entry.base_offset, ranges))
         if found and not self.is_closed:
             self._acknowledge(member, found, cumulative)
 
-    def _acknowledge(
-        self, member: SubscribedConsumer, found: Sequence[tuple[Range, Sequence[int]]], cumulative: bool
-    ) -> None:
+    def _acknowledge(self, member: SubscribedConsumer, found: Sequence[_Found], cumulative: bool) -> None:
         cursor = self.cursor
         ranges: list[Range] = []
-        for (base, end), ack_set in found:
+        for acked, base, acknowledged in found:
             if cumulative and cursor.mark_delete < base:
                 ranges.append((cursor.mark_delete, base))
-            if not ack_set:
-                ranges.append((base, end))
-            else:
-                ranges.extend(acknowledged_ranges(ack_set, base, end - base))
+            if acked.ack_set:
                 cursor.properties.setdefault(_USES_ACK_SETS, "")
+            ranges += acknowledged
         self._advance(ranges, member)
+        self._delivered.forget(
+            ranges, [(one.ledger_id, one.entry_id) for one, *_ in found], cursor.mark_delete
+        )
 
     def _advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None:
         """Acknowledge ranges of offsets, and tell the dispatcher."""
         cursor = self.cursor
-        mark_delete = cursor.mark_delete
         if not ranges or not cursor.ack_individual(ranges):
             return
-        acked = sum([end - start for start, end in ranges])
         if member is not None:
+            acked = sum([end - start for start, end in ranges])
             member.acked_messages += acked
             self._environment.counters.acknowledged += acked
-        entries = self._entries
-        if cursor.mark_delete > mark_delete:
-            mark_delete = cursor.mark_delete
-            while entries and next(iter(entries.values()))[1] <= mark_delete:
-                entries.popitem(last=False)
         if self.is_durable:
             self._environment.changed(self)
         self.tell_end()
@@ -302,7 +299,7 @@ class Subscription:
             return
         bases = None
         if positions is not None:
-            bases = {found[0] for found in map(self._entries.get, positions) if found is not None}
+            bases = {base for base in map(self._delivered.base_offset, positions) if base is not None}
         permits = mine.take_back(bases)
         self._do(self.dispatcher.redeliver(mine.state, bases, epoch))
         self.flow(mine, permits)
@@ -324,7 +321,7 @@ class Subscription:
                 case Deliver(consumer, units):
                     member = self._members.get(consumer)
                     if member is not None:
-                        self._remember(units)
+                        self._delivered.remember(units)
                         member.outbox.extend(units)
                         self._drain(member)
                 case ActiveChange(consumer, is_active):
@@ -336,13 +333,6 @@ class Subscription:
         self._reader.wake()
         self._set_timer()
 
-    def _remember(self, units: Iterable[Unit]) -> None:
-        entries = self._entries
-        for unit in units:
-            entries[position_of(unit)] = (unit.base_offset, unit.end_offset)
-        while len(entries) > ENTRIES_REMEMBERED_MAX:
-            entries.popitem(last=False)
-
     def _drain(self, member: OutboxConsumer) -> None:
         member.drain(self)
         if member.outbox and self.dispatcher is not None:
@@ -350,13 +340,27 @@ class Subscription:
 
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
         ledger_id, entry_id = position_of(unit)
-        base, offsets = unit.base_offset, unit.offsets
-        ack_set = () if offsets is None else ack_set_of(offsets, base, unit.end_offset - base)
+        ack_set = self._ack_set(unit) if unit.offsets is not None and self._hides_acknowledged else ()
         counters = self._environment.counters
         counters.delivered += unit.message_count
         if unit.redelivery_count:
             counters.redelivered += unit.message_count
         return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
+
+    @property
+    def _hides_acknowledged(self) -> bool:
+        return _USES_ACK_SETS in self.cursor.properties
+
+    @staticmethod
+    def _ack_set(unit: Unit) -> Sequence[int]:
+        """What is left of a unit that was acknowledged in part."""
+        offsets, part = unit.offsets, part_ranges(unit)
+        assert offsets is not None
+        if part is None:
+            return ack_set_of(offsets, unit.base_offset, unit.end_offset - unit.base_offset)
+        if offsets == part:
+            return ()
+        return ack_set_of(positions_in(offsets, part), 0, sum([end - start for start, end in part]))
 
     def _set_timer(self) -> None:
         """Have `tick` called when the dispatcher wants it."""
@@ -375,6 +379,13 @@ class Subscription:
             self._do(self.dispatcher.tick(self._environment.clock.now_ms()))
 
     # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _forms(
+        self, partition: Partition, entries: Sequence[Entry]
+    ) -> Sequence[Formed] | Awaitable[Sequence[Formed]]:
+        """Entries as this subscription's consumers get them."""
+        formed = self._environment.forms(partition, entries)
+        return cut_by_key(formed, entries) if self.type is SubscriptionType.KEY_SHARED else formed
 
     def _restart_reading(self) -> None:
         """Read again from the first message that is not acknowledged."""
@@ -400,7 +411,7 @@ class Subscription:
         if dispatcher is None:
             return
         units, unseen = make_units(
-            formed, self.cursor, dispatcher.type, hides_acknowledged=_USES_ACK_SETS in self.cursor.properties
+            formed, self.cursor, dispatcher.type, hides_acknowledged=self._hides_acknowledged
         )
         if unseen:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
@@ -415,8 +426,10 @@ class Subscription:
         cached = self.partition.log.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
         if not cached:
             return None
-        formed = self._environment.forms(self.partition, cached[:1])
-        return None if isinstance(formed, Awaitable) else formed[0].payload
+        formed = self._forms(self.partition, cached[:1])
+        if isinstance(formed, Coroutine):
+            formed.close()
+        return None if isinstance(formed, Awaitable) else payload_of(unit, formed[0])
 
     def load(self, member: OutboxConsumer, unit: Unit) -> None:
         """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
@@ -427,10 +440,8 @@ class Subscription:
         entry = await self.partition.log.entry_at(unit.base_offset)
         if entry is None or entry.base_offset != unit.base_offset:
             return None
-        formed = self._environment.forms(self.partition, [entry])
-        if isinstance(formed, Awaitable):
-            formed = await formed
-        return formed[0].payload
+        formed = self._forms(self.partition, [entry])
+        return payload_of(unit, (await formed if isinstance(formed, Awaitable) else formed)[0])
 
     def _loaded(self, task: "asyncio.Future[Buffer | None]", member: OutboxConsumer, unit: Unit) -> None:
         member.is_loading = False

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.model import PERMITS_MAX
-from magnetar.broker.subscriptions.subscription import AckedId
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success

@@ -1,0 +1,126 @@
+"""Batches of mixed keys for Key_Shared consumers.
+
+A Kafka batch holds whatever keys a producer had; in Pulsar an entry has one key, and goes to one consumer.  So an
+entry that came from Kafka is cut into parts, one for each slot that its keys hash to, and each part goes out as an
+entry of its own under the same message id, with just its own messages.  (An ack set that hides the others would not
+do: clients that acknowledge whole batches wait for the hidden messages, too, and would never acknowledge any.)
+
+Message i of a part is the i-th of its offsets: that is what acknowledgements of a part are turned back with.
+"""
+
+from base64 import b64decode
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from magnetar.base.errors import WireError
+from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
+from magnetar.broker.subscriptions.dispatch.hashing import slot_of
+from magnetar.wire.convert.codecs import expand_pulsar
+from magnetar.wire.pulsar.entry import EntryView, frame_entry
+from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
+
+_U32: Final = Struct(">I")
+
+
+class Part(NamedTuple):
+    """Those messages of a batch whose keys hash to `slot`: their indexes as half-open ranges, and an entry of them."""
+
+    slot: int
+    ranges: tuple[Range, ...]
+    payload: bytes
+
+
+class _Message(NamedTuple):
+    key: bytes
+    start: int
+    end: int
+
+
+def split_by_key(view: EntryView) -> list[Part]:
+    """The parts of a batch, in the order of their first messages.
+
+    Raises:
+        WireError: the batch is malformed.
+    """
+    data = view.payload
+    if view.metadata.compression != CompressionType.NONE:
+        data = expand_pulsar(data, view.metadata.compression, view.metadata.uncompressed_size)
+    slots: dict[int, list[int]] = {}
+    messages = _messages(data, view)
+    for index, message in enumerate(messages):
+        slots.setdefault(slot_of(message.key), []).append(index)
+    parts = []
+    for slot, indexes in slots.items():
+        content = b"".join([data[messages[index].start : messages[index].end] for index in indexes])
+        metadata = MessageMetadata()
+        metadata.CopyFrom(view.metadata)
+        metadata.num_messages_in_batch = len(indexes)
+        metadata.compression = CompressionType.NONE
+        metadata.uncompressed_size = len(content)
+        parts.append(Part(slot, tuple(_runs(indexes)), frame_entry(metadata, content)))
+    return parts
+
+
+def acknowledged_of_part(ranges: Sequence[Range], ack_set: Sequence[int]) -> list[Range]:
+    """The offsets that an acknowledgement of a part stands for; `ranges` are the part's offsets."""
+    if not ack_set:
+        return list(ranges)
+    offsets = [offset for start, end in ranges for offset in range(start, end)]
+    found = acknowledged_ranges(ack_set, 0, len(offsets))
+    return list(_runs([offsets[index] for start, end in found for index in range(start, end)]))
+
+
+def key_of(metadata: "MessageMetadata | SingleMessageMetadata") -> bytes | None:
+    """The key by which Key_Shared consumers share: the ordering key, else the partition key."""
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if not metadata.HasField("partition_key"):
+        return None
+    key: str | bytes = metadata.partition_key
+    raw = key.encode() if isinstance(key, str) else key  # bytes: what is not UTF-8
+    if metadata.partition_key_b64_encoded:
+        try:
+            return b64decode(raw, validate=True)
+        except ValueError:
+            return raw
+    return raw
+
+
+def entry_slot(view: EntryView) -> int:
+    """The slot of an entry as a whole; one without a key goes by who sent it and when."""
+    key = key_of(view.metadata)
+    return slot_of(f"{view.producer_name}-{view.sequence_id}".encode() if key is None else key)
+
+
+def _messages(data: memoryview, view: EntryView) -> list[_Message]:
+    keyless = f"{view.producer_name}-{view.sequence_id}".encode()
+    messages = []
+    at = 0
+    for index in range(view.num_messages):
+        start = at
+        try:
+            body_at = at + 4 + _U32.unpack_from(data, at)[0]
+            metadata = SingleMessageMetadata.FromString(data[at + 4 : body_at])  # type: ignore[arg-type]
+        except (StructError, DecodeError) as error:
+            raise WireError(f"a batch whose message {index} is malformed") from error
+        at = body_at + max(metadata.payload_size, 0)
+        if at > len(data):
+            raise WireError(f"a batch that ends in its message {index}")
+        key = key_of(metadata)
+        messages.append(_Message(keyless if key is None else key, start, at))
+    return messages
+
+
+def _runs(indexes: Sequence[int]) -> list[Range]:
+    """Ascending numbers as half-open ranges."""
+    runs: list[Range] = []
+    for index in indexes:
+        if runs and runs[-1][1] == index:
+            runs[-1] = (runs[-1][0], index + 1)
+        else:
+            runs.append((index, index + 1))
+    return runs
