@@ -23,8 +23,13 @@ from magnetar.broker.interop_chunks import earlier_chunks
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.forms import Formed, is_marker
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.wire.convert import assembled_to_kafka, covering_batch, kafka_to_pulsar, pulsar_to_kafka
-from magnetar.wire.convert.engine import is_compiled
+from magnetar.wire.convert import (
+    assembled_to_kafka,
+    covering_batch,
+    engine,
+    kafka_to_pulsar,
+    pulsar_to_kafka,
+)
 from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
@@ -150,7 +155,7 @@ class Interop:
             form = self._for_kafka.get((name, entry.base_offset))
             if form is None:
                 left -= max(len(entry.payload), _AT_ONCE_CHARGE)
-                if left < 0 or not is_compiled() or not _is_simple_for_kafka(entry):
+                if left < 0 or not engine.is_compiled() or not _is_simple_for_kafka(entry):
                     return None
                 form = self._settle_for_kafka(partition, entry, _to_kafka((entry, _epoch(partition, entry))))
             formed.append(_as_kafka(entry, form))
@@ -217,7 +222,11 @@ class Interop:
                 form = _NO_MESSAGE
             if form is None:
                 left -= max(len(entry.payload), _AT_ONCE_CHARGE)
-                if left < 0 or not is_compiled() or read_header(entry.payload).attributes & COMPRESSION_MASK:
+                if (
+                    left < 0
+                    or not engine.is_compiled()
+                    or read_header(entry.payload).attributes & COMPRESSION_MASK
+                ):
                     return self._pulsar_form_later(partition, entries)
                 form = self._settle_for_pulsar(partition, entry, _to_pulsar((entry, 0)))
             formed.append(Formed(entry, form.payload))

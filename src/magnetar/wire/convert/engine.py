@@ -1,8 +1,9 @@
 """Which code converts: the compiled one as soon as it is there, which is faster even for one record.
 
-Compiling takes seconds on a machine that has never done it (numba keeps the result) and most of a second otherwise, so
-it happens on a thread of its own when the first conversion asks for it.  Until then `plain.py` does the work, except
-for batches so large that waiting is shorter.  Where numba cannot be loaded, it does all of it.
+Compiling takes ten seconds on a machine that has never done it, and loading what was compiled half of one.  The first
+conversion asks for it.  A thread has a child process compile, at low priority, because numba would hold the interpreter
+for tenths of a second at a time; then it loads the result.  Until then `plain.py` does the work, except for batches so
+large that waiting is shorter.  Where numba cannot be loaded, it does all of it.
 
 The compiled code is kept in a folder named by its sources, below this package's `__pycache__` or, where that cannot be
 written, the user's cache; `NUMBA_CACHE_DIR` overrides both, and without any of them each process compiles for itself.
@@ -12,8 +13,12 @@ import hashlib
 import logging
 import os
 import secrets
+import subprocess
+import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Final
 
@@ -25,8 +30,17 @@ from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
 
 log = logging.getLogger(__name__)
 
-_PATIENCE_BYTES: Final = 256 << 10  # more is not converted by Python while compiled code is on its way
+_PATIENCE_BYTES: Final = 8 << 20  # half a second of Python; more waits for the compiled code
 _SOURCES: Final = ("compiled_bytes.py", "compiled_messages.py", "compiled_records.py", "naming.py")
+_COMPILE: Final = """
+import os, sys, threading
+os.nice(10)
+def end_with_parent():
+    sys.stdin.read()  # the other end of the pipe closes, however the parent ends
+    os._exit(1)
+threading.Thread(target=end_with_parent, daemon=True).start()
+import magnetar.wire.convert.compiled_messages, magnetar.wire.convert.compiled_records
+"""
 _SLACK_PER_RECORD: Final = 32
 
 
@@ -46,17 +60,24 @@ class _Loader:
             threading.Thread(target=self._load, name="magnetar-compile", daemon=True).start()
 
     def _load(self) -> None:
-        try:
-            _set_cache_folder()
-            import numpy
+        with ExitStack() as cleanup:
+            cleanup.callback(self.finished.set)
+            try:
+                folder = _cache_folder() or cleanup.enter_context(TemporaryDirectory(prefix="magnetar-"))
+                if not any(Path(folder).rglob("*.nbc")):
+                    _compile(folder)
+                self._import(folder)
+            except Exception:
+                log.exception("conversions between the protocols are not compiled and stay slow")
 
-            from magnetar.wire.convert import compiled_messages, compiled_records
+    def _import(self, folder: str) -> None:
+        import numba
+        import numpy
 
-            self.numpy, self.messages, self.records = numpy, compiled_messages, compiled_records
-        except Exception:
-            log.exception("conversions between the protocols are not compiled and stay slow")
-        finally:
-            self.finished.set()
+        setattr(numba.config, "CACHE_DIR", folder)  # noqa: B010  its module declares none
+        from magnetar.wire.convert import compiled_messages, compiled_records
+
+        self.numpy, self.messages, self.records = numpy, compiled_messages, compiled_records
 
 
 _loader = _Loader()
@@ -145,11 +166,19 @@ def _array(data: memoryview) -> Any:
     return array
 
 
-def _set_cache_folder() -> None:
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return
-    import numba
+def _compile(folder: str) -> None:
+    """Fill the folder; what goes wrong shows, and is said, when the result is loaded."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _COMPILE]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as child:  # noqa: S603  all ours
+        child.wait()
 
+
+def _cache_folder() -> str | None:
+    """Where compiled code is kept; None when nothing can be written."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if given:
+        return given
     here = Path(__file__).parent
     digest = hashlib.sha256(b"".join((here / name).read_bytes() for name in _SOURCES)).hexdigest()[:16]
     for folder in (here / "__pycache__", Path(os.path.expanduser("~/.cache/magnetar"))):
@@ -159,5 +188,5 @@ def _set_cache_folder() -> None:
         except OSError:
             continue
         if os.access(cache, os.W_OK):
-            setattr(numba.config, "CACHE_DIR", str(cache))  # noqa: B010  its module declares none
-            return
+            return str(cache)
+    return None
