@@ -19,6 +19,7 @@ from magnetar import __version__
 from magnetar.admin import answers
 from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
 from magnetar.admin.context import AdminContext
+from magnetar.admin.interop_metrics import declare_interop_metrics
 from magnetar.admin.routes import cluster, lookup, namespaces, policies, topics, unserved
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def create_app(broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" =
     `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.
     """
     declare_broker_metrics(metrics, broker)
+    declare_interop_metrics(metrics, broker.interop)
     progress = GroupProgress(metrics, broker)
     # The pages at /docs would load their scripts from the internet; the schema itself is at /openapi.json.
     app = FastAPI(title="Magnetar", version=__version__, docs_url=None, redoc_url=None)
