@@ -44,7 +44,9 @@ from magnetar.storage.store import LedgerId, StoredEntry
 
 _MAGIC: Final = b"\x0e\x02"
 PULSAR_MAGIC: Final = b"\x0e\x01"
-_BLOCK_AT: Final = len(_MAGIC) + 4
+_BROKER: Final = int.from_bytes(_MAGIC)
+_PULSAR: Final = int.from_bytes(PULSAR_MAGIC)
+_HEAD: Final = Struct(">HI")  # the magic and the size of broker entry metadata
 _U32: Final = Struct(">I")
 _COUNT: Final = Struct("<I")
 _COUNT_TAG: Final = 0x7D
@@ -53,6 +55,7 @@ _BASE_OFFSET: Final = Struct(">q")
 _PRODUCER: Final = b"\x0a\x00\x10\x00\x18"  # producer_name "", sequence_id 0, tag of publish_time
 _FORMAT: Final = b"\x22\x15\x0a\x0centry.format\x12\x05kafka"
 assert _FORMAT[1] == len(_FORMAT) - 2
+_FORMAT_AT: Final = _U32.size + len(_PRODUCER) + 6  # publish_time is a varint of 6 bytes until the year 2109
 _BATCH_HEAD_BYTES: Final = 61  # of a record batch v2: a shorter payload is none
 _PULSAR_HEAD_BYTES: Final = len(PULSAR_MAGIC) + 4 + 4
 
@@ -102,8 +105,10 @@ def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     body = stored.body
     last_offset = stored.last_offset
     try:
-        behind = _BLOCK_AT + _U32.unpack_from(body, len(_MAGIC))[0]
-        if bytes(body[behind : behind + len(PULSAR_MAGIC)]) == PULSAR_MAGIC:
+        magic, size = _HEAD.unpack_from(body)
+        behind = _HEAD.size + size
+        (word,) = _U32.unpack_from(body, behind)
+        if word >> 16 == _PULSAR:
             kind = EntryKind.PULSAR
             payload = body[behind:]
             (count,) = _COUNT.unpack_from(body, behind - _COUNT.size)
@@ -113,19 +118,18 @@ def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
                 and 0 <= base_offset <= last_offset
                 and len(payload) >= _PULSAR_HEAD_BYTES
             )
-        else:
+        else:  # `word` is the size of the metadata
             kind = EntryKind.KAFKA
-            payload = body[behind + 4 + _U32.unpack_from(body, behind)[0] :]
+            payload = body[behind + _U32.size + word :]
             (base_offset,) = _BASE_OFFSET.unpack_from(payload)
-            # publish_time is a varint of 6 bytes until the year 2109
-            format_at = behind + 4 + len(_PRODUCER) + 6
+            format_at = behind + _FORMAT_AT
             is_whole = (
                 bytes(body[format_at : format_at + len(_FORMAT)]) == _FORMAT
                 and len(payload) >= _BATCH_HEAD_BYTES
             )
     except (StructError, IndexError) as error:
         raise _corrupt(ledger_id, stored) from error
-    if not is_whole or bytes(body[: len(_MAGIC)]) != _MAGIC:
+    if not is_whole or magic != _BROKER:
         raise _corrupt(ledger_id, stored)
     return Entry(base_offset, last_offset, stored.max_timestamp_ms, payload, kind, ledger_id, stored.entry_id)
 
