@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionType, Unit
+from magnetar.ledger.cursor import Cursor
 
 if TYPE_CHECKING:
     from magnetar.broker.partition import Partition
@@ -154,7 +155,7 @@ class SubscribedConsumer:
 class OutboxConsumer(SubscribedConsumer):
     """A consumer of a `Subscription`.  See the module's text."""
 
-    __slots__ = ("is_loading", "knows_end", "outbox")
+    __slots__ = ("has_waited", "is_loading", "knows_end", "outbox")
 
     def __init__(
         self,
@@ -167,16 +168,22 @@ class OutboxConsumer(SubscribedConsumer):
         super().__init__(subscription, spec, port, connected_since_ms, unacked_messages_max)
         self.outbox: deque[Unit] = deque()
         self.is_loading = False  # the payload of the outbox's first unit is being read
+        self.has_waited = False  # the outbox: what is in it may have been acknowledged meanwhile
         self.knows_end = False  # it was told that its topic is terminated
 
     def drain(self, subscription: "Subscription") -> None:
         """Hand over as much of the outbox as the connection takes."""
         outbox, port = self.outbox, self.port
+        refund = 0
         while outbox and not self.is_loading and port.is_writable:
             burst: list[Delivery] = []
             size = 0
             while outbox and size < BURST_BYTES_MAX:
                 unit = outbox[0]
+                if self.has_waited and _is_acknowledged(unit, subscription.cursor):
+                    refund += unit.permits
+                    outbox.popleft()
+                    continue
                 payload = cast("Buffer | None", unit.payload)
                 if payload is None:
                     payload = subscription.payload_at_once(unit)
@@ -199,6 +206,9 @@ class OutboxConsumer(SubscribedConsumer):
         if outbox and not self.is_loading:
             for unit in outbox:
                 unit.payload = None
+        self.has_waited = bool(outbox)
+        if refund:
+            subscription.flow(self, refund)
 
     def take_back(self, chosen: set[int] | None = None) -> int:
         """Forget what waits in the outbox, or those entries of it; how many permits it had cost."""
@@ -212,3 +222,9 @@ class OutboxConsumer(SubscribedConsumer):
         self.outbox.clear()
         self.outbox.extend(kept)
         return permits
+
+
+def _is_acknowledged(unit: Unit, cursor: Cursor) -> bool:
+    """Whether nothing of a unit is left to be delivered."""
+    ranges = unit.offsets or ((unit.base_offset, unit.end_offset),)
+    return not any(cursor.unacknowledged(start, end) for start, end in ranges)

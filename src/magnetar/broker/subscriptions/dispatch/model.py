@@ -53,8 +53,9 @@ class Unit:
     acknowledged.  `payload` is what the shell has read already and may be taken away at any time (the dispatcher
     drops it when a unit is delayed): a delivery without one means to read the entry again.
     `offsets` are the messages still to be acknowledged, None for the whole entry; the dispatcher narrows them and
-    `message_count` as acknowledgements arrive.  `permits` is what a delivery costs: the messages in the batch as
-    the client sees it.  `chunk_id` is the uuid of a chunked message.  `slot` is the hash of the key (`hashing.py`).
+    `message_count` as acknowledgements arrive.  `permits` is what a delivery costs: all messages in the batch as the
+    client gets it; by default as many as the entry has offsets.  `chunk_id` is the uuid of a chunked message.  `slot`
+    is the hash of the key (`hashing.py`).
     """
 
     __slots__ = (
@@ -99,7 +100,7 @@ class Unit:
                 end_offset - base_offset if offsets is None else sum(stop - start for start, stop in offsets)
             )
         self.message_count = message_count
-        self.permits = message_count if permits is None else permits
+        self.permits = end_offset - base_offset if permits is None else permits
         self.slot = slot
         self.deliver_at_ms = deliver_at_ms
         self.chunk_id = chunk_id

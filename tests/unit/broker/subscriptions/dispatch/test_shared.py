@@ -167,6 +167,13 @@ def test_part_of_a_batch_stays_unacknowledged() -> None:
     assert (a.unacked_messages, len(a.held)) == (0, 0)
 
 
+def test_a_batch_of_which_a_part_is_left_costs_what_the_client_gives_back() -> None:
+    machine = SharedDispatcher()
+    (a,) = attach(machine, "a", permits=100)
+    machine.offer([Unit(0, 0, 10, offsets=((2, 4),))], 0)
+    assert (a.permits, a.unacked_messages) == (90, 2)
+
+
 def test_a_consumer_with_too_many_unacknowledged_messages_is_passed_over() -> None:
     machine = SharedDispatcher(turn_messages_max=1)
     a, b = attach(machine, "a", "b", permits=100, unacked_messages_max=4)
