@@ -141,7 +141,12 @@ class World:
         for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
             task.cancel()
         await settle()
+        # What is left of the old process reaches neither the stores nor the clock of the new one.
         self.store = self.store.crash()
+        kept = MemoryMetadataStore()
+        kept._values = dict(self.metadata._values)
+        self.metadata = kept
+        self.clock = FakeClock(self.clock.now_ms())
         await self.start()
 
     @property
