@@ -25,7 +25,9 @@ from magnetar.broker.namespaces import (
     UnknownCluster,
 )
 from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
-from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned
+from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
+from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
+from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,9 @@ UNSUPPORTED: Final = 501
 # The first class that fits wins.
 _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (NotPartitioned, 409),
+    (TopicInUse, 412),
+    (ConsumerBusy, 412),
+    (SubscriptionNotFound, 404),
     (errors.UnknownTopic, 404),
     (errors.TopicExists, 409),
     (errors.InvalidPartitions, 422),

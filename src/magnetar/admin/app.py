@@ -20,7 +20,16 @@ from magnetar.admin import answers
 from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
 from magnetar.admin.context import AdminContext
 from magnetar.admin.interop_metrics import declare_interop_metrics
-from magnetar.admin.routes import cluster, lookup, namespaces, policies, topics, unserved
+from magnetar.admin.routes import (
+    cluster,
+    lookup,
+    namespaces,
+    policies,
+    subscriptions,
+    topic_state,
+    topics,
+    unserved,
+)
 
 if TYPE_CHECKING:
     from magnetar.base.metrics import Metrics
@@ -34,6 +43,8 @@ ROUTERS: Final = (
     lookup.router,
     namespaces.router,
     policies.router,
+    topic_state.router,
+    subscriptions.router,
     topics.router,
     unserved.router,
 )

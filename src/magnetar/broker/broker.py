@@ -6,9 +6,10 @@ that nobody waits for: producer snapshots (so that a restart replays little of t
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -20,12 +21,17 @@ from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.interop import Interop
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
+from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.partition import Partition
 from magnetar.broker.producer_ids import ProducerIds
 from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
+from magnetar.broker.rates import Count, RateBoard
 from magnetar.broker.retention import trim_limits
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.subscription_admin import SubscriptionAdmin
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topic_config import TopicDefaults
 from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
@@ -102,7 +108,9 @@ class Broker:
         self.namespaces = Namespaces(metadata, clock)
         self.topics.before_create = self.namespaces.ensure
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
-        self.pulsar_topics = PulsarTopics(self.topics, self.namespaces, self.delete_topic)
+        self.pulsar_topics = PulsarTopics(
+            self.topics, self.namespaces, self.delete_topic, self.connected_clients
+        )
         commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits)
         self.groups = GroupCoordinator(
@@ -132,6 +140,8 @@ class Broker:
             clock, self.cursors, self.interop.pulsar_form, self.groups.consumes, self.namespaces.policies_of
         )
         self.topics.when_terminated = self.subscriptions.terminated
+        self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
+        self.rates = RateBoard(clock, self._counts)
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
 
@@ -159,6 +169,7 @@ class Broker:
             with suppress(MetadataError):
                 await self.metadata.commit([Delete(path) for path in snapshots])
         await self.transactions.load()  # after the partitions know who has a transaction open in them
+        self.rates.start()
         loop = asyncio.get_running_loop()
         self._housekeeping = [
             loop.create_task(self._snapshot_loop(), name="producer snapshots"),
@@ -167,6 +178,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
+        self.rates.stop()
         await self.transactions.close()
         await self.subscriptions.close()
         self.interop.close()
@@ -227,6 +239,49 @@ class Broker:
         await self.cursors.drop_topic(topic.name.full)
         await self.namespaces.forget_topic(topic.name)
         await self.schemas.forget(topic.name)
+
+    async def unload(self, partition: Partition) -> None:
+        """Send a partition's Pulsar clients away, positions stored; they come back."""
+        self.producers.close(partition)
+        await self.subscriptions.close_partition(partition)
+
+    async def truncate(self, partition: Partition) -> None:
+        """Remove every message of a partition, acknowledged or not."""
+        end = partition.log.high_watermark
+        for name in self.subscriptions.names(partition):
+            with suppress(
+                SubscriptionNotFound, SubscriptionBusy
+            ):  # a Kafka group in use follows the log's start
+                await self.subscription_admin.skip_to(partition, name, end)
+        await partition.log.trim(log_start=end)
+
+    def _counts(self) -> Iterator[Count]:
+        """What the rates are made from."""
+        for topic in self.topics:
+            for partition in topic.open_partitions:
+                log = partition.log
+                messages = log.next_offset - log.opened_at
+                consumers: list[Iterable[SubscribedConsumer]]
+                consumers = [one.consumers for one in self.subscriptions.of(partition)]
+                if isinstance(partition, NonPersistentPartition):
+                    messages = partition.messages_in
+                    consumers += [one.consumers for one in partition.subscriptions.values()]
+                yield Count(partition, messages, log.appended_bytes)
+                for producer in self.producers.find(partition) or ():
+                    yield Count(producer, producer.messages_in, producer.bytes_in)
+                for consumer in chain.from_iterable(consumers):
+                    yield Count(consumer, consumer.messages_out, consumer.bytes_out)
+
+    def connected_clients(self, topic: Topic) -> int:
+        """Producers and consumers of Pulsar, and groups of Kafka with members, that use a topic."""
+        count = 0
+        for partition in topic.open_partitions:
+            count += len(self.producers.find(partition) or ())
+            count += sum(len(one.consumers) for one in self.subscriptions.of(partition))
+            if isinstance(partition, NonPersistentPartition):
+                count += sum(len(one.consumers) for one in partition.subscriptions.values())
+        full = topic.name.full
+        return count + sum(self.groups.consumes(name, full) for name in self.cursors.subscriptions_of(full))
 
     def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
         topic = None if name is None else self.topics.find(name)

@@ -86,11 +86,13 @@ class Producer:
     """
 
     __slots__ = (
+        "bytes_in",
         "connected_since_ms",
         "epoch",
         "handle",
         "is_ready",
         "is_user_named",
+        "messages_in",
         "mode",
         "name",
         "topic_epoch",
@@ -114,6 +116,8 @@ class Producer:
         self.handle = handle
         self.connected_since_ms = connected_since_ms
         self.is_ready = False
+        self.messages_in = 0
+        self.bytes_in = 0
 
 
 class EpochStore(Protocol):

@@ -27,6 +27,10 @@ class NotPartitioned(UnknownTopic):
     """The topic is there, but has no partitions that could be named."""
 
 
+class TopicInUse(BrokerError):
+    """Clients are connected to the topic."""
+
+
 class NamespaceNotEmpty(BrokerError):
     """The namespace has topics."""
 
@@ -43,10 +47,12 @@ class PulsarTopics:
         topics: "TopicRegistry",
         namespaces: "Namespaces",
         delete_topic: Callable[["Topic"], Awaitable[None]],
+        connected: Callable[["Topic"], int],
     ) -> None:
         self._topics = topics
         self._namespaces = namespaces
         self._delete_topic = delete_topic
+        self._connected = connected  # how many clients use a topic
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -190,12 +196,16 @@ class PulsarTopics:
                 await self._topics.add_partitions(topic, replicas)
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
-        """Delete a topic with all its partitions, subscriptions and policies.
+        """Delete a topic with all its partitions, subscriptions and policies; `force` disconnects its clients.
 
         Raises:
-            NamespaceNotFound, UnknownTopic
+            NamespaceNotFound, UnknownTopic, TopicInUse
         """
-        await self._delete_topic(self.get(name))
+        topic = self.get(name)
+        count = 0 if force else self._connected(topic)
+        if count:
+            raise TopicInUse(f"Topic has {count} connected producers/consumers")
+        await self._delete_topic(topic)
 
     async def delete_namespace(self, namespace: str, *, force: bool = False) -> None:
         """Delete a namespace; with `force` whatever is in it.

@@ -71,6 +71,8 @@ class ManagedLedger(ReadableLog):
         self.limits = limits
         self.state = State.IDLE
         self.next_offset = 0
+        self.opened_at = 0  # `next_offset` when the log was opened
+        self.appended_bytes = 0  # since then
         self.on_advance: Callable[[], None] | None = None  # the high watermark moved
         self.on_reset: Callable[[], None] | None = None  # appends failed: the tail is shorter than it seemed
         self._metadata_version = MUST_NOT_EXIST
@@ -102,7 +104,7 @@ class ManagedLedger(ReadableLog):
             position = info.end_offset
             self._chain.add(info)
         self.leader_epoch = document["epoch"] + 1
-        self.next_offset = self.high_watermark = max(position, self.log_start)
+        self.next_offset = self.high_watermark = self.opened_at = max(position, self.log_start)
 
     def _document(self, ledgers: Sequence[LedgerInfo], log_start: int) -> bytes:
         first = ledgers[0].first_offset if ledgers else self.high_watermark
@@ -164,6 +166,7 @@ class ManagedLedger(ReadableLog):
             self._append_without_writer(entry, parts, size, done)
         self._in_flight += 1
         self.next_offset = entry.last_offset + 1
+        self.appended_bytes += size
         self._environment.cache.insert(self._run, entry)
 
     def _append_without_writer(self, entry: Entry, parts: Sequence[Buffer], size: int, done: Done) -> None:

@@ -1,7 +1,6 @@
 """Where a topic is served: what clients with an `http://` service URL ask first."""
 
 import itertools
-import zlib
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -9,7 +8,7 @@ from starlette.responses import Response
 
 from magnetar.admin.answers import text, value
 from magnetar.admin.context import broker_of, context_of, web_url
-from magnetar.admin.names import topic_name
+from magnetar.admin.names import topic_hash, topic_name
 
 router: Final = APIRouter()
 _L: Final = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
@@ -40,7 +39,7 @@ async def bundle(request: Request, domain: str, tenant: str, namespace: str, top
     name, index = topic_name(domain, tenant, namespace, topic)
     boundaries = broker_of(request).namespaces.require(name.namespace_name).bundle_boundaries
     full = name.full if index < 0 else name.partition_name(index)
-    position = zlib.crc32(full.encode())
+    position = topic_hash(full)
     low, high = next(
         (low, high)
         for low, high in itertools.pairwise(boundaries)

@@ -50,13 +50,14 @@ async def offset_at_time(partition: Partition, time_ms: int) -> int:
     offset = log.log_start
     # The index knows the greater one of publish and event time, so what it finds may have been published earlier.
     while (entry := await log.entry_for_timestamp(time_ms, offset)) is not None:
-        if _published_ms(entry) >= time_ms:
+        if published_ms(entry) >= time_ms:
             return max(entry.base_offset, log.log_start)
         offset = entry.last_offset + 1
     return log.high_watermark
 
 
-def _published_ms(entry: Entry) -> int:
+def published_ms(entry: Entry) -> int:
+    """When an entry was published, as Pulsar clients see it."""
     if entry.kind is EntryKind.KAFKA:
         return entry.max_timestamp_ms
     return read_entry(entry.payload, verify=False).publish_time_ms

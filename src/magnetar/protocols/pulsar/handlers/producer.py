@@ -212,6 +212,10 @@ class AttachedProducer:
             raise EncryptionRequired("Messages must be encrypted")
         if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
             raise PolicyViolation("Transactions are not available")
+        producer = self.producer
+        assert producer is not None
+        producer.messages_in += view.num_messages
+        producer.bytes_in += len(payload)
         return partition.publish(payload, view, self.session.service.clock.now_ms(), sent.done)
 
     def answer_what_is_done(self) -> None:

@@ -1,0 +1,71 @@
+"""How fast things go: messages and bytes per second of partitions, producers and consumers.
+
+They count for themselves, since they exist; a sample every `INTERVAL_S` turns the counts into rates, which are those of
+the interval before.  So nothing is added to the way of a message.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from magnetar.base.clock import Clock, TimerHandle
+
+INTERVAL_S: Final = 10.0
+
+
+class Count(NamedTuple):
+    """Totals of one thing since it exists."""
+
+    thing: object
+    messages: int
+    size_bytes: int
+
+
+class Rate(NamedTuple):
+    """Per second."""
+
+    messages: float = 0.0
+    size_bytes: float = 0.0
+
+
+class RateBoard:
+    """`counts` gives the totals of everything there is now."""
+
+    def __init__(self, clock: Clock, counts: Callable[[], Iterable[Count]]) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._at_s = 0.0
+        self._rows: dict[int, tuple[Count, Rate]] = {}  # by id of the thing, which the row keeps alive
+        self._timer: TimerHandle | None = None
+
+    def start(self) -> None:
+        self._at_s = self._clock.monotonic()
+        # What was counted before the start is not of the first interval.
+        self._rows = {id(count.thing): (count, Rate()) for count in self._counts()}
+        self._timer = self._clock.call_later(INTERVAL_S, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def of(self, thing: object) -> Rate:
+        row = self._rows.get(id(thing))
+        return row[1] if row is not None and row[0].thing is thing else Rate()
+
+    def _tick(self) -> None:
+        self.sample()
+        self._timer = self._clock.call_later(INTERVAL_S, self._tick)
+
+    def sample(self) -> None:
+        """Work out the rates since the last sample."""
+        now_s = self._clock.monotonic()
+        seconds = now_s - self._at_s
+        if seconds <= 0:
+            return
+        before, self._rows, self._at_s = self._rows, {}, now_s
+        for count in self._counts():
+            row = before.get(id(count.thing))
+            messages, size_bytes = count.messages, count.size_bytes
+            if row is not None and row[0].thing is count.thing:
+                messages -= row[0].messages
+                size_bytes -= row[0].size_bytes
+            self._rows[id(count.thing)] = (count, Rate(messages / seconds, size_bytes / seconds))
