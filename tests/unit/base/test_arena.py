@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.base.arena import BLOCK_BYTES_MAX, PAGE_BYTES, SLAB_BYTES, Arena, class_bytes
+from magnetar.base.arena import (
+    BLOCK_BYTES_MAX,
+    PAGE_BYTES,
+    SLAB_BYTES,
+    SLABS_AHEAD,
+    Arena,
+    class_bytes,
+)
 
 MIB = 1 << 20
 
@@ -102,6 +109,43 @@ def test_a_slab_with_one_block_in_use_is_not_given_back() -> None:
     neighbours = [arena.take(4096) for _ in range(SLAB_BYTES // 4096 - 1)]
     assert arena.bytes_overflowed == SLAB_BYTES
     assert len({address(v) for v in [held, *neighbours]}) == SLAB_BYTES // 4096
+
+
+def test_what_lies_idle_in_one_class_serves_another_before_fresh_memory_does() -> None:
+    arena = Arena(16 * MIB)
+    held = [arena.take(4096) for _ in range(10 * SLAB_BYTES // 4096)]
+    places = {address(view) for view in held}
+    mapped = arena.bytes_mapped
+    del held
+    other = [arena.take(60_000) for _ in range(8)]
+    assert arena.bytes_mapped == mapped
+    assert {address(view) for view in other} <= places
+    assert len({address(view) for view in other}) == 8
+
+
+def test_classes_in_use_by_turns_do_not_take_each_others_only_slab() -> None:
+    arena = Arena(16 * MIB)
+    places: list[set[int]] = [set(), set()]
+    for _ in range(5):
+        for number, size in enumerate((4096, 60_000)):
+            places[number].add(address(arena.take(size)))
+    assert [len(each) for each in places] == [1, 1]
+
+
+def test_the_next_slabs_are_touched_before_they_are_wanted() -> None:
+    arena = Arena(512 * MIB)
+    slab = arena._slab_bytes
+    held = [arena.take(MIB) for _ in range(slab // MIB)]
+    assert arena._touching is None, "one slab is no sign of volume"
+    held.append(arena.take(MIB))
+    assert arena._touching is not None
+    arena._touching.result(30)
+    assert arena.bytes_mapped == (2 + SLABS_AHEAD) * slab
+    assert arena.bytes_free() == arena.bytes_mapped - len(held) * MIB
+    touched = [address(memoryview(mapping)) for mapping in arena._idle]
+    held += [arena.take(MIB) for _ in range(2 * slab // MIB - 1)]
+    assert any(place <= address(held[-1]) < place + slab for place in touched)
+    assert arena.bytes_overflowed == 0
 
 
 @settings(max_examples=50, deadline=None)
