@@ -4,10 +4,10 @@ A pattern is matched against `tenant/namespace/topic`, without the domain and wi
 from clients: they are run by RE2, as in Pulsar, which takes time linear in the name whatever the pattern is.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-import re2
 from crc32c import crc32c
 
 from magnetar.base.errors import BrokerError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PATTERN_CHARS_MAX: Final = 4096
 # Changes are told together after so long: a thousand topics made one by one are a few updates, not a thousand.
 UPDATE_DELAY_S: Final = 0.05
-_PARTITION: Final = re2.compile(r"-partition-[0-9]+$")
+_PARTITION: Final = re.compile(r"-partition-[0-9]+$")
 
 
 class InvalidPattern(BrokerError):
@@ -45,6 +45,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     before, scheme, after = pattern.partition("://")
     if scheme:
         pattern = ("^" if before.startswith("^") else "") + after
+    import re2  # 10 ms that a start need not spend
+
     options = re2.Options()
     options.log_errors = False
     try:
