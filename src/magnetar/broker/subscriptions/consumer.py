@@ -98,7 +98,8 @@ class ConsumerOwner(Protocol):
 class ConsumerSpec:
     """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.
 
-    `epoch` is None when the client does not use epochs.
+    `epoch` is None when the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
+    messages that an ack set hides from it, as C++ and Go do and Java does not.
     """
 
     name: str
@@ -108,6 +109,7 @@ class ConsumerSpec:
     is_sticky: bool = False
     hash_ranges: tuple[tuple[int, int], ...] = ()
     allows_out_of_order: bool = False
+    returns_hidden_permits: bool = True
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -196,7 +198,10 @@ class OutboxConsumer(SubscribedConsumer):
                     None  # its memory is the cache's again, however long the message stays unacknowledged
                 )
                 size += len(payload)
-                burst.append(subscription.delivery(self, unit, payload))
+                delivery = subscription.delivery(self, unit, payload)
+                if delivery.ack_set and not self.spec.returns_hidden_permits:
+                    refund += unit.permits - unit.message_count
+                burst.append(delivery)
                 self.messages_out += unit.message_count
                 if unit.redelivery_count:
                     self.messages_redelivered += unit.message_count

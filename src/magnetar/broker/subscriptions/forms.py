@@ -97,7 +97,9 @@ def make_units(
                 offsets = ranges if left is None else intersection(ranges, left)
                 if offsets:
                     handle = EntryPart(ledger_id, entry_id, ranges)
-                    unit = Unit(handle, base, end, payload=part.payload, offsets=offsets, slot=part.slot)
+                    count = sum([stop - start for start, stop in ranges])
+                    unit = Unit(handle, base, end, payload=part.payload, offsets=offsets, permits=count)
+                    unit.slot = part.slot
                     units.append(unit)
             continue
         unit = Unit(

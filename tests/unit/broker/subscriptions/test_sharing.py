@@ -115,6 +115,8 @@ async def test_every_key_of_a_kafka_batch_is_at_one_consumer_in_order(world: Wor
     seen = [heard(first), heard(second)]
     assert all(seen)
     assert sorted(seen[0] + seen[1]) == sorted([value for _, value in RECORDS] * 2)
+    for client in (first, second):
+        assert client.member.state.permits == 1000 - len(heard(client))
     keys = [{int(value) % 8 for value in one} for one in seen]
     assert not keys[0] & keys[1]
     for one in seen:

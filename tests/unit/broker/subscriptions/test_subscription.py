@@ -161,6 +161,23 @@ async def test_an_ack_set_acknowledges_a_part_and_the_rest_comes_back_with_one(w
 
 
 @scenario
+async def test_hidden_messages_cost_permits_only_clients_that_give_them_back(world: World) -> None:
+    for returns, left in ((True, 90), (False, 93)):
+        await world.publish(1, messages=10)
+        name = f"returns-{returns}"
+        client = await world.sub(name, permits=0, initial_position=InitialPosition.LATEST)
+        await world.publish(1, messages=10)
+        client.flow(100)
+        await settle()
+        (position,) = client.positions
+        client.ack((*position, (0b1111111000,)))
+        await client.leave()
+        again = await world.sub(name, permits=100, spec={"returns_hidden_permits": returns})
+        assert again.got[0].ack_set == [0b1111111000]
+        assert again.member.state.permits == left
+
+
+@scenario
 async def test_a_cumulative_ack_set_is_all_before_and_the_batches_first_part(world: World) -> None:
     await world.publish(3, messages=4)
     client = await world.sub()

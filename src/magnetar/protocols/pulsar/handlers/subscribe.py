@@ -51,7 +51,7 @@ async def _subscribe(
     session: "PulsarSession", command: CommandSubscribe, consumer: ConnectedConsumer
 ) -> None:
     broker = session.broker
-    wanted = _request(command)
+    wanted = _request(session, command)
     try:
         partition = await broker.pulsar_topics.open(command.topic, may_create=command.force_topic_creation)
         if not broker.namespaces.policies_of(partition.topic.name).auto_subscription_creation:
@@ -84,7 +84,7 @@ async def _check_schema(session: "PulsarSession", command: CommandSubscribe, par
     )
 
 
-def _request(command: CommandSubscribe) -> SubscribeRequest:
+def _request(session: "PulsarSession", command: CommandSubscribe) -> SubscribeRequest:
     sharing = command.keySharedMeta
     start = command.start_message_id
     spec = ConsumerSpec(
@@ -95,6 +95,7 @@ def _request(command: CommandSubscribe) -> SubscribeRequest:
         is_sticky=sharing.keySharedMode == KeySharedMode.STICKY,
         hash_ranges=tuple((one.start, one.end) for one in sharing.hashRanges),
         allows_out_of_order=sharing.allowOutOfOrderDelivery,
+        returns_hidden_permits=not session.client_version.startswith("Pulsar-Java"),
         metadata={pair.key: pair.value for pair in command.metadata},
     )
     return SubscribeRequest(
