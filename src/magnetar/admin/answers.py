@@ -26,6 +26,7 @@ from magnetar.broker.namespaces import (
 )
 from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
 from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
+from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 
@@ -43,6 +44,9 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (errors.UnknownTopic, 404),
     (errors.TopicExists, 409),
     (errors.InvalidPartitions, 422),
+    (IncompatibleSchema, 409),
+    (InvalidSchema, 422),
+    (SchemaNotFound, 404),
     (InvalidTopicName, 412),
     (NamespaceNotFound, 404),
     (NamespaceExists, 409),
