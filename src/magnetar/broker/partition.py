@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics import Topic
 
 _log = logging.getLogger(__name__)
+_CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
 _prefixes: Final = EntryPrefix()
 
 
@@ -169,11 +170,14 @@ class Partition:
         count = view.num_messages
         base = log.next_offset
         last = base + count - 1
+        # Retention goes by this.  A time in some other unit must not keep the ledger for a thousand years, and a client
+        # whose clock is wrong must not have its messages dropped as if they were old.
         newest_ms = max(view.publish_time_ms, view.event_time_ms)
         latest_ms = now_ms + self.topic.config.timestamp_after_max_ms
         if newest_ms > latest_ms:
-            # Retention goes by this: a time in some other unit must not keep the ledger for a thousand years.
             newest_ms = min(latest_ms, LONG_MAX)
+        elif newest_ms < now_ms - _CLOCK_BEHIND_MS_MAX:
+            newest_ms = now_ms
         prefix = _prefixes.pulsar(now_ms, last, count)
         size = len(prefix) + len(payload)
         entry = Entry(base, last, newest_ms, payload, EntryKind.PULSAR)

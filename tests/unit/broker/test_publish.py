@@ -55,6 +55,9 @@ def test_the_newest_time_of_an_entry_is_what_lookups_and_retention_go_by() -> No
             (now_ms, 0, now_ms),
             (now_ms, now_ms - 5, now_ms),
             (now_ms, now_ms + 5, now_ms + 5),
+            (now_ms - 20 * hour_ms, 0, now_ms - 20 * hour_ms),
+            (now_ms - 25 * hour_ms, 5, now_ms),  # a wrong clock: it is not as old as it says
+            (1, 0, now_ms),
             (now_ms, now_ms * 1000, now_ms + hour_ms),  # microseconds: not in a thousand years
             ((1 << 64) - 1, 0, now_ms + hour_ms),
         ]:
