@@ -16,11 +16,12 @@ from magnetar.broker.nodes import Node, Nodes
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
+from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
-from magnetar.broker.subscriptions.subscription import AckedId, Subscription
+from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import NewTopic
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry

@@ -16,12 +16,12 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Consumer,
     Deliver,
     Dispatcher,
-    OffsetRange,
     Place,
     Rewind,
     SubscriptionType,
     Unit,
 )
+from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, merged
 
 
 class SingleActiveDispatcher(Dispatcher):
@@ -56,12 +56,11 @@ class SingleActiveDispatcher(Dispatcher):
         if not waiting:
             return []
         first, last = waiting[0].base_offset, waiting[-1].end_offset
-        cuts = [(start, stop) for start, stop in ranges if start < last and stop > first]
+        cuts = merged(limits for limits in ranges if limits[0] < last and limits[1] > first)
         if cuts:
             for unit in waiting:
-                for start, stop in cuts:
-                    unit.subtract(start, stop)
-            self._waiting = deque(unit for unit in waiting if unit.message_count)
+                unit.subtract(cuts)
+            self._waiting = deque(unit for unit in waiting if not unit.is_acknowledged)
         return []
 
     def redeliver(

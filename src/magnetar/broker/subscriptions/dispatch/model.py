@@ -18,12 +18,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, without
+
 READ_ENTRIES_MAX = 100  # Pulsar's dispatcherMaxReadBatchSize
 CONSUMER_UNACKED_MESSAGES_MAX = 50_000  # maxUnackedMessagesPerConsumer
 SUBSCRIPTION_UNACKED_MESSAGES_MAX = 200_000  # maxUnackedMessagesPerSubscription
 PERMITS_MAX = (1 << 31) - 1
-
-OffsetRange = tuple[int, int]
 
 
 class SubscriptionType(Enum):
@@ -83,7 +83,7 @@ class Unit:
         end_offset: int,
         *,
         payload: object = None,
-        offsets: tuple[OffsetRange, ...] | None = None,
+        offsets: Sequence[OffsetRange] | None = None,
         message_count: int | None = None,
         permits: int | None = None,
         slot: int = 0,
@@ -113,26 +113,23 @@ class Unit:
     def __repr__(self) -> str:
         return f"<Unit [{self.base_offset}, {self.end_offset}) {self.place.name} x{self.message_count}>"
 
-    def subtract(self, start: int, stop: int) -> int:
-        """Take acknowledged offsets away; how many messages that were not acknowledged before."""
-        ranges = ((self.base_offset, self.end_offset),) if self.offsets is None else self.offsets
-        left: list[OffsetRange] = []
-        gone = 0
-        for low, high in ranges:
-            cut_low, cut_high = max(low, start), min(high, stop)
-            if cut_low >= cut_high:
-                left.append((low, high))
-                continue
-            gone += cut_high - cut_low
-            if low < cut_low:
-                left.append((low, cut_low))
-            if cut_high < high:
-                left.append((cut_high, high))
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether `subtract` has left nothing."""
+        return self.offsets is not None and not self.offsets
+
+    def subtract(self, cuts: Sequence[OffsetRange]) -> int:
+        """Take acknowledged offsets away; how many messages that were not acknowledged before.
+
+        `cuts` are ascending and do not overlap (`ranges.merged`).
+        """
+        before = [(self.base_offset, self.end_offset)] if self.offsets is None else self.offsets
+        left, gone = without(before, cuts)
         if gone:
             # A compacted Kafka batch has fewer messages than offsets: what is gone then is an estimate.
             gone = min(gone, self.message_count) if left else self.message_count
             self.message_count -= gone
-            self.offsets = tuple(left)
+            self.offsets = left
         return gone
 
 

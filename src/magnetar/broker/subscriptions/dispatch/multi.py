@@ -24,11 +24,11 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     Consumer,
     Dispatcher,
-    OffsetRange,
     Place,
     Rewind,
     Unit,
 )
+from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, merged
 
 HELD, DELAYED, DONE = Place.HELD, Place.DELAYED, Place.DONE
 
@@ -119,21 +119,36 @@ class MultiConsumerDispatcher(Dispatcher):
         return self._pump()
 
     def acked(self, ranges: Iterable[OffsetRange]) -> Actions:
-        index = self._index
+        exactly = self._index.exactly
+        others: list[OffsetRange] = []
         for start, stop in ranges:
-            unit = index.exactly(start, stop)
-            if unit is not None:
+            unit = exactly(start, stop)
+            if unit is None:
+                others.append((start, stop))
+            else:
                 self._finish(unit)
-                continue
-            for unit in index.overlapping(start, stop):
-                if unit.base_offset >= start and unit.end_offset <= stop:
-                    self._finish(unit)
-                    continue
-                gone = unit.subtract(start, stop)
-                self._acked_partly(unit, gone)
-                if not unit.message_count:
-                    self._finish(unit)
+        if others:
+            self._acked_otherwise(merged(others))
         return self._pump() if self._stirred else []
+
+    def _acked_otherwise(self, ranges: list[OffsetRange]) -> None:
+        """Ranges that are not just one entry each, ascending."""
+        overlapping = self._index.overlapping
+        cuts: dict[Unit, list[OffsetRange]] = {}
+        only: Unit | None = None
+        for limits in ranges:
+            start, stop = limits
+            if only is not None and only.base_offset <= start and stop <= only.end_offset:
+                cuts[only].append(limits)  # the next part of the same batch
+                continue
+            units = overlapping(start, stop)
+            for unit in units:
+                cuts.setdefault(unit, []).append(limits)
+            only = units[0] if len(units) == 1 else None
+        for unit, parts in cuts.items():
+            self._acked_partly(unit, unit.subtract(parts))
+            if unit.is_acknowledged:
+                self._finish(unit)
 
     def redeliver(
         self, consumer: Consumer, base_offsets: Iterable[int] | None = None, epoch: int | None = None

@@ -95,7 +95,7 @@ def test_what_waits_is_not_delivered_after_it_was_acknowledged() -> None:
     assert to(actions, "only") == [20, 30]
     (action,) = actions
     assert isinstance(action, Deliver)
-    assert action.units[1].offsets == ((30, 35), (38, 40))
+    assert action.units[1].offsets == [(30, 35), (38, 40)]
     assert action.units[1].message_count == 7
     assert only.permits == 1 - 10 + 100 - 20
 

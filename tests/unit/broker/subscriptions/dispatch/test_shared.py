@@ -159,8 +159,8 @@ def test_part_of_a_batch_stays_unacknowledged() -> None:
     assert a.unacked_messages == 15
     actions = machine.redeliver(a)
     assert [unit.offsets for action in actions if isinstance(action, Deliver) for unit in action.units] == [
-        ((0, 3), (5, 9)),
-        ((12, 20),),
+        [(0, 3), (5, 9)],
+        [(12, 20)],
     ]
     assert a.permits == 100 - 40  # the client gives permits back for what the ack set hides, too
     machine.acked([(0, 9), (12, 20)])
