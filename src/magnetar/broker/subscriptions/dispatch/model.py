@@ -7,8 +7,8 @@ forgotten everything, and the shell reads again from the first unacknowledged me
 
 Permits count messages, but what is delivered is an entry with all its messages: the last entry may take more permits
 than there are, and a consumer's permits may then be negative (Pulsar's rule, reference `Consumer.sendMessages`).
-A delivery takes as many permits as its batch has messages, acknowledged ones too: Java's, C++'s and Go's clients
-give permits back for messages that the ack set hides.
+A delivery takes as many permits as its batch has messages, acknowledged ones too: C++'s and Go's clients give permits
+back for messages that the ack set hides.  To Java's, which do not, the shell gives them itself (`flow`).
 
 Offsets are those of the partition's log; ranges are half-open.
 """
