@@ -77,6 +77,10 @@ class ProducerHandle(Protocol):
         """It waited to be the exclusive producer, and will not be that."""
         ...
 
+    async def is_alive(self) -> bool:
+        """Whether its client is there; false when its connection turns out to be dead, and is closed by then."""
+        ...
+
 
 class Producer:
     """One producer as it asks to be admitted.
@@ -163,6 +167,14 @@ class PartitionProducers:
             if not self._epoch_is_known:  # somebody else may have been faster, and have a newer one by now
                 self._epoch = stored
                 self._epoch_is_known = True
+        earlier = self._named(producer.name)
+        if (
+            earlier is not None
+            and not self._takes_over(producer, earlier)
+            and not self._is_exclusive_itself(producer)
+        ):
+            # Perhaps it is the same client, and its connection was cut: then its earlier self goes now.
+            await earlier.handle.is_alive()
         if producer.mode is AccessMode.SHARED:
             if self._exclusive is not None or self._waiting:
                 raise ProducerBusy(f"Topic has an existing exclusive producer: {self._holder()}")
@@ -243,6 +255,16 @@ class PartitionProducers:
         holder = self._exclusive or self._waiting[0]
         return holder.name
 
+    def _named(self, name: str) -> Producer | None:
+        found = self._by_name.get(name)
+        if found is None and self._exclusive is not None and self._exclusive.name == name:
+            return self._exclusive
+        return found
+
+    @staticmethod
+    def _takes_over(producer: Producer, earlier: Producer) -> bool:
+        return not earlier.is_user_named and not producer.is_user_named and producer.epoch > earlier.epoch
+
     def _check_epoch(self, producer: Producer) -> None:
         current = -1 if self._epoch is None else self._epoch
         if producer.topic_epoch is not None and producer.topic_epoch < current:
@@ -291,7 +313,7 @@ class PartitionProducers:
     def _enter(self, producer: Producer) -> None:
         there = self._by_name.get(producer.name)
         if there is not None:
-            if there.is_user_named or producer.is_user_named or producer.epoch <= there.epoch:
+            if not self._takes_over(producer, there):
                 raise ProducerBusy(f"Producer with name '{producer.name}' is already connected to topic")
             there.handle.closed()
         self._by_name[producer.name] = producer

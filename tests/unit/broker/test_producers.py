@@ -1,7 +1,7 @@
 """Pulsar producers of one partition: names, access modes, epochs."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -39,6 +39,7 @@ class Epochs:
 class Handle:
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.when_dead: Callable[[], None] | None = None
 
     def ready(self) -> None:
         self.events.append("ready")
@@ -48,6 +49,12 @@ class Handle:
 
     def refused(self, error: BrokerError) -> None:
         self.events.append(f"refused: {error}")
+
+    async def is_alive(self) -> bool:
+        await asyncio.sleep(0)
+        if self.when_dead is not None:
+            self.when_dead()
+        return self.when_dead is None
 
 
 def producer(
@@ -426,5 +433,20 @@ def test_whatever_happens_the_exclusive_one_is_alone_and_epochs_only_grow(data: 
                 if alone is coming and believed is not None:
                     assert believed >= highest_told, "nobody was exclusive since"
                 highest_told = alone.topic_epoch
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mode", [SHARED, EXCLUSIVE])
+def test_a_client_whose_connection_was_cut_gets_its_name_back(mode: AccessMode) -> None:
+    async def scenario() -> None:
+        there = PartitionProducers(Epochs())
+        old = producer("a", mode, user_named=True)
+        await there.admit(old)
+        assert isinstance(old.handle, Handle)
+        old.handle.when_dead = lambda: there.remove(old)
+        new = producer("a", mode, user_named=True, topic_epoch=old.topic_epoch)
+        await there.admit(new)
+        assert list(there) == [new]
 
     run(scenario())

@@ -49,6 +49,8 @@ JOIN_PART_BYTES_MAX: Final = (
     2048  # parts smaller than this on average are joined: cheaper than a vector of crumbs
 )
 
+PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
+
 _PING: Final = frame_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
 
 
@@ -122,6 +124,7 @@ class PulsarSession:
         self._at_work_bytes = 0
         self._paused = False
         self._heard = True  # since the last keep-alive tick
+        self._probe: asyncio.Future[bool] | None = None  # somebody wants to know whether the client is there
         self._keep_alive: TimerHandle | None = None
         if settings.keep_alive_s > 0:
             self._keep_alive = service.clock.call_later(settings.keep_alive_s, self._tick)
@@ -132,6 +135,8 @@ class PulsarSession:
         """`count` bytes were put into the buffer that `get_buffer` gave."""
         self.service.received_bytes += count
         self._heard = True
+        if self._probe is not None:
+            self._answer_probe(True)
         try:
             for frame in self._frames.received(count):
                 if self.state in (State.FINISHING, State.CLOSED):
@@ -346,6 +351,28 @@ class PulsarSession:
         self.send_parts([_PING], len(_PING))
         self._keep_alive = self.service.clock.call_later(self.service.settings.keep_alive_s, self._tick)
 
+    async def is_alive(self) -> bool:
+        """Whether the client answers a PING within some seconds; if not, the connection is closed.
+
+        A client whose network was cut comes back on another connection long before a keep-alive tick tells us so.
+        """
+        if self.state is not State.CONNECTED:
+            return False
+        if self._probe is None:
+            self._probe = asyncio.get_running_loop().create_future()
+            self.send_parts([_PING], len(_PING))
+            self.service.clock.call_later(PROBE_S, self._give_up, self._probe)
+        return await asyncio.shield(self._probe)
+
+    def _answer_probe(self, alive: bool) -> None:
+        probe, self._probe = self._probe, None
+        if probe is not None and not probe.done():
+            probe.set_result(alive)
+
+    def _give_up(self, probe: "asyncio.Future[bool]") -> None:
+        if not probe.done():
+            self.abort("no answer to a PING within %g s, and somebody asks for what it holds", PROBE_S)
+
     def finish(self) -> None:
         """Take no more commands; close the connection once what is at work is answered and everybody has been told."""
         if self.state is not State.CLOSED:
@@ -381,6 +408,7 @@ class PulsarSession:
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
+        self._answer_probe(False)
         if self._keep_alive is not None:
             self._keep_alive.cancel()
         self._out.clear()

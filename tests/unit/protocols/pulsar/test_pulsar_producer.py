@@ -11,12 +11,14 @@ from magnetar.base.names import TopicName
 from magnetar.broker.partition import Partition
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.protocols.pulsar.session import PROBE_S
 from magnetar.storage.store import Done
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.entry import EntryView, frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandCloseProducer,
+    CommandPong,
     CommandProducer,
     CommandProducerSuccess,
     CommandSend,
@@ -327,9 +329,12 @@ def test_names_clash_over_connections(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         one, other = await door.connected(), await door.connected()
         await produce(one, producer_name="p")
-        error, text = await refused(other, producer_name="p")
-        assert error == ServerError.ProducerBusy
-        assert text == "Producer with name 'p' is already connected to topic"
+        other.say(CommandProducer(topic=TOPIC, producer_id=1, request_id=9, producer_name="p"))
+        await one.hear(BaseCommand.PING)
+        one.say(CommandPong())
+        refusal = await other.hear(BaseCommand.ERROR)
+        assert refusal.error == ServerError.ProducerBusy
+        assert refusal.message == "Producer with name 'p' is already connected to topic"
         one.leave()
         await produce(other, producer_name="p")
 
@@ -517,5 +522,18 @@ def test_duplicates_are_told_so_and_the_last_sequence_id_when_a_producer_comes_a
         client.leave()
         again = await door.connected()
         assert (await produce(again, producer_name="p")).last_sequence_id == 5
+
+    with_door(scenario)
+
+
+def test_a_name_that_a_dead_connection_holds_is_free_after_some_seconds(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        cut, back = await door.connected(), await door.connected()
+        await produce(cut, producer_name="p")
+        back.say(CommandProducer(topic=TOPIC, producer_id=1, request_id=1, producer_name="p"))
+        await cut.hear(BaseCommand.PING)
+        door.clock.advance(PROBE_S)
+        assert cut.is_closed
+        assert (await back.hear(BaseCommand.PRODUCER_SUCCESS)).producer_name == "p"
 
     with_door(scenario)

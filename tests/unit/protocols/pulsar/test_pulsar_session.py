@@ -13,6 +13,7 @@ from magnetar.protocols.pulsar.registry import Command
 from magnetar.protocols.pulsar.session import (
     AT_WORK_BYTES_MAX,
     AT_WORK_MAX,
+    PROBE_S,
     UNSENT_BYTES_MAX,
     UNTAKEN_ANSWER_BYTES_MAX,
     PulsarSession,
@@ -414,5 +415,24 @@ def test_a_connection_that_breaks_lets_go_of_all_it_had(
         assert [producer.lost, consumer.lost, watcher.lost] == [1, 1, 1]
         assert "a bug of a consumer's" in caplog.text
         assert not door.service.sessions
+
+    with_door(scenario)
+
+
+def test_who_is_asked_and_answers_is_alive(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        asked = [asyncio.ensure_future(client.session.is_alive()) for _ in range(2)]
+        await client.hear(BaseCommand.PING)
+        client.say(CommandPong())
+        assert await asyncio.gather(*asked) == [True, True]
+        door.clock.advance(PROBE_S)
+        assert not client.is_closed
+        assert not client.received, "one PING for both who asked"
+        gone = asyncio.ensure_future(client.session.is_alive())
+        await client.hear(BaseCommand.PING)
+        client.leave()
+        assert await gone is False
+        assert await client.session.is_alive() is False
 
     with_door(scenario)

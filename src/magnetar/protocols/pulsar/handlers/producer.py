@@ -145,6 +145,9 @@ class AttachedProducer:
             self._forget()
             self.session.send(error_command(self.request_id, server_error(error), str(error)))
 
+    async def is_alive(self) -> bool:
+        return await self.session.is_alive()
+
     def close_notice(self) -> BaseCommand:
         return BaseCommand(
             type=BaseCommand.CLOSE_PRODUCER,
