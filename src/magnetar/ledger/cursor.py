@@ -21,6 +21,7 @@ from typing import Final, Self
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.base.varint import varint
 
 FORMAT: Final = """Cursor value, big-endian.  v1
 
@@ -243,8 +244,8 @@ class Cursor:
         out += _U32.pack(count)
         position = self.mark_delete
         for index in range(count):
-            _put_varint(out, self._starts[index] - position)
-            _put_varint(out, self._ends[index] - self._starts[index])
+            out += varint(self._starts[index] - position)
+            out += varint(self._ends[index] - self._starts[index])
             position = self._ends[index]
         out += _U32.pack(crc32c(out))
         return bytes(out)
@@ -304,13 +305,6 @@ class Cursor:
             starts,
             ends,
         )
-
-
-def _put_varint(out: bytearray, number: int) -> None:
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
 
 
 def _get_varint(value: bytes, at: int) -> tuple[int, int]:
