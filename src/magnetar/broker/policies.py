@@ -14,11 +14,11 @@ from enum import Enum
 from typing import Any, Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.broker.replicas import PARTITIONS_MAX
 
 JsonValue = Any  # what json.loads gives
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
-PARTITIONS_MAX: Final = 10_000
 _PROPERTIES_MAX: Final = 256
 _PROPERTY_CHARS_MAX: Final = 4096
 

@@ -25,7 +25,6 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
-    InvalidReplicationFactor,
     TopicExists,
     UnknownTopic,
     UnknownTopicId,
@@ -33,6 +32,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.partition import Partition
+from magnetar.broker.replicas import assigned, checked_assignment, grown
 from magnetar.broker.topic_config import TopicConfig, TopicDefaults
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
@@ -44,9 +44,6 @@ _log = logging.getLogger(__name__)
 
 TOPICS_ROOT: Final = "/topics/"
 SNAPSHOTS_ROOT: Final = "/producer-snapshots/"
-PARTITIONS_MAX: Final = (
-    10_000  # per topic; a limit against typing errors, far above what one process serves well
-)
 
 
 def topic_path(name: TopicName) -> str:
@@ -317,7 +314,7 @@ class TopicRegistry:
                 raise InvalidReplicaAssignment(
                     "give either a replica assignment or numbers of partitions and replicas"
                 )
-            replicas = self.checked_assignment(wanted.replicas)
+            replicas = checked_assignment(self._nodes, wanted.replicas)
         else:
             count = self._partition_count_default if wanted.partition_count == -1 else wanted.partition_count
             factor = (
@@ -325,55 +322,12 @@ class TopicRegistry:
                 if wanted.replication_factor == -1
                 else wanted.replication_factor
             )
-            if count < 1:
-                raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-            if count > PARTITIONS_MAX:
-                raise InvalidPartitions(f"A topic has at most {PARTITIONS_MAX} partitions, not {count}.")
-            if factor < 1:
-                raise InvalidReplicationFactor(
-                    "Replication factor must be larger than 0, or -1 to use the default value."
-                )
-            if factor > len(self._nodes):
-                raise InvalidReplicationFactor(
-                    f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor}"
-                    f" cannot be reached because only {len(self._nodes)} broker(s) are registered."
-                )
-            replicas = self._nodes.assign(0, count, factor)
+            replicas = assigned(self._nodes, count, factor)
         if not wanted.is_partitioned and len(replicas) != 1:
             raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
         overrides = self.defaults.canonical(wanted.configs)
         now_ms = self._environment.clock.now_ms()
         return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
-
-    def checked_assignment(
-        self, replicas: Sequence[Sequence[int]], factor: int | None = None
-    ) -> list[list[int]]:
-        """A manual assignment, refused unless every node exists, none is repeated and all lists are equally long.
-
-        Raises:
-            InvalidPartitions, InvalidReplicaAssignment
-        """
-        if not 1 <= len(replicas) <= PARTITIONS_MAX:
-            raise InvalidPartitions(f"A topic has 1 to {PARTITIONS_MAX} partitions, not {len(replicas)}.")
-        says = "The manual partition assignment includes"
-        for one in replicas:
-            if not one:
-                raise InvalidReplicaAssignment(f"{says} an empty replica list.")
-            for node_id in one:
-                if node_id not in self._nodes.by_id:
-                    raise InvalidReplicaAssignment(
-                        f"{says} broker {node_id}, but no such broker is registered."
-                    )
-                if one.count(node_id) > 1:
-                    raise InvalidReplicaAssignment(f"{says} the broker {node_id} more than once.")
-            if factor is None:
-                factor = len(one)
-            elif len(one) != factor:
-                raise InvalidReplicaAssignment(
-                    f"{says} a partition with {len(one)} replica(s), but this is not consistent with previous"
-                    f" partitions, which have {factor} replica(s)."
-                )
-        return [list(one) for one in replicas]
 
     async def create(self, topics: Sequence[Topic]) -> None:
         """Store topics that `plan` made, all in one step; they can be used when it returns."""
@@ -421,27 +375,7 @@ class TopicRegistry:
         Raises:
             InvalidPartitions, InvalidReplicaAssignment
         """
-        present = topic.partition_count
-        if count == present:
-            raise InvalidPartitions(f"Topic already has {present} partition(s).")
-        if count < present:
-            raise InvalidPartitions(
-                f"The topic {topic.name.local} currently has {present} partition(s); {count} would not be an increase."
-            )
-        if count > PARTITIONS_MAX:
-            raise InvalidPartitions(f"A topic has at most {PARTITIONS_MAX} partitions, not {count}.")
-        added = count - present
-        factor = len(topic.replicas[0])
-        if replicas is None:
-            new = self._nodes.assign(present, added, factor)
-        else:
-            if len(replicas) != added:
-                raise InvalidReplicaAssignment(
-                    f"Attempted to add {added} additional partition(s), but only {len(replicas)} assignment(s) were"
-                    " specified."
-                )
-            new = self.checked_assignment(replicas, factor)
-        return topic.replicas + new
+        return grown(self._nodes, topic.name.local, topic.replicas, count, replicas)
 
     async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
         """Store what `plan_partitions` returned; `changing(topic)` is held over both."""

@@ -9,7 +9,7 @@ from magnetar.admin.answers import Refused, done, flag, integer_body, object_bod
 from magnetar.admin.context import broker_of
 from magnetar.admin.names import topic_name
 from magnetar.base.names import PARTITION_SEPARATOR
-from magnetar.broker.topics import PARTITIONS_MAX
+from magnetar.broker.replicas import PARTITIONS_MAX
 
 router: Final = APIRouter()
 _D: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}"
