@@ -1,7 +1,9 @@
 """pulsar-client consumes: every subscription type, readers, seeks, redelivery, batches, chunks, delays, many topics."""
 
 import datetime
+import re
 import time
+import urllib.request
 from collections.abc import Callable
 
 import pulsar  # type: ignore[import-untyped]
@@ -465,3 +467,73 @@ def test_a_consumer_without_a_receiver_queue_asks_for_each_message(
         found.append(message.data())
         consumer.acknowledge(message)
     assert found == numbers(0, 50)
+
+
+# Partitioned topics, patterns, retry letters
+
+
+def partitioned(server: MagnetarProcess, topic: str, count: int) -> None:
+    url = f"{server.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
+    request = urllib.request.Request(
+        url, str(count).encode(), {"Content-Type": "application/json"}, method="PUT"
+    )
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 204
+
+
+@pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
+def test_a_partitioned_topic_is_consumed_as_one(
+    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill, kind: ConsumerType
+) -> None:
+    partitioned(server, topic, 3)
+    consumer = client.subscribe(topic, "s", consumer_type=kind)
+    ids = fill(topic, 60, batching_enabled=False)
+    assert {message_id.partition() for message_id in ids} == {0, 1, 2}
+    assert sorted(take(consumer, 60)) == sorted(numbers(0, 60))
+    consumer.close()
+    consumer = client.subscribe(topic, "s", consumer_type=kind)
+    assert nothing_comes(consumer)
+    consumer.unsubscribe()
+
+
+def test_partitions_of_a_topic_are_sought_by_time(
+    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
+) -> None:
+    partitioned(server, topic, 2)
+    consumer = client.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
+    fill(topic, 10, batching_enabled=False)
+    time.sleep(0.02)
+    between_ms = int(time.time() * 1000)
+    fill(topic, 10, first=10, batching_enabled=False)
+    take(consumer, 20)
+    consumer.seek(between_ms)
+    assert sorted(take(consumer, 10)) == numbers(10, 20)
+
+
+def test_a_pattern_subscribes_to_what_matches_it(client: pulsar.Client, topic: str, fill: Fill) -> None:
+    for number, name in enumerate((f"{topic}-0", f"{topic}-1", f"{topic}x")):
+        fill(name, 1, first=number)
+    consumer = client.subscribe(
+        re.compile(f"persistent://public/default/{topic}-.*"),
+        "s",
+        consumer_type=ConsumerType.Shared,
+        initial_position=InitialPosition.Earliest,
+    )
+    assert sorted(take(consumer, 2)) == [b"0", b"1"]
+    assert nothing_comes(consumer)
+
+
+def test_two_clients_use_one_consumer_name_and_both_get_messages(
+    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
+) -> None:
+    other = new_client(server.pulsar_url)
+    consumers = [
+        owner.subscribe(
+            topic, "s", consumer_type=ConsumerType.Shared, consumer_name="same", receiver_queue_size=10
+        )
+        for owner in (client, other)
+    ]
+    fill(topic, 100, batching_enabled=False)
+    found = [take(consumer, 10) for consumer in consumers]
+    assert not set(found[0]) & set(found[1])
+    other.close()

@@ -26,6 +26,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandUnsubscribe,
     KeySharedMeta,
     KeySharedMode,
+    KeyValue,
     MessageIdData,
     MessageMetadata,
     ServerError,
@@ -124,6 +125,17 @@ def test_success_comes_before_the_first_message_and_the_message_carries_the_entr
         assert entry == frame_entry(
             MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), b"12345678"
         )
+
+    with_door(scenario)
+
+
+def test_subscription_properties_are_kept_with_the_subscription(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await subscribe(client, subscription_properties=[KeyValue(key="owner", value="tests")])
+        cursor = door.broker.cursors.get(CursorKey("s", FULL, 0))
+        assert cursor is not None
+        assert door.broker.subscriptions.properties(cursor) == {"owner": "tests"}
 
     with_door(scenario)
 
