@@ -78,7 +78,11 @@ class Client:
         assert self.is_writable, "its connection is full"
         assert not self.is_closed
         for one in deliveries:
-            self.world.delivered(self, one)
+            try:
+                self.world.delivered(self, one)
+            except AssertionError as error:  # the reader would log it and try again
+                self.world.troubles.append(error)
+                raise
 
     def active_changed(self, is_active: bool) -> None:
         assert self.world.kind is SubscriptionType.FAILOVER
@@ -253,8 +257,8 @@ class World:
         subscription = self.subscription
         if subscription is None:
             return
-        self.acked = set(range(one.base))
         await self.broker.subscriptions.seek(subscription, positions.offset_of(self.partition, *one.position))
+        self.acked = set(range(one.base))
         assert all(client.is_closed for client in self.clients)
         self.clients.clear()
 

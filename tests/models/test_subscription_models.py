@@ -63,3 +63,19 @@ def test_an_entry_of_which_a_part_is_left_takes_the_permits_of_all_of_it() -> No
         assert world.expected == 5
 
     run(SubscriptionType.EXCLUSIVE, story)
+
+
+def test_an_entry_that_is_acknowledged_in_two_parts_is_done() -> None:
+    """Found by key_shared, seed 368: skipped to its middle and then past its end, it was delivered all the same."""
+
+    async def story(world: World, client: Client) -> None:
+        await world.publish(10, "key", 2_000, 10)
+        world.skip_to(5)
+        world.flow(client, 100)
+        await world.settle()
+        world.skip_to(10)
+        await world.advance(5.0)
+        await world.settle()
+        assert not client.has
+
+    run(SubscriptionType.SHARED, story)

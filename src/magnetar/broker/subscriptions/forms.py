@@ -67,13 +67,12 @@ def part_ranges(unit: Unit) -> tuple[Range, ...] | None:
 
 
 def make_units(
-    formed: Sequence[Formed], cursor: Cursor, kind: SubscriptionType, *, hides_acknowledged: bool
+    formed: Sequence[Formed], cursor: Cursor, kind: SubscriptionType
 ) -> tuple[list[Unit], list[Range]]:
     """What to offer to a dispatcher of this `kind`, and the offsets of entries that nobody is to see.
 
-    Entries that `cursor` has acknowledged are left out.  Of one that it has in part, the rest is delivered with an
-    ack set; without `hides_acknowledged` the whole entry is, because clients that do not acknowledge batches message
-    by message never acknowledge an entry of which they were shown a part.
+    Entries that `cursor` has acknowledged are left out; of one that it has in part, the unit has the rest, whether
+    that is all that its consumer will be shown of it or not.
     """
     units: list[Unit] = []
     unseen: list[Range] = []
@@ -88,7 +87,7 @@ def make_units(
             left = cursor.unacknowledged(base, end)
             if not left:
                 continue
-            if not hides_acknowledged or left == [(base, end)]:
+            if left == [(base, end)]:
                 left = None
         ledger_id, entry_id = int(entry.ledger_id), int(entry.entry_id)
         if parts is not None:

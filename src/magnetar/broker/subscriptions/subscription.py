@@ -8,8 +8,9 @@ of the group of this name is the same thing at any moment.  What is stored follo
 once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position holds: messages come
 again, none is lost.  A non-durable cursor is in memory only, is nobody else's, and holds nothing back.
 
-**Messages that were acknowledged in part.**  See `forms.make_units`; that the consumers of a subscription
-acknowledge batches message by message is learnt from the first ack set that comes, and kept with the cursor.
+**Entries that were acknowledged in part.**  The rest is delivered with an ack set, but only to consumers that are known
+to acknowledge message by message: others never acknowledge an entry of which they were shown a part, so they get
+all of it.  That it is so is learnt from the first ack set that comes, and kept with the cursor.
 """
 
 import asyncio
@@ -410,9 +411,7 @@ class Subscription:
         dispatcher = self.dispatcher
         if dispatcher is None:
             return
-        units, unseen = make_units(
-            formed, self.cursor, dispatcher.type, hides_acknowledged=self._hides_acknowledged
-        )
+        units, unseen = make_units(formed, self.cursor, dispatcher.type)
         if unseen:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
             self._advance(unseen)
