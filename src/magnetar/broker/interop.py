@@ -228,13 +228,13 @@ class Interop:
                     or read_header(entry.payload).attributes & COMPRESSION_MASK
                 ):
                     return self._pulsar_form_later(partition, entries)
-                form = self._settle_for_pulsar(partition, entry, _to_pulsar((entry, 0)))
+                form = self._settle_for_pulsar(partition, entry, self._to_pulsar((entry, 0)))
             formed.append(Formed(entry, form.payload))
         return formed
 
     async def _pulsar_form_later(self, partition: Partition, entries: Sequence[Entry]) -> Sequence[Formed]:
         foreign = [entry for entry in entries if entry.kind is _KAFKA and _has_messages(partition, entry)]
-        found = await self._formed(self._for_pulsar, partition, foreign, _to_pulsar)
+        found = await self._formed(self._for_pulsar, partition, foreign, self._to_pulsar)
         forms = {entry.base_offset: form for entry, form in zip(foreign, found, strict=True)}
         return [
             Formed(
@@ -254,6 +254,13 @@ class Interop:
             if self._note(partition, entry, "Pulsar", str(error)):
                 self.counters.undecodable_to_pulsar += 1
             return None
+
+    def _to_pulsar(self, work: _Work) -> _Outcome:
+        """On any thread."""
+        try:
+            return Form(kafka_to_pulsar(work[0].payload, self._message_bytes_max))
+        except WireError as error:
+            return _Bad(str(error))
 
     def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
         assert not isinstance(outcome, _LastChunk)
@@ -416,12 +423,5 @@ def _to_kafka(work: _Work) -> _Outcome:
 def _assembled(view: EntryView, pieces: Sequence[memoryview], offset: int, leader_epoch: int) -> _Outcome:
     try:
         return Form(assembled_to_kafka(view, pieces, offset, leader_epoch))
-    except WireError as error:
-        return _Bad(str(error))
-
-
-def _to_pulsar(work: _Work) -> _Outcome:
-    try:
-        return Form(kafka_to_pulsar(work[0].payload))
     except WireError as error:
         return _Bad(str(error))

@@ -16,6 +16,7 @@ from magnetar.wire.convert import engine, plain
 from magnetar.wire.convert.codecs import (
     KAFKA_NONE,
     KAFKA_OF,
+    KAFKA_ZSTD,
     PULSAR_OF,
     compress_for_kafka,
     compress_for_pulsar,
@@ -23,7 +24,7 @@ from magnetar.wire.convert.codecs import (
 )
 from magnetar.wire.convert.naming import RawHeader
 from magnetar.wire.convert.plain import Records
-from magnetar.wire.kafka.record_reader import expand
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, expand
 from magnetar.wire.kafka.records import (
     COMPRESSION_MASK,
     CONTROL,
@@ -51,10 +52,11 @@ _COMMIT_KEY: Final = b"\0\0\0\1"  # version 0, type 1
 _COMMIT_VALUE: Final = bytes(6)  # version 0, coordinator epoch 0
 
 
-def kafka_to_pulsar(batch: memoryview) -> memoryview:
+def kafka_to_pulsar(batch: memoryview, plain_bytes_max: int = RECORDS_BYTES_MAX) -> memoryview:
     """A record batch as the entry of one Pulsar batch.
 
-    Its compression is the batch's, as Pulsar has it; its publish time the batch's greatest timestamp.
+    Its compression is the batch's, as Pulsar has it, but that more than `plain_bytes_max` are compressed anyway; its
+    publish time is the batch's greatest timestamp.
 
     Raises:
         WireError: the records cannot be read.
@@ -79,6 +81,9 @@ def kafka_to_pulsar(batch: memoryview) -> memoryview:
         num_messages_in_batch=slots,
         uncompressed_size=len(messages) - headroom,
     )
+    if codec == KAFKA_NONE and len(messages) > plain_bytes_max:
+        codec = KAFKA_ZSTD
+        messages = messages[headroom:]
     if codec != KAFKA_NONE:
         metadata.compression = PULSAR_OF[codec]  # type: ignore[assignment]
         payload = compress_for_pulsar(messages, PULSAR_OF[codec])

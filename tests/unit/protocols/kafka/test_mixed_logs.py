@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import struct
 import threading
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from conftest import record_batch
 from magnetar.base.errors import StorageError
 from magnetar.broker import interop as interop_module
 from magnetar.broker import interop_chunks
+from magnetar.broker.interop import Interop
 from magnetar.wire.convert import load
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_records import (
@@ -441,19 +443,27 @@ async def _transaction(client: Any, partition: Any, producer_id: int, commit: bo
         assert await durable is None
 
 
-def test_a_batch_that_clients_would_refuse_or_cannot_read_is_said_and_has_no_payload(
+def test_a_batch_that_clients_would_refuse_is_compressed_or_else_said_and_has_no_payload(
     with_broker: Run, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Java's client closes its connection over a larger frame, and again when it comes again."""
+
     async def scenario(client: Any) -> None:
         log = await Mixed.create(client)
-        log.interop._message_bytes_max = 1000
+        log.interop = Interop(1 << 20, 1000)
         await log.kafka(b"x" * 900)
         await log.kafka(b"x" * 1000)
+        await log.kafka(random.Random(1).randbytes(1000))
         with caplog.at_level(logging.WARNING):
             for _ in range(2):
-                assert [one.payload is not None for one in await log.formed()] == [True, False]
+                first, second, third = await log.formed()
+                views = [read_entry(memoryview(one.payload or b""), verify=True) for one in (first, second)]
+                codecs = [view.metadata.compression for view in views]
+                assert codecs == [CompressionType.NONE, CompressionType.ZSTD]
+                assert third.payload is None
                 log.interop._for_pulsar._kept.clear()
         assert log.interop.counters.undecodable_to_pulsar == 1
         assert len([one for one in caplog.records if "Pulsar clients get nothing" in one.getMessage()]) == 1
+        log.interop.close()
 
     with_broker(scenario)
