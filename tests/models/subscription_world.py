@@ -20,7 +20,7 @@ from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import NewTopic
 from magnetar.ledger.cursor_store import CursorKey

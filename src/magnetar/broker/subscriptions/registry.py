@@ -8,8 +8,6 @@ its end and finds the new position.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final
 
 from magnetar.base.clock import Clock, TimerHandle
@@ -32,6 +30,13 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotFound,
 )
 from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.request import (
+    InitialPosition,
+    SubscribeRequest,
+    check_name,
+    kept_properties,
+    properties_of,
+)
 from magnetar.broker.subscriptions.subscription import Counters, Environment, Subscription
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -41,34 +46,6 @@ log: Final = logging.getLogger(__name__)
 SAVE_INTERVAL_S: Final = 1.0  # Pulsar's managedLedgerDefaultMarkDeleteRateLimit
 # A reader that was told to subscribe again after its seek has so long to come back.
 READER_RETURNS_S: Final = 60.0
-PROPERTY_PREFIX: Final = "pulsar.subscription."  # of subscription properties, among those of the cursor
-
-
-class InitialPosition(Enum):
-    """The values are those of CommandSubscribe.InitialPosition."""
-
-    LATEST = 0
-    EARLIEST = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribeRequest:
-    """What a consumer asks for.
-
-    `start`: a reader's start_message_id as (ledger id, entry id), None when it has none.
-    `rollback_s`: begin so long ago instead, 0 for not.
-    `may_create`: whether a durable subscription that is not there is made.
-    """
-
-    subscription: str
-    consumer: ConsumerSpec
-    is_durable: bool = True
-    initial_position: InitialPosition = InitialPosition.LATEST
-    start: tuple[int, int] | None = None
-    rollback_s: int = 0
-    reads_compacted: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
-    may_create: bool = True
 
 
 class Subscriptions:
@@ -118,8 +95,7 @@ class Subscriptions:
 
     def properties(self, cursor: Cursor) -> dict[str, str]:
         """The subscription properties that are kept with a cursor."""
-        size = len(PROPERTY_PREFIX)
-        return {k[size:]: v for k, v in cursor.properties.items() if k.startswith(PROPERTY_PREFIX)}
+        return properties_of(cursor)
 
     # --- consumers come and go ---------------------------------------------------------------------------------------
 
@@ -136,6 +112,7 @@ class Subscriptions:
         """
         if isinstance(partition, NonPersistentPartition):
             return self._subscribe_to_nothing(partition, wanted, port)
+        check_name(wanted.subscription)
         kind = wanted.consumer.type
         if wanted.reads_compacted and kind not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")
@@ -254,7 +231,7 @@ class Subscriptions:
             offset,
             commit_timestamp_ms=self._clock.now_ms(),
             holds_data=True,
-            properties={PROPERTY_PREFIX + name: value for name, value in wanted.properties.items()},
+            properties=kept_properties(wanted.properties),
         )
 
     async def _rolled_back(self, partition: Partition, seconds: int) -> int:
@@ -394,12 +371,15 @@ class Subscriptions:
     ) -> bool:
         """Make a durable subscription that stands at `offset`; false when there is one of that name.
 
-        Raises MetadataError.
+        Raises:
+            SubscriptionNotAllowed: the name or the properties are too large.
+            MetadataError: it is not made.
         """
         key = CursorKey(name, partition.topic.name.full, partition.index)
         if self._cursors.get(key) is not None or self.find(partition, name) is not None:
             return False
-        kept = {PROPERTY_PREFIX + key: value for key, value in (properties or {}).items()}
+        check_name(name)
+        kept = kept_properties(properties or {})
         cursor = Cursor(offset, commit_timestamp_ms=self._clock.now_ms(), holds_data=True, properties=kept)
         await self._cursors.commit({key: cursor})
         return True

@@ -15,7 +15,7 @@ from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
 from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import NewTopic
 from magnetar.ledger.cursor import Cursor

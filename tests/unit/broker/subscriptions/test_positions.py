@@ -13,7 +13,8 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
-from magnetar.broker.subscriptions.registry import READER_RETURNS_S, InitialPosition
+from magnetar.broker.subscriptions.registry import READER_RETURNS_S
+from magnetar.broker.subscriptions.request import InitialPosition
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 

@@ -12,7 +12,7 @@ from magnetar.base.errors import WireError
 from magnetar.broker.subscriptions.ack_sets import ack_set_of, intersection, positions_in
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.registry import InitialPosition
+from magnetar.broker.subscriptions.request import InitialPosition
 from magnetar.broker.subscriptions.sharing import acknowledged_of_part, split_by_key
 from magnetar.wire.convert import kafka_to_pulsar
 from magnetar.wire.pulsar.entry import EntryView, frame_entry, read_batch, read_entry

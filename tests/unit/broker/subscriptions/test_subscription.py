@@ -12,7 +12,8 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
-from magnetar.broker.subscriptions.registry import InitialPosition
+from magnetar.broker.subscriptions.request import NAME_BYTES_MAX, PROPERTIES_MAX, InitialPosition
+from magnetar.ledger.cursor import PROPERTY_BYTES_MAX
 
 from .driver import World, scenario, settle
 
@@ -427,6 +428,25 @@ async def test_a_subscription_that_may_not_be_made_is_not_found(world: World) ->
     client = await world.sub()
     await client.leave()
     await world.sub(may_create=False)
+
+
+@scenario
+async def test_names_and_properties_that_cannot_be_kept_are_refused(world: World) -> None:
+    registry = world.broker.subscriptions
+    for name, properties in (
+        ("n" * (NAME_BYTES_MAX + 1), {}),
+        ("s", {"k" * PROPERTY_BYTES_MAX: ""}),
+        ("s", {"k": "v" * (PROPERTY_BYTES_MAX + 1)}),
+        ("s", {str(number): "" for number in range(PROPERTIES_MAX + 1)}),
+    ):
+        with pytest.raises(SubscriptionNotAllowed):
+            await world.sub(name, properties=properties)
+        with pytest.raises(SubscriptionNotAllowed):
+            await registry.create(world.partition, name, 0, properties)
+    assert registry.names(world.partition) == []
+    full = {str(number): "v" * 900 for number in range(PROPERTIES_MAX)}
+    await world.sub("n" * NAME_BYTES_MAX, properties=full)
+    assert registry.properties(world.cursor("n" * NAME_BYTES_MAX)) == full
 
 
 @scenario

@@ -9,7 +9,7 @@ from magnetar.base.names import parse_partition
 from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
-from magnetar.broker.subscriptions.registry import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.schema import schema_of
