@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar.broker.backlog import backlog_bytes
 from magnetar.broker.nonpersistent import NonPersistentPartition, NonPersistentSubscription
 from magnetar.broker.policies import QuotaType
 from magnetar.broker.producers import AccessMode, Producer
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.positions import position_below, published_ms
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer
 from magnetar.protocols.pulsar.handlers.producer import AttachedProducer
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.partition import Partition
     from magnetar.ledger.cursor import Cursor
-    from magnetar.ledger.managed_ledger import ManagedLedger
 
 _TYPES: Final = {
     SubscriptionType.EXCLUSIVE: "Exclusive",
@@ -166,7 +167,7 @@ async def _subscription_stats(
     stats = _common(broker, consumers)
     stats.update(
         msgBacklog=backlog,
-        backlogSize=backlog_size(log, max(cursor.mark_delete, log.log_start)),
+        backlogSize=backlog_bytes(log, max(cursor.mark_delete, log.log_start)),
         earliestMsgPublishTimeInBacklog=published,
         msgBacklogNoDelayed=max(0, backlog - delayed),
         blockedSubscriptionOnUnackedMsgs=any(one.state.blocked for one in consumers),
@@ -176,6 +177,9 @@ async def _subscription_stats(
         isDurable=open_one.is_durable if open_one is not None else True,
         durable=open_one.is_durable if open_one is not None else True,
         nonContiguousDeletedMessagesRanges=len(cursor.ranges),
+        totalMsgExpired=broker.housekeeping.expired[
+            CursorKey(name, partition.topic.name.full, partition.index)
+        ],
         subscriptionProperties=broker.subscriptions.properties(cursor),
     )
     if open_one is not None and open_one.active_consumer is not None:
@@ -314,17 +318,6 @@ def _add(rows: dict[str, dict[str, Any]], name: str, row: Mapping[str, Any], key
         there[key] = there.get(key, 0) + row.get(key, 0)
     if there.get("type") == "None":
         there["type"] = row.get("type")
-
-
-def backlog_size(log: "ManagedLedger", offset: int) -> int:
-    """About how many stored bytes lie at or behind `offset`: a ledger's bytes are shared out over its messages."""
-    size = 0.0
-    for info in log.ledgers:
-        count = info.end_offset - info.first_offset
-        left = min(count, info.end_offset - offset)
-        if left > 0:
-            size += info.size_bytes * left / count
-    return round(size)
 
 
 async def internal_stats(broker: "Broker", partition: "Partition") -> dict[str, Any]:

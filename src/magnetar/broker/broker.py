@@ -18,6 +18,7 @@ from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicN
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.housekeeping import Housekeeping
 from magnetar.broker.interop import Interop
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
@@ -141,6 +142,7 @@ class Broker:
         )
         self.topics.when_terminated = self.subscriptions.terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
+        self.housekeeping = Housekeeping(self)
         self.rates = RateBoard(clock, self._counts)
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
@@ -170,6 +172,7 @@ class Broker:
                 await self.metadata.commit([Delete(path) for path in snapshots])
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         self.rates.start()
+        self.housekeeping.start()
         loop = asyncio.get_running_loop()
         self._housekeeping = [
             loop.create_task(self._snapshot_loop(), name="producer snapshots"),
@@ -179,6 +182,7 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
         self.rates.stop()
+        await self.housekeeping.stop()
         await self.transactions.close()
         await self.subscriptions.close()
         self.interop.close()

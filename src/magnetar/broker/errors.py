@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, StorageError
 
 
 class UnknownTopic(BrokerError):
@@ -81,5 +81,13 @@ class TopicTerminated(BrokerError):
     """The topic was terminated: it takes no more messages, from any protocol."""
 
 
+class ProducersHeld(StorageError):
+    """The backlog is over its quota: producers shall wait and come again."""
+
+
 class PolicyViolation(BrokerError):
     """The server's settings do not allow this."""
+
+
+class ProducersRefused(PolicyViolation):
+    """The backlog is over its quota, and the policy wants producers to be told so."""

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.config import LONG_MAX
-from magnetar.base.errors import StorageError, WireError
+from magnetar.base.errors import BrokerError, StorageError, WireError
 from magnetar.broker.batch_check import check_batch
 from magnetar.broker.deduplication import NONE_PUBLISHED, Deduplication
 from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminated
@@ -68,6 +68,7 @@ class Partition:
         "is_terminated",
         "log",
         "producers",
+        "refused_with",
         "replicas",
         "topic",
         "transactions",
@@ -83,6 +84,7 @@ class Partition:
         self.transactions = TransactionIndex()
         self.deduplication: Deduplication | None = None
         self.is_terminated = False
+        self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
         self._duplicates: list[tuple[int, Done]] = []
@@ -102,10 +104,13 @@ class Partition:
             CorruptMessage, InvalidRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidTimestamp: the batch is bad.
             OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
             TopicTerminated: the topic has got its last message.
+            ProducersHeld, ProducersRefused: its backlog is over its quota.
             StorageError: nothing can be written now.
         """
         if self.is_terminated:
             raise self._terminated()
+        if self.refused_with is not None:
+            raise self.refused_with("The backlog of the topic is over its quota")
         config = self.topic.config
         header = check_batch(batch, config, now_ms)
         # Unpacked once: this runs for every batch, and a field of a named tuple costs a call.
@@ -156,10 +161,13 @@ class Partition:
         Raises:
             InvalidRecord: the payload has no checksum.
             TopicTerminated: the topic has got its last message.
+            ProducersHeld, ProducersRefused: its backlog is over its quota.
             StorageError: nothing can be written now.
         """
         if self.is_terminated:
             raise self._terminated()
+        if self.refused_with is not None:
+            raise self.refused_with("The backlog of the topic is over its quota")
         if bytes(payload[:2]) != PULSAR_MAGIC:
             raise InvalidRecord("an entry is stored with its checksum in front")
         log = self.log

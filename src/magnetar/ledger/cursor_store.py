@@ -150,6 +150,10 @@ class CursorStore:
         holders = self._holders.get((topic, partition))
         return min(cursor.mark_delete for cursor in holders.values()) if holders else None
 
+    def holders(self, topic: str, partition: int) -> list[str]:
+        """The subscriptions that hold data in a partition."""
+        return list(self._holders.get((topic, partition), ()))
+
     # live cursors
 
     def attach(self, key: CursorKey, owner: CursorOwner) -> None:

@@ -12,6 +12,7 @@ from magnetar.admin.context import broker_of
 from magnetar.admin.message_ids import message_id, position_in
 from magnetar.admin.names import partitions_of, topic_name
 from magnetar.admin.peek import message_response
+from magnetar.broker.backlog import backlog_bytes
 from magnetar.broker.subscription_admin import offset_of
 from magnetar.broker.subscriptions import positions
 from magnetar.storage.store import EntryId, LedgerId
@@ -129,7 +130,7 @@ async def message(
 async def backlog_size(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     partition = _one(request, domain, tenant, namespace, topic)
     offset = await offset_of(partition, position_in(await object_body(request)))
-    return value(stats.backlog_size(partition.log, offset))
+    return value(backlog_bytes(partition.log, offset))
 
 
 # --- doing -----------------------------------------------------------------------------------------------------------

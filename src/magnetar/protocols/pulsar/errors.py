@@ -26,6 +26,8 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     broker.NotLeader: ServerError.ServiceNotReady,
     broker.PolicyViolation: ServerError.NotAllowedError,
     broker.TopicExists: ServerError.NotAllowedError,
+    broker.ProducersHeld: ServerError.ProducerBlockedQuotaExceededError,
+    broker.ProducersRefused: ServerError.ProducerBlockedQuotaExceededException,
     broker.TopicTerminated: ServerError.TopicTerminatedError,
     broker.UnknownTopic: ServerError.TopicNotFound,
     ConsumerBusy: ServerError.ConsumerBusy,

@@ -310,6 +310,7 @@ async def _admit(
     producers = broker.producers.of(partition)
     if 0 < policies.producers_max <= len(producers):
         raise TooManyProducers("Topic reached max producers limit")
+    await broker.housekeeping.check_producers(partition, policies)
     schema = schema_of(command.schema) if command.HasField("schema") else None
     attached.schema_version = await broker.schemas.check_producer(partition.topic.name, schema)
     if partition.is_terminated:

@@ -1,0 +1,31 @@
+"""How many bytes a backlog has: estimates from the sizes of ledgers, whose bytes are shared out over their messages."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.ledger.readable_log import ReadableLog
+
+
+def backlog_bytes(log: "ReadableLog", offset: int) -> int:
+    """About how many stored bytes lie at or behind `offset`."""
+    size = 0.0
+    for info in log.ledgers:
+        count = info.end_offset - info.first_offset
+        left = min(count, info.end_offset - offset)
+        if left > 0:
+            size += info.size_bytes * left / count
+    return round(size)
+
+
+def offset_leaving(log: "ReadableLog", size_bytes: int) -> int:
+    """The first offset behind which there are about `size_bytes` or less; at most the log's end."""
+    left = float(size_bytes)
+    for info in reversed(list(log.ledgers)):
+        count = info.end_offset - info.first_offset
+        if count <= 0:
+            continue
+        if info.size_bytes > left:
+            kept = int(count * left / info.size_bytes)
+            return min(info.end_offset - kept, log.high_watermark)
+        left -= info.size_bytes
+    return log.log_start
