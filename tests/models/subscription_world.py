@@ -267,6 +267,8 @@ class World:
 
     async def kill(self) -> None:
         """The process ends without a word; what was acknowledged since the position was stored comes again."""
+        while self.partition.log.high_watermark < self.end_offset:
+            await self.turn()  # what was published is to be durable: its loss is not the subject here
         for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
             task.cancel()
         for client in self.clients:

@@ -17,9 +17,13 @@ def test_a_walk_breaks_nothing(kind: SubscriptionType, seed: int) -> None:
     assert asyncio.run(Walk(kind, seed, steps=80).run())["deliveries"]
 
 
-def run(kind: SubscriptionType, story: Callable[[World, Client], Awaitable[None]]) -> None:
+def run(
+    kind: SubscriptionType,
+    story: Callable[[World, Client], Awaitable[None]],
+    entry_cache_bytes: int = 1 << 20,
+) -> None:
     async def main() -> None:
-        world = await World(kind, entry_cache_bytes=1 << 20, uses_ack_sets=True).start()
+        world = await World(kind, entry_cache_bytes, uses_ack_sets=True).start()
         await story(world, await world.join())
         await world.settle()
         await world.drain()
@@ -79,3 +83,21 @@ def test_an_entry_that_is_acknowledged_in_two_parts_is_done() -> None:
         assert not client.has
 
     run(SubscriptionType.SHARED, story)
+
+
+def test_a_read_that_was_begun_before_a_rewind_is_thrown_away() -> None:
+    """Found by failover, seed 5103: the rewind came before the read's coroutine had taken its first step."""
+
+    async def story(world: World, client: Client) -> None:
+        for _ in range(40):
+            await world.publish(1, "key", 0, 500)
+        world.flow(client, 5)
+        await world.settle()
+        assert world.expected == 5
+        world.flow(client, 5)
+        await asyncio.sleep(0)  # the read is a task by now
+        world.nack(client, None)
+        await world.settle()
+        assert world.expected == 5  # again the first ones, not those that follow
+
+    run(SubscriptionType.EXCLUSIVE, story, entry_cache_bytes=1_000)

@@ -92,11 +92,11 @@ class LogReader:
         offset = self._offset = self._skip(self._offset)
         entries = partition.log.read_cached(offset, READ_BYTES_MAX, end) if offset < end else []
         if entries is None:
-            self._start(self._read(offset, wanted))
+            self._start(self._read(self._generation, offset, wanted))
         elif entries:
             formed = self._forms(partition, entries[:wanted])
             if isinstance(formed, Awaitable):
-                self._start(self._take_later(formed))
+                self._start(self._take_later(self._generation, formed))
             else:
                 self._take(formed)
         elif not self._is_waiting:
@@ -108,14 +108,14 @@ class LogReader:
         self._offer(formed)
         self.wake()
 
-    async def _take_later(self, formed: Awaitable[Sequence[Formed]]) -> None:
-        generation = self._generation
+    # A coroutine begins only in the next turn of the loop: the generation is that of the moment when it was made.
+
+    async def _take_later(self, generation: int, formed: Awaitable[Sequence[Formed]]) -> None:
         ready = await formed
         if generation == self._generation:
             self._take(ready)
 
-    async def _read(self, offset: int, wanted: int) -> None:
-        generation = self._generation
+    async def _read(self, generation: int, offset: int, wanted: int) -> None:
         entries = await self._partition.log.read(offset, READ_BYTES_MAX)
         end = self._partition.last_stable_offset
         visible = [entry for entry in entries[:wanted] if entry.last_offset < end]
