@@ -141,7 +141,7 @@ class SubscribedConsumer:
         self.port = port
         self.connected_since_ms = connected_since_ms
         self.state = Consumer(
-            self,
+            spec.name,  # not this object: they would know each other, and a cycle waits for the collector
             spec.name,
             priority_level=spec.priority_level,
             epoch=spec.epoch or 0,

@@ -117,6 +117,7 @@ class ConnectedConsumer:
     def detach(self) -> None:
         """It is a consumer of its connection no longer."""
         self.state = ConsumerState.CLOSED
+        self.member = None  # which knows this one: a cycle would wait for the collector
         self.session.when_writable.discard(self.writable_again)
         if self.session.consumers.get(self.consumer_id) is self:
             del self.session.consumers[self.consumer_id]

@@ -411,6 +411,7 @@ class PulsarSession:
         self._answer_probe(False)
         if self._keep_alive is not None:
             self._keep_alive.cancel()
+            self._keep_alive = None
         self._out.clear()
         self.when_writable.clear()
         attached = self._attached()

@@ -1,6 +1,8 @@
 """PRODUCER, SEND, CLOSE_PRODUCER: who may publish, what is told in which order, what becomes of an entry."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +20,12 @@ from magnetar.wire.pulsar.entry import EntryView, frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandCloseProducer,
+    CommandFlow,
     CommandPong,
     CommandProducer,
     CommandProducerSuccess,
     CommandSend,
+    CommandSubscribe,
     EncryptionKeys,
     MessageMetadata,
     ProducerAccessMode,
@@ -535,5 +539,47 @@ def test_a_name_that_a_dead_connection_holds_is_free_after_some_seconds(with_doo
         door.clock.advance(PROBE_S)
         assert cut.is_closed
         assert (await back.hear(BaseCommand.PRODUCER_SUCCESS)).producer_name == "p"
+
+    with_door(scenario)
+
+
+def test_a_connection_that_has_ended_is_freed_at_once(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await produce(client)
+        await produce(client, 2)
+        for number in range(10):
+            send(client, number)
+            await client.hear(BaseCommand.SEND_RECEIPT)
+        await client.ask(CommandCloseProducer(producer_id=2, request_id=8), BaseCommand.SUCCESS)
+        subscribe = CommandSubscribe(
+            topic=TOPIC,
+            subscription="s",
+            subType=CommandSubscribe.Shared,
+            consumer_id=1,
+            request_id=9,
+            initialPosition=CommandSubscribe.Earliest,
+        )
+        await client.ask(subscribe, BaseCommand.SUCCESS)
+        client.say(CommandFlow(consumer_id=1, messagePermits=100))
+        await client.hear(BaseCommand.MESSAGE)
+        gone: list[weakref.ref[Any]] = [
+            weakref.ref(client.session),
+            weakref.ref(client.session.producers[1]),
+        ]
+        gc.collect()
+        gc.disable()
+        try:
+            client.leave()
+            del client.session, client  # as a connection lets go of its session
+            door.clock.advance(60)  # the clock of tests keeps cancelled timers until they are due
+            other = await door.connected()
+            await produce(other)
+            send(other, 0)  # the store keeps the callback of its last write until the next one
+            await other.hear(BaseCommand.SEND_RECEIPT)
+            await asyncio.sleep(0)
+            assert [reference() for reference in gone] == [None, None], "something still knows it"
+        finally:
+            gc.enable()
 
     with_door(scenario)

@@ -163,6 +163,7 @@ class AttachedProducer:
             del self.session.producers[self.producer_id]
         if self.producer is not None and self.partition is not None:
             self.session.broker.producers.of(self.partition).remove(self.producer)
+        self.producer = self.partition = None  # they know each other: a cycle would wait for the collector
 
     # --- closing by the client ---------------------------------------------------------------------------------------
 
