@@ -124,6 +124,8 @@ def test_random_commands_break_nothing(
 ) -> None:
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 32)
+    if seed is None:
+        seed = random.SystemRandom().randrange(1 << 32)
     choose = random.Random(seed)
 
     async def scenario(door: PulsarDoor) -> None:
