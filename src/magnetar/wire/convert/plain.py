@@ -27,6 +27,9 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata, SingleMessageMet
 _U32: Final = Struct(">I")
 _INT64_MAX: Final = (1 << 63) - 1
 _COMPACTED_OUT: Final = b"\0\0\0\x04\x18\0\x20\x01"  # u32 size, payload_size 0, compacted_out true
+_NULL: Final = b"\1"  # the length -1
+_ZIGZAGS_MAX: Final = 1 << 13
+_ZIGZAGS: Final = tuple(varint(value << 1) for value in range(_ZIGZAGS_MAX))
 
 Texts = str | bytes  # of protobuf: bytes when they are not UTF-8
 
@@ -172,20 +175,31 @@ def record(
     offset_delta: int,
     key: Buffer | None,
     value: Buffer | None,
-    headers: list[RawHeader],
+    headers: Sequence[RawHeader],
 ) -> list[Buffer]:
     """A Kafka record, in parts."""
-    parts: list[Buffer] = [b"\0", zigzag(timestamp_delta_ms), zigzag(offset_delta)]
-    for field in (key, value):
-        parts += (zigzag(-1),) if field is None else (zigzag(len(field)), field)
-    parts.append(zigzag(len(headers)))
+    front = [
+        b"\0",
+        zigzag(timestamp_delta_ms),
+        zigzag(offset_delta),
+        _NULL if key is None else zigzag(len(key)),
+    ]
+    parts: list[Buffer] = []
+    if key is not None:
+        front.append(key)  # type: ignore[arg-type]
+    front.append(_NULL if value is None else zigzag(len(value)))
+    behind = [zigzag(len(headers))]
     for name, content in headers:
-        parts += (zigzag(len(name)), name)
-        parts += (zigzag(-1),) if content is None else (zigzag(len(content)), content)
-    parts.insert(0, zigzag(sum(map(len, parts))))
+        behind += (zigzag(len(name)), name)
+        behind += (_NULL,) if content is None else (zigzag(len(content)), content)
+    head, tail = b"".join(front), b"".join(behind)
+    size = 0 if value is None else len(value)
+    parts += (zigzag(len(head) + size + len(tail)), head, value or b"", tail)
     return parts
 
 
 def zigzag(value: int) -> bytes:
     """A number as Kafka's records have it."""
+    if 0 <= value < _ZIGZAGS_MAX:
+        return _ZIGZAGS[value]
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
