@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.base.metrics import CHILDREN_MAX
+from magnetar.broker.subscription_admin import partition_name
 
 if TYPE_CHECKING:
     from magnetar.base.metrics import Labels, Metrics
     from magnetar.base.names import TopicName
     from magnetar.broker.broker import Broker
     from magnetar.broker.partition import Partition
+    from magnetar.broker.rates import Rate
     from magnetar.broker.topics import Topic
+    from magnetar.ledger.cursor import Cursor
     from magnetar.storage.local.counters import StoreCounters
 
 _GROUPS_AT_ONCE: Final = 100  # between two of these the event loop serves its clients
@@ -59,9 +62,8 @@ def declare_broker_metrics(metrics: "Metrics", broker: "Broker") -> None:
     ) -> "Callable[[], Iterator[tuple[Labels, float]]]":
         def read() -> "Iterator[tuple[Labels, float]]":
             for topic in broker.topics:
-                name = topic.name
                 for partition in topic.open_partitions:
-                    yield (name.namespace_name, name.partition_name(partition.index)), value(partition)
+                    yield (topic.name.namespace_name, partition_name(partition)), value(partition)
 
         return read
 
@@ -99,6 +101,56 @@ def declare_broker_metrics(metrics: "Metrics", broker: "Broker") -> None:
         per_partition(lambda partition: len(partition.producers)),
         _PARTITION,
     )
+    gauge(
+        "pulsar_producers_count",
+        "Connected producers of Pulsar clients.",
+        per_partition(lambda partition: len(broker.producers.find(partition) or ())),
+        _PARTITION,
+    )
+    gauge(
+        "pulsar_consumers_count",
+        "Connected consumers of Pulsar clients.",
+        per_partition(
+            lambda partition: sum(len(one.consumers) for one in broker.subscriptions.of(partition))
+        ),
+        _PARTITION,
+    )
+    gauge(
+        "pulsar_rate_in",
+        "Messages per second that came in, of both protocols.",
+        per_partition(lambda partition: broker.rates.of(partition).messages),
+        _PARTITION,
+    )
+    gauge(
+        "pulsar_throughput_in",
+        "Stored bytes per second that came in, of both protocols.",
+        per_partition(lambda partition: broker.rates.of(partition).size_bytes),
+        _PARTITION,
+    )
+    gauge(
+        "pulsar_rate_out",
+        "Messages per second that went out to Pulsar consumers.",
+        per_partition(lambda partition: sum(rate.messages for rate in _rates_out(broker, partition))),
+        _PARTITION,
+    )
+    gauge(
+        "pulsar_throughput_out",
+        "Bytes per second that went out to Pulsar consumers.",
+        per_partition(lambda partition: sum(rate.size_bytes for rate in _rates_out(broker, partition))),
+        _PARTITION,
+    )
+    total(
+        "pulsar_in_messages_total",
+        "Messages that came in since the start.",
+        per_partition(lambda partition: partition.log.next_offset - partition.log.opened_at),
+        _PARTITION,
+    )
+    total(
+        "pulsar_in_bytes_total",
+        "Stored bytes that came in since the start.",
+        per_partition(lambda partition: partition.log.appended_bytes),
+        _PARTITION,
+    )
     gauge("pulsar_ml_cache_used_size", "Bytes in the entry cache.", one(lambda: broker.cache.bytes_used))
     gauge("magnetar_cache_max_bytes", "The entry cache's limit.", one(lambda: broker.cache.bytes_max))
     total(
@@ -108,12 +160,20 @@ def declare_broker_metrics(metrics: "Metrics", broker: "Broker") -> None:
     )
 
 
+def _rates_out(broker: "Broker", partition: "Partition") -> "Iterator[Rate]":
+    for subscription in broker.subscriptions.of(partition):
+        for consumer in subscription.consumers:
+            yield broker.rates.of(consumer)
+
+
 class _Row(NamedTuple):
     group: str
     topic: "TopicName"
     partition: int
+    pulsar_name: str
     committed: int
     lag: int
+    backlog: int
 
 
 class GroupProgress:
@@ -152,10 +212,9 @@ class GroupProgress:
         )
         metrics.gauge(
             "pulsar_subscription_back_log",
-            "The same, under Pulsar's names.",
+            "Messages that a subscription, or a group, has not acknowledged: without those acknowledged one by one.",
             lambda: (
-                ((row.topic.namespace_name, row.topic.partition_name(row.partition), row.group), row.lag)
-                for row in self._rows
+                ((row.topic.namespace_name, row.pulsar_name, row.group), row.backlog) for row in self._rows
             ),
             ("namespace", "topic", "subscription"),
         )
@@ -187,17 +246,21 @@ class GroupProgress:
                     left_out += len(partitions)
                     continue
                 for index, cursor in partitions.items():
-                    lag = _lag(topic, index, cursor.mark_delete)
-                    rows.append(_Row(group, topic.name, index, cursor.mark_delete, lag))
+                    lag, backlog = _behind(topic, index, cursor)
+                    name = topic.name.partition_name(index) if topic.is_partitioned else topic.name.full
+                    rows.append(_Row(group, topic.name, index, name, cursor.mark_delete, lag, backlog))
         self._rows, self._left_out = rows, left_out
 
 
-def _lag(topic: "Topic", index: int, committed: int) -> int:
+def _behind(topic: "Topic", index: int, cursor: "Cursor") -> tuple[int, int]:
+    """Messages from the cursor's position on, and those of them that are not acknowledged."""
     partition = topic.opened(index)
     if partition is None:
-        return 0  # nobody has written to it
+        return 0, 0  # nobody has written to it
+    log = partition.log
     # What retention has removed is no longer there to be read.
-    return max(0, partition.log.high_watermark - max(partition.log.log_start, committed))
+    lag = max(0, log.high_watermark - max(log.log_start, cursor.mark_delete))
+    return lag, cursor.backlog(log.high_watermark, log.log_start)
 
 
 def declare_store_metrics(metrics: "Metrics", counters: "StoreCounters") -> None:

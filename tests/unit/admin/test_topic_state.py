@@ -410,3 +410,30 @@ def test_non_persistent_topics_have_stats_and_no_messages(play: Play) -> None:
         await world.ask("DELETE", f"{np}?force=true", status=204)
 
     play(scenario)
+
+
+def test_metrics_have_pulsars_names_and_true_numbers(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = await world.subscribed("s", permits=100)
+        producer = pb.CommandProducer(topic=NAME.full, producer_id=7, request_id=2)
+        await client.ask(producer, BaseCommand.PRODUCER_SUCCESS)
+        await world.publish(20)
+        for _ in range(20):
+            await client.hear(BaseCommand.MESSAGE)
+        world.door.clock.advance(10)
+        shown = (await world.ask("GET", "/metrics")).text
+        labels = f'namespace="public/default",topic="{NAME.full}"'
+        lines = {
+            "pulsar_producers_count": "1.0",
+            "pulsar_consumers_count": "1.0",
+            "pulsar_rate_in": "2.0",
+            "pulsar_rate_out": "2.0",
+            "pulsar_in_messages_total": "20.0",
+            "pulsar_storage_size": f"{float(world.partition.log.size_bytes)}",
+        }
+        for name, number in lines.items():
+            assert f"{name}{{{labels}}} {number}" in shown
+        labels = f'namespace="public/default",subscription="s",topic="{NAME.full}"'
+        assert f"pulsar_subscription_back_log{{{labels}}} 20.0" in shown
+
+    play(scenario)

@@ -1,0 +1,81 @@
+"""Write docs/reference/pulsar-admin.md from the routes that exist: `python tools/pulsar_admin_reference.py`.
+
+Every route states what it does in its `summary`; the page lists them by file, and what is refused from the table of
+`unserved.py`.  A test holds the page to what this makes.
+"""
+
+from pathlib import Path
+from types import ModuleType
+
+from fastapi.routing import APIRoute
+
+from magnetar.admin.routes import (
+    cluster,
+    lookup,
+    namespaces,
+    policies,
+    schemas,
+    subscriptions,
+    topic_state,
+    topics,
+    unserved,
+)
+
+FILE = Path(__file__).parent.parent / "docs" / "reference" / "pulsar-admin.md"
+SECTIONS: tuple[tuple[str, ModuleType], ...] = (
+    ("Clusters, brokers, tenants", cluster),
+    ("Namespaces", namespaces),
+    ("Policies", policies),
+    ("Topics", topics),
+    ("State of topics", topic_state),
+    ("Subscriptions", subscriptions),
+    ("Schemas", schemas),
+    ("Lookup", lookup),
+)
+
+INTRODUCTION = """\
+# Pulsar's admin API
+
+<!-- Made by tools/pulsar_admin_reference.py from src/magnetar/admin/routes: change those. -->
+
+What `pulsar-admin`, and clients with an `http://` service URL, find on the HTTP port. Paths, statuses and reasons
+(`{"reason": "..."}`) are those of Apache Pulsar 4.0.8; `D` stands for `persistent` or `non-persistent`. A topic's path
+may end in `-partition-N`.
+
+What is different on purpose:
+
+- **A setting that can be stored has an effect.** Policies that nothing here acts on are answered 501 with a sentence.
+- **Backlogs are counted in messages**, not in entries: a subscription's backlog is the lag of the Kafka group of its
+  name. `skip` counts messages, too; `position/{n}` (peek) counts entries, as in Pulsar.
+- **Kafka groups are subscriptions**: they are listed, have stats, and can be moved and dropped while they have no
+  members. They hold no data, and TTL, quotas and expiry of subscriptions leave them alone.
+- **Retention** keeps messages for seven days unless a policy or a topic's Kafka settings say otherwise.
+- **There is no authorization**: roles of tenants are kept and mean nothing, permissions cannot be granted.
+- **Topics are deleted for inactivity** only where a policy asks for it, and never with messages in them.
+- A consumer with a schema may read a topic that has data but no schema, if no Pulsar producer without one is connected.
+"""
+
+
+REFUSED = """\
+What Pulsar's admin API has and Magnetar has not is answered 501 with one sentence: never accepted and ignored.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for title, module in SECTIONS:
+        rows = ["| method | path | does |", "|---|---|---|"]
+        for route in module.router.routes:
+            assert isinstance(route, APIRoute)
+            path = route.path.replace("{domain:domain}", "D").replace(":path}", "}")
+            rows += [f"| {method} | `{path}` | {route.summary} |" for method in sorted(route.methods or ())]
+        parts += [f"## {title}\n", "\n".join(rows) + "\n"]
+    refused = ["| a path with | is about |", "|---|---|"]
+    refused += [f"| `{word}` | {what} |" for word, what in sorted(unserved.FEATURES.items())]
+    parts += ["## Not served\n", REFUSED, "\n".join(refused) + "\n"]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    FILE.write_text(render())
