@@ -22,6 +22,7 @@ import uvloop
 from magnetar.admin import serving
 from magnetar.admin.broker_metrics import declare_store_metrics
 from magnetar.admin.kafka_metrics import declare_kafka_metrics
+from magnetar.admin.pulsar_metrics import declare_pulsar_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
 from magnetar.base.limits import raise_open_files_limit
@@ -122,6 +123,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
             announce(f"pulsar pulsar://{_address(listening)}")
         metrics = Metrics()
         declare_kafka_metrics(metrics, service, lambda: len(connections))
+        declare_pulsar_metrics(metrics, pulsar)
         declare_store_metrics(metrics, store.counters)
         create_app = await loading
         http = await serving.serve(create_app(broker, metrics, pulsar.settings.endpoint), http_sockets)
