@@ -49,7 +49,15 @@ async def set_auto_creation(door: PulsarDoor, value: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "topic",
-    [TOPIC, TOPIC + "-partition-3", "non-persistent://public/default/t", "public/default/t", "t"],
+    [
+        TOPIC,
+        TOPIC + "-partition-3",
+        TOPIC + "-.*",
+        "persistent://public/default/(a|b)+",
+        "non-persistent://public/default/t",
+        "public/default/t",
+        "t",
+    ],
 )
 def test_every_topic_is_here(with_door: WithDoor, topic: str) -> None:
     async def scenario(door: PulsarDoor) -> None:

@@ -1,12 +1,12 @@
 """LOOKUP and PARTITIONED_METADATA: where a topic is, and how many partitions it has.
 
-Every topic is here, so a lookup of a topic that can be is answered Connect, with this server's address as the client's
-listener has it.  Neither answer may be a ServiceNotReady: see `errors.lookup_error`.
+Every topic is here, so a lookup of whatever lies in a namespace is answered Connect, with this server's address as the
+client's listener has it.  Neither answer may be a ServiceNotReady: see `errors.lookup_error`.
 """
 
 from typing import TYPE_CHECKING
 
-from magnetar.base.names import parse_partition
+from magnetar.base.names import InvalidTopicName, parse_partition
 from magnetar.protocols.pulsar.errors import lookup_error
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -22,9 +22,21 @@ if TYPE_CHECKING:
     from magnetar.protocols.pulsar.session import PulsarSession
 
 
+def _namespace_of(topic: str) -> str:
+    try:
+        name, _ = parse_partition(topic)
+    except InvalidTopicName:
+        # Java looks a pattern up as if it were a topic, to learn where its WATCH_TOPIC_LIST belongs.
+        domain, _, path = topic.partition("://")
+        parts = path.split("/")
+        if domain not in ("persistent", "non-persistent") or len(parts) != 3 or not all(parts):
+            raise
+        return f"{parts[0]}/{parts[1]}"
+    return name.namespace_name
+
+
 def lookup(session: "PulsarSession", command: CommandLookupTopic) -> Answer:
-    name, _ = parse_partition(command.topic)
-    session.broker.namespaces.require(name.namespace_name)
+    session.broker.namespaces.require(_namespace_of(command.topic))
     listener = command.advertised_listener_name
     if listener and listener != session.service.settings.listener_name:
         # The words by which clients know that other lookups on this connection are not concerned.
