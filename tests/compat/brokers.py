@@ -1,4 +1,4 @@
-"""The broker under a suite: a fresh Magnetar, a fresh Apache Kafka to compare with, or one that already runs.
+"""The broker under a suite: a fresh Magnetar, a fresh Apache Kafka or Pulsar to compare with, or one that runs.
 
 Each suite names the settings it needs in Kafka's own words (`Profile`), so that one list starts either.
 Data is empty at every start: suites create thousands of topics and some look at all of them.
@@ -18,7 +18,7 @@ from fetch import SetupFailed
 
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
 
-KAFKA_START_TIMEOUT_S = 180
+PEER_START_TIMEOUT_S = 180
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -30,6 +30,23 @@ class Profile:
     kafka_only: Mapping[str, str] = field(default_factory=dict)
     magnetar_only: Mapping[str, str] = field(default_factory=dict)
 
+
+@dataclass(frozen=True)
+class Addresses:
+    """Of a broker with a Pulsar door; `kafka` is None where it has no other."""
+
+    pulsar: str
+    http: str
+    kafka: str | None
+
+
+# What the suites take for granted and Pulsar's shipped configuration leaves out.  Without topic policies the
+# broker needs no system topic, whose messages would be counted where nothing was sent.
+PULSAR_SETTINGS = {
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "topicLevelPoliciesEnabled": "false",
+    "journalSyncData": "false",
+}
 
 Bootstrap = Callable[[int], str | None]
 
@@ -67,6 +84,39 @@ def magnetar(profile: Profile, log: Path, nodes: int = 1) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def magnetar_with_pulsar(
+    profile: Profile, log: Path, ports: tuple[int, int] | None = None
+) -> Iterator[Addresses]:
+    """Both doors of one server; `ports` are Pulsar's and HTTP's where a suite has them built in."""
+    log.unlink(missing_ok=True)
+    settings = {**profile.settings, **profile.magnetar_only}
+    arguments = [] if ports is None else ["--pulsar-port", str(ports[0]), "--http-port", str(ports[1])]
+    try:
+        with MagnetarProcess(settings=settings, arguments=arguments, log_file=log) as server:
+            if ports is None:
+                yield Addresses(server.pulsar_url, server.http_url, server.bootstrap)
+            else:
+                pulsar, http = ports
+                yield Addresses(f"pulsar://127.0.0.1:{pulsar}", f"http://127.0.0.1:{http}", server.bootstrap)
+    except ServerFailed as failure:
+        raise SetupFailed(str(failure)) from None
+
+
+@contextlib.contextmanager
+def apache_pulsar(profile: Profile, log: Path, ports: tuple[int, int] | None = None) -> Iterator[Addresses]:
+    """A standalone, started by the script in `peers_dir()`."""
+    script = peer("pulsar")
+    if script is None:
+        raise SetupFailed(
+            "no Apache Pulsar to compare with: set MAGNETAR_PEERS to the folder of the peer scripts"
+        )
+    pulsar, http = free_ports(2) if ports is None else ports
+    pairs = [f"{key}={value}" for key, value in {**profile.settings, **PULSAR_SETTINGS}.items()]
+    with _peer(script, [str(pulsar), str(http), *pairs], "Apache Pulsar", log):
+        yield Addresses(f"pulsar://127.0.0.1:{pulsar}", f"http://127.0.0.1:{http}", None)
+
+
+@contextlib.contextmanager
 def apache_kafka(profile: Profile, log: Path) -> Iterator[str]:
     """One node, started by the script in `peers_dir()`."""
     script = peer_kafka()
@@ -75,19 +125,25 @@ def apache_kafka(profile: Profile, log: Path) -> Iterator[str]:
             "no Apache Kafka to compare with: set MAGNETAR_PEERS to the folder of the peer scripts"
         )
     port = free_ports(2)[0]
-    folder = Path(tempfile.mkdtemp(prefix="kafka-peer-"))
     pairs = [f"{key}={value}" for key, value in {**profile.settings, **profile.kafka_only}.items()]
+    with _peer(script, [str(port), *pairs], "Apache Kafka", log):
+        yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def _peer(script: Path, arguments: list[str], what: str, log: Path) -> Iterator[None]:
+    folder = Path(tempfile.mkdtemp(prefix="peer-"))
     try:
         subprocess.run(
-            [script, "start", folder, str(port), *pairs],
+            [script, "start", folder, *arguments],
             check=True,
             stdout=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
-            timeout=KAFKA_START_TIMEOUT_S,
+            timeout=PEER_START_TIMEOUT_S,
         )
-        yield f"127.0.0.1:{port}"
+        yield
     except subprocess.SubprocessError as error:
-        raise SetupFailed(f"Apache Kafka did not start: {error}") from None
+        raise SetupFailed(f"{what} did not start: {error}") from None
     finally:
         subprocess.run([script, "stop", folder], check=False, stdout=subprocess.DEVNULL)
         if (folder / "log").exists():
@@ -103,5 +159,9 @@ def peers_dir() -> Path:
 
 def peer_kafka() -> Path | None:
     """The script that starts Apache Kafka and runs its Java tools; None where it or Java is missing."""
-    script = peers_dir() / "kafka"
+    return peer("kafka")
+
+
+def peer(name: str) -> Path | None:
+    script = peers_dir() / name
     return script if script.exists() and shutil.which("java") else None

@@ -16,6 +16,10 @@ class SetupFailed(Exception):
     """A suite cannot be fetched or built here; the text is one sentence for the person at the terminal."""
 
 
+class NotHere(Exception):
+    """A suite needs something that this machine need not have; the text is the sentence that says what."""
+
+
 def sdist(work: Path, requirement: str, file_name: str, sha256: str) -> Path:
     """The source archive of a pinned Python package."""
     arguments = ["--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "-q", "-d", str(work)]

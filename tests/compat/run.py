@@ -5,6 +5,7 @@
     python tests/compat/run.py 0034 test_group        the tests whose id contains one of these
     python tests/compat/run.py --full 0113            librdkafka: any test in full mode
     python tests/compat/run.py --broker kafka         against Apache Kafka: what a correct broker scores
+    python tests/compat/run.py --broker pulsar        against Apache Pulsar: the suites of Pulsar's clients
     python tests/compat/run.py --bootstrap HOST:PORT  against a broker that already runs
 
 Sources, builds and logs lie in `tests/compat/.work`.  Exit code 1 means that a listed test failed or a
@@ -12,36 +13,67 @@ suite could not run.
 """
 
 import argparse
-import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import brokers
 import fetch
+import suite_java
 import suite_kafka_python
 import suite_librdkafka
-from outcomes import Outcome, Status, Verdict, judge, read_allow_list, with_second_try
+import suite_pulsar_client
+import suite_pulsar_flex
+from outcomes import Outcome, Status, Verdict, judge, read_allow_list
+from task import Task
 
 HERE = Path(__file__).resolve().parent
-SUITES = (suite_kafka_python.NAME, suite_librdkafka.NAME)
 _PRINT = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """`execute` returns None if no test of the suite was asked for."""
+
+    name: str
+    brokers: tuple[str, ...]
+    execute: Callable[[Task], list[Outcome] | None]
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite(suite_kafka_python.NAME, ("magnetar", "kafka"), suite_kafka_python.execute),
+        Suite(suite_librdkafka.NAME, ("magnetar", "kafka"), suite_librdkafka.execute),
+        Suite(suite_pulsar_client.NAME, ("magnetar", "pulsar"), suite_pulsar_client.execute),
+        Suite(suite_java.NAME, ("magnetar", "pulsar"), suite_java.execute),
+        Suite(suite_pulsar_flex.NAME, ("magnetar", "pulsar"), suite_pulsar_flex.execute),
+    )
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     names = [name for name in options.names if name in SUITES]
     tests = [name for name in options.names if name not in SUITES]
-    suites = names or SUITES
     options.work.mkdir(parents=True, exist_ok=True)
     verdicts: list[Verdict] = []
     broken: list[str] = []
-    for suite in suites:
+    skipped = 0
+    for suite in names or SUITES:
         began = time.monotonic()
+        if options.broker not in SUITES[suite].brokers:
+            if names:
+                print(f"{suite}: no test of it can run against {options.broker}", flush=True)
+            continue
         try:
-            verdict = _run_suite(suite, tests, options)
+            verdict = _run_suite(SUITES[suite], tests, options)
+        except fetch.NotHere as reason:
+            skipped += 1
+            print(f"{suite}: {reason}", flush=True)
+            continue
         except fetch.SetupFailed as failure:
             broken.append(f"COULD NOT RUN: {suite}: {failure}")
             print(f"  {broken[-1]}", flush=True)
@@ -54,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"  {line}")
         print(f"  {suite} took {time.monotonic() - began:.0f} s")
         print(verdict.closing_line, flush=True)
-    if not verdicts and not broken:
-        print(f"no test is called {' or '.join(tests)}")
+    if not verdicts and not broken and not skipped:
+        print(f"no test is called {' or '.join(tests)}" if tests else "nothing ran")
         return 2
     # What broke the run comes last, where a reader of the end of a long output finds it.
     broken += [line for verdict in verdicts for line in verdict.failures if options.broker == "magnetar"]
@@ -75,7 +107,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "names", nargs="*", metavar="SUITE|TEST", help=f"{', '.join(SUITES)}, or part of a test id"
     )
-    parser.add_argument("--broker", choices=("magnetar", "kafka"), default="magnetar", help="what to start")
+    parser.add_argument(
+        "--broker", choices=("magnetar", "kafka", "pulsar"), default="magnetar", help="what to start"
+    )
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker and start none")
     parser.add_argument(
         "--full", action="store_true", help="librdkafka: every test in full mode (an hour or more)"
@@ -87,66 +121,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _run_suite(suite: str, wanted: Sequence[str], options: argparse.Namespace) -> Verdict | None:
+def _run_suite(suite: Suite, wanted: Sequence[str], options: argparse.Namespace) -> Verdict | None:
     """None if no test of this suite was asked for."""
-    logs = options.work / "logs" / suite
-    again = logs / "again"
+    logs = options.work / "logs" / suite.name
     shutil.rmtree(logs, ignore_errors=True)
-    again.mkdir(parents=True)
-    allowed = read_allow_list(HERE / suite / "allow.txt")
-    if suite == suite_kafka_python.NAME:
-        source = suite_kafka_python.prepare(options.work)
-        words = [word for word in wanted if not word.split(":")[-1][:4].isdigit()]
-        if wanted and not words:
-            return None
-        print(f"== {suite} {suite_kafka_python.VERSION}", flush=True)
-        with _broker(suite_kafka_python.PROFILE, logs, options) as bootstrap:
-            address = bootstrap(1)
-            assert address is not None
-            outcomes = suite_kafka_python.run(source, address, logs, words, _report)
-
-        def once_more(names: list[str]) -> list[Outcome]:
-            words = [name.rsplit("::", 1)[-1].split("[")[0] for name in names]
-            with _broker(suite_kafka_python.PROFILE, again, options) as bootstrap:
-                address = bootstrap(1)
-                assert address is not None
-                return suite_kafka_python.run(source, address, again, words, _report)
-
-    else:
-        tests = suite_librdkafka.prepare(options.work)
-        jobs = suite_librdkafka.catalogue(tests, everything_full=options.full)
-        if wanted:
-            jobs = [job for job in jobs if any(word in test_id for word in wanted for test_id in job.ids)]
-        if not jobs:
-            return None
-        print(
-            f"== {suite} {suite_librdkafka.VERSION}: {len(jobs)} runs, {options.jobs} at a time", flush=True
+    logs.mkdir(parents=True)
+    allowed = read_allow_list(HERE / suite.name / "allow.txt")
+    outcomes = suite.execute(
+        Task(
+            work=options.work,
+            logs=logs,
+            wanted=wanted,
+            allowed=allowed,
+            broker=options.broker,
+            bootstrap=options.bootstrap,
+            full=options.full,
+            jobs=options.jobs,
+            report=_report,
         )
-        with _broker(suite_librdkafka.PROFILE, logs, options) as bootstrap:
-            outcomes = suite_librdkafka.run(tests, bootstrap, logs, jobs, options.jobs, _report)
-
-        def once_more(names: list[str]) -> list[Outcome]:
-            chosen = [job for job in jobs if any(test_id in names for test_id in job.ids)]
-            with _broker(suite_librdkafka.PROFILE, again, options) as bootstrap:
-                return suite_librdkafka.run(tests, bootstrap, again, chosen, 1, _report)
-
-    # On a fresh server: a test may have left topics behind that it would trip over.
-    outcomes = with_second_try(outcomes, allowed, once_more)
-    return judge(suite, outcomes, allowed, whole=not wanted) if outcomes else None
-
-
-def _broker(
-    profile: brokers.Profile, logs: Path, options: argparse.Namespace
-) -> contextlib.AbstractContextManager[brokers.Bootstrap]:
-    def start(nodes: int) -> contextlib.AbstractContextManager[str] | None:
-        if options.bootstrap:
-            return contextlib.nullcontext(options.bootstrap)
-        log = logs / f"server-{nodes}.log"
-        if options.broker == "kafka":
-            return brokers.apache_kafka(profile, log) if nodes == 1 else None
-        return brokers.magnetar(profile, log, nodes)
-
-    return brokers.on_demand(start)
+    )
+    return judge(suite.name, outcomes, allowed, whole=not wanted) if outcomes else None
 
 
 def _report(outcome: Outcome) -> None:

@@ -1,0 +1,134 @@
+"""A command beside a fresh broker on the ports that Pulsar's own tests have built in: 6650 and 8080.
+
+    python fixed_ports.py [--own-network] --broker magnetar|pulsar --logs DIR -- COMMAND...
+
+With `--own-network` it expects to be started by `unshare -rn`: a network of its own, where no other
+process can hold these ports.  Two things are prepared there: the loopback interface is down at first, and
+192.0.2.1 (a test address, RFC 5737) is made a host that lets no connection come about, for the test that
+waits for a connection timeout.  Otherwise both ports must be free.
+
+The broker gets the tenants and namespaces that Apache Pulsar's set-up scripts make for client tests.
+Exit code: that of COMMAND, or `SETUP_FAILED` with one sentence on standard output.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import brokers
+from fetch import SetupFailed
+
+PULSAR_PORT = 6650
+HTTP_PORT = 8080
+SETUP_FAILED = 86
+SILENT_HOST = ("192.0.2.1", 1234)
+REQUEST_TIMEOUT_S = 30.0
+
+_SIOCSIFADDR, _SIOCSIFFLAGS = 0x8916, 0x8914  # netdevice(7)
+_IFF_UP = 0x1
+
+
+def main() -> int:
+    options, command = _parse()
+    # A shell starts what it runs in the background with SIGINT ignored, which children inherit: one test sends it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with contextlib.ExitStack() as stack:
+            if options.own_network:
+                _bring_up("lo")
+                _add_address("lo:1", SILENT_HOST[0])
+                stack.enter_context(_silent(SILENT_HOST))
+            elif taken := [port for port in (PULSAR_PORT, HTTP_PORT) if not _is_free(port)]:
+                raise SetupFailed(
+                    f"port {' and '.join(map(str, taken))} is taken, and these tests know no other"
+                )
+            start = brokers.magnetar_with_pulsar if options.broker == "magnetar" else brokers.apache_pulsar
+            addresses = stack.enter_context(
+                start(brokers.Profile({}), options.logs / "server.log", ports=(PULSAR_PORT, HTTP_PORT))
+            )
+            _make_namespaces(addresses.http)
+            return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    except SetupFailed as failure:
+        print(failure, flush=True)
+        return SETUP_FAILED
+
+
+def _parse() -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--own-network", action="store_true")
+    parser.add_argument("--broker", choices=("magnetar", "pulsar"), required=True)
+    parser.add_argument("--logs", type=Path, required=True)
+    mark = sys.argv.index("--")
+    return parser.parse_args(sys.argv[1:mark]), sys.argv[mark + 1 :]
+
+
+def _make_namespaces(http: str) -> None:
+    """As the set-up of the client's own tests does; what is there already stays as it is."""
+    cluster = {"serviceUrl": http, "brokerServiceUrl": f"pulsar://127.0.0.1:{PULSAR_PORT}"}
+    _put(http, "clusters/standalone", cluster)
+    for tenant in ("public", "private"):
+        _put(http, f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": ["standalone"]})
+    for namespace in ("public/default", "public/default-2", "private/auth"):
+        _put(http, f"namespaces/{namespace}", {"replication_clusters": ["standalone"]})
+
+
+def _put(http: str, path: str, body: object) -> None:
+    request = urllib.request.Request(f"{http}/admin/v2/{path}", json.dumps(body).encode(), method="PUT")
+    request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S):
+            pass
+    except urllib.error.HTTPError as error:
+        if error.code != 409:  # it is there already
+            raise SetupFailed(f"PUT {path} was answered with {error.code}: {error.read()[:200]!r}") from None
+
+
+def _bring_up(interface: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", interface.encode(), _IFF_UP))
+
+
+def _add_address(alias: str, address: str) -> None:
+    where = struct.pack("=H2x4s8x", socket.AF_INET, socket.inet_aton(address))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s", alias.encode(), where))
+
+
+@contextlib.contextmanager
+def _silent(address: tuple[str, int]) -> Iterator[None]:
+    """A port whose queue of connections is full: the kernel drops what else asks for one."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(address)
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        yield
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

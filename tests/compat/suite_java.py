@@ -1,0 +1,129 @@
+"""Java's clients: scenarios of Apache Pulsar's, and the interop matrix with Kafka's and Pulsar's in it.
+
+Maven resolves the clients that `java/pom.xml` names into its own repository, `javac` compiles the sources beside it.
+`scenario::NAME` is a scenario of `Scenarios.java`; `interop::...` a test of `java/interop.py`, which wants both doors
+and therefore runs against Magnetar only.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import brokers
+import fetch
+import junit
+import scenarios
+from outcomes import Outcome, with_second_try
+from task import Task, names_of
+
+NAME = "java"
+SOURCES = Path(__file__).resolve().parent / "java"
+INTEROP = Path(__file__).resolve().parents[1] / "clients"
+TOOLS = ("java", "javac", "mvn")
+SCENARIOS_TIMEOUT_S = 900
+INTEROP_TIMEOUT_S = 900
+TEST_TIMEOUT_S = 180
+
+PROFILE = brokers.Profile(
+    settings={},
+    magnetar_only={
+        "num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    },
+)
+Report = Callable[[Outcome], None]
+
+
+def execute(task: Task) -> list[Outcome] | None:
+    """None if no test of this suite was asked for."""
+    if not task.concerns_named_tests:
+        return None
+    class_path = prepare(task.work)
+    task.refuse_bootstrap("this suite wants both doors of one broker")
+    print(f"== {NAME}", flush=True)
+    start = brokers.magnetar_with_pulsar if task.broker == "magnetar" else brokers.apache_pulsar
+
+    def once(task: Task, words: Sequence[str]) -> list[Outcome]:
+        with start(PROFILE, task.logs / "server.log") as addresses:
+            outcomes = run_scenarios(class_path, addresses, task.logs, words, task.report)
+            if addresses.kafka is not None:
+                outcomes += run_interop(class_path, addresses, task.logs, words, task.report)
+            return outcomes
+
+    outcomes = once(task, task.words)
+    return with_second_try(outcomes, task.allowed, lambda ids: once(task.again, names_of(ids)))
+
+
+def prepare(work: Path) -> str:
+    """Resolve the clients and compile; returns the class path."""
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        raise fetch.NotHere(f"{', '.join(missing)} not found: skipped")
+    folder = work / "java"
+    classes, jars = folder / "classes", folder / "class-path.txt"
+    shutil.rmtree(classes, ignore_errors=True)
+    classes.mkdir(parents=True)
+    # With what Maven has already got it needs no network; only the first run has nothing.
+    resolve = ["mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:build-classpath"]
+    resolve += [f"-Dmdep.outputFile={jars}"]
+    try:
+        fetch.quietly([*resolve, "-o"])
+    except fetch.SetupFailed:
+        print("fetching Java's clients ...", flush=True)
+        fetch.quietly(resolve)
+    sources = sorted(str(path) for path in SOURCES.glob("*.java"))
+    fetch.quietly(["javac", "-cp", jars.read_text(), "-d", str(classes), *sources])
+    return f"{classes}:{jars.read_text()}"
+
+
+def run_scenarios(
+    class_path: str, addresses: brokers.Addresses, logs: Path, words: Sequence[str], report: Report
+) -> list[Outcome]:
+    command = ["java", "-cp", class_path, "Scenarios", addresses.pulsar, addresses.http, *words]
+    return scenarios.run(command, SOURCES, logs / "scenarios.txt", SCENARIOS_TIMEOUT_S, report)
+
+
+def run_interop(
+    class_path: str, addresses: brokers.Addresses, logs: Path, words: Sequence[str], report: Report
+) -> list[Outcome]:
+    results = logs / "interop.xml"
+    results.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "interop.py", f"--junitxml={results}"]
+    command += ["-c", os.devnull, f"--rootdir={SOURCES}", "-o", "junit_family=xunit1"]
+    command += ["-p", "no:randomly", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT_S}"]
+    if words:
+        command += ["-k", " or ".join(words)]
+    assert addresses.kafka is not None
+    environment = {
+        **os.environ,
+        "INTEROP_KAFKA": addresses.kafka,
+        "INTEROP_PULSAR": addresses.pulsar,
+        "INTEROP_HTTP": addresses.http,
+        "INTEROP_CLASS_PATH": class_path,
+        "INTEROP_LOG": str(logs / "bridge.log"),
+        "PYTHONPATH": os.pathsep.join(
+            [str(INTEROP), str(INTEROP / "interop"), os.environ.get("PYTHONPATH", "")]
+        ),
+    }
+    with (logs / "interop.txt").open("wb") as output:
+        try:
+            subprocess.run(
+                command,
+                cwd=SOURCES,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=INTEROP_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise fetch.SetupFailed(f"the interop matrix took longer than {INTEROP_TIMEOUT_S} s") from None
+    if not results.exists():
+        raise fetch.SetupFailed(f"the interop matrix left no results: see {logs / 'interop.txt'}")
+    outcomes = junit.read(results)
+    for outcome in outcomes:
+        report(outcome)
+    return outcomes

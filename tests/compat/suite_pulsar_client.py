@@ -1,0 +1,141 @@
+"""pulsar-client-python's own tests, against the wheel that `make dev` installs.
+
+No package holds their source, so `PULSAR_CLIENT_PYTHON` names a checkout of apache/pulsar-client-python
+(or a folder with its `tests`); without it the suite is skipped.  The tests know one broker, on ports 6650
+and 8080 of localhost: `fixed_ports.py` starts it, in a network of its own where the kernel lets us have one.
+
+Left out: `oauth2_test` (an OAuth server on the internet) and `auto_cluster_failover_test` (docker).  What
+`LEFT_OUT` names is counted as skipped, with the reason.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import fetch
+import fixed_ports
+import junit
+from outcomes import Outcome, Status, with_second_try
+from task import Task, names_of
+
+NAME = "pulsar-client-python"
+VARIABLE = "PULSAR_CLIENT_PYTHON"
+FILES = (
+    *("pulsar_test.py", "schema_test.py", "asyncio_test.py", "table_view_test.py", "reader_test.py"),
+    *("custom_logger_test.py", "debug_logger_test.py", "interrupted_test.py"),
+)
+TEST_TIMEOUT_S = 120
+SUITE_TIMEOUT_S = 1200
+
+_TLS = "wants TLS"
+_REFUSAL = "wants a broker that refuses wrong credentials"
+_COMPACTION = "wants topic compaction"
+LEFT_OUT = {
+    "pulsar_test::PulsarTest::test_tls_auth": _TLS,
+    "pulsar_test::PulsarTest::test_tls_auth2": _TLS,
+    "pulsar_test::PulsarTest::test_tls_auth3": _TLS,
+    "pulsar_test::PulsarTest::test_tls_encryption_with_other_auth": _TLS,
+    "pulsar_test::PulsarTest::test_basic_auth_method": _REFUSAL,
+    "pulsar_test::PulsarTest::test_invalid_basic_auth": _REFUSAL,
+    "pulsar_test::PulsarTest::test_null_value_compaction": _COMPACTION,
+    "pulsar_test::PulsarTest::test_publish_compact_and_consume": _COMPACTION,
+}
+NEEDS_OWN_NETWORK = {
+    "pulsar_test::PulsarTest::test_connect_timeout": "wants a network of its own",
+}
+
+
+def execute(task: Task) -> list[Outcome] | None:
+    """None if no test of this suite was asked for."""
+    if not task.concerns_named_tests:
+        return None
+    source = prepare(task.work)
+    task.refuse_bootstrap("these tests want a fresh broker at ports of their own")
+    print(f"== {NAME}, client {version()}", flush=True)
+
+    def once(task: Task, words: Sequence[str]) -> list[Outcome]:
+        return run(source, task.broker, task.logs, words, task.report)
+
+    outcomes = once(task, task.words)
+    return with_second_try(outcomes, task.allowed, lambda ids: once(task.again, names_of(ids)))
+
+
+def version() -> str:
+    """Of the client under test, as installed."""
+    try:
+        return metadata.version("pulsar-client")
+    except metadata.PackageNotFoundError:
+        raise fetch.SetupFailed("pulsar-client is not installed: run `make dev`") from None
+
+
+def prepare(work: Path) -> Path:
+    """A copy of the checkout's tests in `work`, with the one file that their set-up script would make."""
+    given = os.environ.get(VARIABLE)
+    if not given:
+        raise fetch.NotHere(f"{VARIABLE} does not name a checkout of apache/pulsar-client-python: skipped")
+    tests = Path(given).expanduser()
+    tests = tests / "tests" if (tests / "tests").is_dir() else tests
+    if missing := [name for name in FILES if not (tests / name).exists()]:
+        raise fetch.SetupFailed(f"{tests} has no {', '.join(missing)}")
+    copy = work / "pulsar-client-python-tests"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(tests, copy)
+    (copy / ".test-token.txt").write_text("any.token.does")  # a broker without authentication looks at none
+    return copy
+
+
+def run(
+    source: Path, broker: str, logs: Path, wanted: Sequence[str], report: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Run the suite in one pytest beside a fresh broker; `wanted` are parts of test names, none means all."""
+    results, output = logs / "results.xml", logs / "output.txt"
+    results.unlink(missing_ok=True)
+    isolated = _can_unshare()
+    left_out = LEFT_OUT if isolated else LEFT_OUT | NEEDS_OWN_NETWORK
+    command = ["unshare", "-rn"] if isolated else []
+    command += [sys.executable, str(Path(fixed_ports.__file__)), "--broker", broker, "--logs", str(logs)]
+    command += ["--own-network"] if isolated else []
+    command += ["--", sys.executable, "-m", "pytest", "-q", *FILES, f"--junitxml={results}"]
+    # A folder with its own settings: ours turn the suite's 25 warnings into errors.
+    command += ["-c", os.devnull, f"--rootdir={source}", "-o", "junit_family=xunit1"]
+    command += ["-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += [f"--timeout={TEST_TIMEOUT_S}"]
+    for test_id in left_out:
+        file, _, rest = test_id.partition("::")
+        command += ["--deselect", f"{file}.py::{rest}"]
+    if wanted:
+        command += ["-k", " or ".join(wanted)]
+    with output.open("wb") as text:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=source,
+                stdin=subprocess.DEVNULL,
+                stdout=text,
+                stderr=subprocess.STDOUT,
+                timeout=SUITE_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise fetch.SetupFailed(f"{NAME}'s suite took longer than {SUITE_TIMEOUT_S} s") from None
+    if done.returncode == fixed_ports.SETUP_FAILED:
+        raise fetch.SetupFailed(output.read_text(errors="replace").strip().splitlines()[-1])
+    # The exit code says nothing: the client may abort while the interpreter ends, after the last test.
+    if not results.exists():
+        raise fetch.SetupFailed(f"{NAME}'s suite left no results: see {output}")
+    outcomes = junit.read(results)
+    if not wanted:
+        outcomes += [Outcome(test_id, Status.SKIPPED, 0.0, why) for test_id, why in left_out.items()]
+    for outcome in outcomes:
+        report(outcome)
+    return outcomes
+
+
+def _can_unshare() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode == 0
