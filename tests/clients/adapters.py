@@ -8,7 +8,7 @@ is.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 TIMEOUT_S = 30.0
 FETCH_BYTES = 4 << 20
+RECORD_BYTES_MAX = 8 << 20
 SESSION_TIMEOUT_MS = 6000
 
 
@@ -64,9 +65,11 @@ class TooFew(AssertionError):
     """Fewer records than were written came back in time."""
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_S)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(TIMEOUT_S)
 
 
 class Confluent:
@@ -82,6 +85,7 @@ class Confluent:
                 "compression.type": compression,
                 "linger.ms": 20,
                 "enable.idempotence": True,
+                "message.max.bytes": RECORD_BYTES_MAX,
             }
         )
         offsets = [-1] * len(records)
@@ -178,7 +182,7 @@ class KafkaPython:
             compression_type=None if compression == "none" else compression,
             linger_ms=20,
             enable_idempotence=True,
-            max_request_size=FETCH_BYTES,
+            max_request_size=RECORD_BYTES_MAX,
         )
         try:
             futures = [
@@ -256,7 +260,7 @@ class AioKafka:
                 compression_type=None if compression == "none" else compression,
                 linger_ms=20,
                 enable_idempotence=True,
-                max_request_size=FETCH_BYTES,
+                max_request_size=RECORD_BYTES_MAX,
             )
             await producer.start()
             try:
