@@ -152,7 +152,11 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
         slot = self._slots[unit.slot]
         assert slot.waiting is not None
         slot.waiting.forget_one()
-        self._drop_if_empty(slot)
+        if slot.waiting:
+            if slot.queued_at is None:
+                self._queue(slot)  # it was held up by a new unit, and what is oldest now may go out
+        else:
+            self._drop_if_empty(slot)
 
     def _let_go(self, unit: Unit, holder: Consumer) -> None:
         slot = self._slots[unit.slot]

@@ -196,6 +196,18 @@ def test_the_subscription_limit_stops_new_messages_but_not_replays() -> None:
     assert to(machine.acked(whole(1)), "a") == [4, 5]
 
 
+def test_what_waits_behind_a_new_message_goes_out_when_that_is_acknowledged() -> None:
+    """Found by key-shared-unordered, seed 60157: the slot stayed held up although its oldest unit was a replay."""
+    machine = KeySharedDispatcher(unacked_messages_max=2)
+    attach(machine, "a", permits=100)
+    machine.offer([Unit(0, 0, 1, slot=1), Unit(1, 1, 2, slot=1)], 0)
+    assert machine.blocked
+    offered = [Unit(2, 2, 3, slot=9), Unit(3, 3, 4, slot=9, deliver_at_ms=500)]
+    assert machine.offer(offered, 0) == []  # a read that was under way
+    assert machine.tick(1_000) == []  # new ones of its slot come first
+    assert to(machine.acked(whole(2)), "a") == [3]
+
+
 def test_a_consumer_limit_holds_up_only_its_own_keys() -> None:
     machine = KeySharedDispatcher()
     a, b = attach(machine, "a", "b", permits=100, unacked_messages_max=2)
