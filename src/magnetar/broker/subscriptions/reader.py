@@ -51,14 +51,16 @@ class LogReader:
         self._generation = 0
         self._reading: asyncio.Future[None] | None = None
         self._is_scheduled = False
-        self._is_waiting = False
+        self._is_waiting = False  # its `_news` is called when there is more
+        self._is_at_end = False  # ... and there was nothing more when it last looked
         self._retry: TimerHandle | None = None
 
     def restart(self, offset: int) -> None:
         """Go on at `offset`."""
         self._generation += 1
         self._offset = offset
-        self.wake()
+        self._is_at_end = False
+        self._wake()
 
     def stop(self) -> None:
         """Read nothing more until `restart`."""
@@ -68,16 +70,25 @@ class LogReader:
             self._retry.cancel()
             self._retry = None
 
-    def wake(self) -> None:
-        """Something has changed: more is wanted, or there is more to read.  Cheap, whatever it is called for."""
+    def more(self) -> None:
+        """More may be wanted: called after whatever a consumer says.  At the end of the log that changes nothing."""
+        if not self._is_at_end:
+            self._wake()
+
+    def _news(self) -> None:
+        """There is more to read; called for every entry of a round."""
+        self._is_at_end = False
+        self._wake()
+
+    def _wake(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _unwait(self) -> None:
         if self._is_waiting:
-            self._is_waiting = False
-            self._partition.waiters.discard(self.wake)
+            self._is_waiting = self._is_at_end = False
+            self._partition.waiters.discard(self._news)
 
     def _pump(self) -> None:
         self._is_scheduled = False
@@ -99,14 +110,18 @@ class LogReader:
                 self._start(self._take_later(self._generation, formed))
             else:
                 self._take(formed)
-        elif not self._is_waiting:
-            self._is_waiting = True
-            partition.waiters.add(self.wake)
+        else:
+            self._is_at_end = True
+            if not self._is_waiting:
+                self._is_waiting = True
+                partition.waiters.add(self._news)
 
     def _take(self, formed: Sequence[Formed]) -> None:
         self._offset = formed[-1].entry.last_offset + 1
+        if self._is_waiting and self._offset >= self._partition.last_stable_offset:
+            self._is_at_end = True  # unless what is offered now says otherwise
         self._offer(formed)
-        self.wake()
+        self.more()
 
     # A coroutine begins only in the next turn of the loop: the generation is that of the moment when it was made.
 
@@ -138,8 +153,8 @@ class LogReader:
             else:
                 log.error("reading for %s failed", self._owner, exc_info=error)
             self._retry = self._clock.call_later(RETRY_S, self._try_again)
-        self.wake()
+        self._wake()
 
     def _try_again(self) -> None:
         self._retry = None
-        self.wake()
+        self._wake()

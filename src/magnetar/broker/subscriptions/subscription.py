@@ -331,7 +331,7 @@ class Subscription:
                         member.port.active_changed(is_active)
                 case Rewind():
                     self._restart_reading()
-        self._reader.wake()
+        self._reader.more()
         self._set_timer()
 
     def _drain(self, member: OutboxConsumer) -> None:
