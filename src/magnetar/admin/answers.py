@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from magnetar.base.errors import BrokerError, MetadataError, StorageError
@@ -113,7 +115,18 @@ def install(app: FastAPI) -> None:
         log.warning("%s %s: %s", request.method, request.url.path, error)
         return reason(500, str(error))
 
+    async def malformed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        return reason(400, f"{first['loc'][-1]}: {first['msg']}")
+
+    async def no_route(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return reason(error.status_code, str(error.detail))
+
     app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(RequestValidationError, malformed)
+    app.add_exception_handler(HTTPException, no_route)
     app.add_exception_handler(BrokerError, broker_error)
 
 

@@ -32,6 +32,7 @@ _TYPES: Final = {
     SubscriptionType.FAILOVER: "Failover",
     SubscriptionType.KEY_SHARED: "Key_Shared",
 }
+_LATEST_MS: Final = 253_402_300_799_000  # the last second of the year 9999
 _MODES: Final = {
     AccessMode.SHARED: "Shared",
     AccessMode.EXCLUSIVE: "Exclusive",
@@ -388,6 +389,6 @@ async def _cursor_stats(broker: "Broker", partition: "Partition", name: str) -> 
 
 
 def iso_time(time_ms: int) -> str:
-    """As `2026-11-21T16:25:37.503Z`."""
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    """As `2026-11-21T16:25:37.503Z`; what a client made up beyond the year 9999 stays there."""
+    moment = datetime.fromtimestamp(min(max(time_ms, 0), _LATEST_MS) / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -412,6 +412,33 @@ def test_non_persistent_topics_have_stats_and_no_messages(play: Play) -> None:
     play(scenario)
 
 
+def test_numbers_that_are_none_or_too_large_are_answered(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        await world.ask("PUT", f"{T}/subscription/s", {"ledgerId": -1, "entryId": -1}, 204)
+        await world.publish(1, event_time=(1 << 64) - 1)
+        huge = 1 << 70
+        shown = await world.ask("GET", f"{T}/subscription/s/position/1")
+        assert shown.headers["x-pulsar-event-time"].startswith("9999-12-31")
+        for method, path, status in (
+            ("POST", "subscription/s/skip/x", 400),
+            ("GET", f"ledger/1/entry/{huge}", 404),
+            ("GET", f"ledger/{huge}/entry/0", 404),
+            ("GET", "ledger/-5/entry/-7", 404),
+            ("GET", f"messageid/{huge}", 200),
+            ("GET", "subscription/s/position/-3", 404),
+            ("POST", f"subscription/s/expireMessages/{huge}", 409),
+            ("POST", f"subscription/s/resetcursor/{huge}", 204),
+            ("POST", "subscription/s/resetcursor/-5", 204),
+            ("POST", f"subscription/s/skip/{huge}", 204),
+            ("PUT", "subscription/", 412),
+        ):
+            await world.ask(method, f"{T}/{path}", status=status)
+        for method, path, status in (("GET", "/nope", 404), ("PATCH", T, 405)):
+            assert "reason" in await world.ask(method, path, status=status)
+
+    play(scenario)
+
+
 def test_metrics_have_pulsars_names_and_true_numbers(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = await world.subscribed("s", permits=100)

@@ -204,6 +204,8 @@ async def create(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
     path = _path(request, domain, tenant, namespace, topic)
+    if not name:
+        raise Refused(412, "a subscription has a name")
     document = await object_body(request)
     wanted = position_in(document) if "ledgerId" in document else _LATEST
     given = document.get("properties") or {}
