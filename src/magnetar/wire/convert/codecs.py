@@ -12,6 +12,7 @@ zstd      zstd                                        zstd
 Kafka's Java client takes no lz4 frame whose blocks need one another, so frames are put together here.
 """
 
+import zlib
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
@@ -52,9 +53,20 @@ _LZ4_FRAMES: Final = (
 )
 _ON_HEAP_BYTES_MAX: Final = 1 << 20
 
+
+def _expand_zlib(data: memoryview, out: memoryview) -> int:
+    """Java's clients flush what they have and stop: a stream of theirs has neither an end nor a checksum."""
+    stream = zlib.decompressobj()
+    found = stream.decompress(data, len(out))
+    if stream.decompress(stream.unconsumed_tail, 1):
+        raise ValueError("there is more behind it than was said")
+    out[: len(found)] = found
+    return len(found)
+
+
 _PULSAR_EXPAND: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
     CompressionType.LZ4: lambda data, out: cramjam.lz4.decompress_block_into(data, out, output_len=len(out)),
-    CompressionType.ZLIB: cramjam.zlib.decompress_into,
+    CompressionType.ZLIB: _expand_zlib,
     CompressionType.ZSTD: cramjam.zstd.decompress_into,
     CompressionType.SNAPPY: cramjam.snappy.decompress_raw_into,
 }
@@ -78,7 +90,7 @@ def expand_pulsar(data: memoryview, codec: int, size: int) -> memoryview:
     out = memoryview(bytearray(size or 1) if size <= _ON_HEAP_BYTES_MAX else map_memory(size))
     try:
         written = expand(data, out)
-    except (cramjam.DecompressionError, ValueError) as error:
+    except (cramjam.DecompressionError, zlib.error, ValueError) as error:
         raise WireError(f"a payload cannot be decompressed: {error}") from error
     if written != size:
         raise WireError(f"a payload has {written} bytes behind its compression, not {size}")

@@ -3,6 +3,7 @@
 import base64
 import random
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -471,6 +472,18 @@ def test_compressed_payloads_that_lie_about_their_size_are_refused(codec: int, c
     view.metadata.uncompressed_size = claimed
     with pytest.raises(WireError):
         pulsar_to_kafka(view, 0, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 300_000])
+def test_zlib_streams_that_java_clients_leave_without_an_end_are_read(size: int) -> None:
+    value = random.Random(1).randbytes(size)
+    stream = zlib.compressobj()
+    flushed = stream.compress(value) + stream.flush(zlib.Z_SYNC_FLUSH)
+    for claimed, payload in ((size, flushed), (size, flushed if size else b"")):
+        assert bytes(expand_pulsar(memoryview(payload), CompressionType.ZLIB, claimed)) == value
+    for claimed in {max(size - 1, 0), size + 1} - {size}:
+        with pytest.raises(WireError):
+            expand_pulsar(memoryview(flushed), CompressionType.ZLIB, claimed)
 
 
 def test_python_serves_until_the_compiled_code_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
