@@ -32,9 +32,10 @@ log = logging.getLogger(__name__)
 
 _PATIENCE_BYTES: Final = 8 << 20  # half a second of Python; more waits for the compiled code
 _SOURCES: Final = ("compiled_bytes.py", "compiled_messages.py", "compiled_records.py", "naming.py")
+_BACKGROUND_NICENESS: Final = 5
 _COMPILE: Final = """
 import os, sys, threading
-os.nice(10)
+os.nice(int(sys.argv[1]))
 def end_with_parent():
     sys.stdin.read()  # the other end of the pipe closes, however the parent ends
     os._exit(1)
@@ -54,18 +55,20 @@ class _Loader:
         self.finished = threading.Event()
         self._begin = threading.Lock()
 
-    def start(self) -> None:
+    def start(self, niceness: int = _BACKGROUND_NICENESS) -> None:
         """Begin to load, unless that was done; returns at once."""
         if self._begin.acquire(blocking=False):
-            threading.Thread(target=self._load, name="magnetar-compile", daemon=True).start()
+            threading.Thread(
+                target=self._load, args=(niceness,), name="magnetar-compile", daemon=True
+            ).start()
 
-    def _load(self) -> None:
+    def _load(self, niceness: int) -> None:
         with ExitStack() as cleanup:
             cleanup.callback(self.finished.set)
             try:
                 folder = _cache_folder() or cleanup.enter_context(TemporaryDirectory(prefix="magnetar-"))
                 if not any(Path(folder).rglob("*.nbc")):
-                    _compile(folder)
+                    _compile(folder, niceness)
                 self._import(folder)
             except Exception:
                 log.exception("conversions between the protocols are not compiled and stay slow")
@@ -91,7 +94,7 @@ def is_compiled() -> bool:
 
 def load(timeout_s: float | None = None) -> bool:
     """Load the compiled code and wait for that; whether it is there.  Not for the event loop."""
-    _loader.start()
+    _loader.start(niceness=0)
     _loader.finished.wait(timeout_s)
     return is_compiled()
 
@@ -166,10 +169,10 @@ def _array(data: memoryview) -> Any:
     return array
 
 
-def _compile(folder: str) -> None:
+def _compile(folder: str, niceness: int) -> None:
     """Fill the folder; what goes wrong shows, and is said, when the result is loaded."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", _COMPILE]
+    command = [sys.executable, "-c", _COMPILE, str(niceness)]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as child:  # noqa: S603  all ours
         child.wait()
 
