@@ -9,6 +9,7 @@ The compiled code is kept in a folder named by its sources, below this package's
 written, the user's cache; `NUMBA_CACHE_DIR` overrides both, and without any of them each process compiles for itself.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -67,8 +68,7 @@ class _Loader:
             cleanup.callback(self.finished.set)
             try:
                 folder = _cache_folder() or cleanup.enter_context(TemporaryDirectory(prefix="magnetar-"))
-                if not any(Path(folder).rglob("*.nbc")):
-                    _compile(folder, niceness)
+                _compile(folder, niceness)
                 self._import(folder)
             except Exception:
                 log.exception("conversions between the protocols are not compiled and stay slow")
@@ -170,11 +170,19 @@ def _array(data: memoryview) -> Any:
 
 
 def _compile(folder: str, niceness: int) -> None:
-    """Fill the folder; what goes wrong shows, and is said, when the result is loaded."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", _COMPILE, str(niceness)]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as child:  # noqa: S603  all ours
-        child.wait()
+    """Fill the folder, unless it is full; what goes wrong shows, and is said, when the result is loaded.
+
+    One process does it, and others that start at the same time wait.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with (Path(folder) / "magnetar.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given up by the kernel, however this process ends
+        if any(Path(folder).rglob("*.nbc")):
+            return
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", _COMPILE, str(niceness)]
+        with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as child:  # noqa: S603  all ours
+            child.wait()
 
 
 def _cache_folder() -> str | None:
