@@ -93,11 +93,10 @@ class AutoTopicCreation:
 
 @dataclass(frozen=True, slots=True)
 class DelayedDelivery:
-    """`delay_ms_max` is 0 for any delay."""
+    """Whether messages wait for the time that their producers give, and how exactly it is kept."""
 
     active: bool = True
     tick_ms: int = 1000
-    delay_ms_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +257,7 @@ def _auto_subscription_creation(value: JsonValue) -> JsonValue:
 def _delayed_delivery(value: JsonValue) -> JsonValue:
     document = _object(value)
     tick = _integer(1, LONG_MAX, "tickTime must be a positive number of milliseconds")
-    delay = _integer(0, LONG_MAX, "maxDeliveryDelayInMillis must be 0 or more")
+    delay = _integer(0, 0, "a limit on delays is not supported: maxDeliveryDelayInMillis must be 0")
     return {
         "active": _member(document, "active", _boolean, True),
         "tickTime": _member(document, "tickTime", tick, 1000),
@@ -404,7 +403,7 @@ def _typed_auto_topics(value: Mapping[str, Any]) -> AutoTopicCreation:
 
 
 def _typed_delayed(value: Mapping[str, Any]) -> DelayedDelivery:
-    return DelayedDelivery(value["active"], value["tickTime"], value["maxDeliveryDelayInMillis"])
+    return DelayedDelivery(value["active"], value["tickTime"])
 
 
 def _typed_inactive(value: Mapping[str, Any]) -> InactiveTopics:

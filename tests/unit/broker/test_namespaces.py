@@ -241,6 +241,7 @@ VALUES: list[tuple[str, Any, Any]] = [
     ),
     ("autoTopicCreationOverride", {"allowAutoTopicCreation": True, "topicType": "zz"}, None),
     ("delayed_delivery_policies", {"active": True, "tickTime": 0}, None),
+    ("delayed_delivery_policies", {"active": True, "maxDeliveryDelayInMillis": 5}, None),
     (
         "delayed_delivery_policies",
         {"active": False},

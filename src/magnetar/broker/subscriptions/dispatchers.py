@@ -7,12 +7,20 @@ from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
 from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Dispatcher, SubscriptionType
+from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
 from magnetar.broker.subscriptions.errors import SubscriptionBusy
 
 
 def make_dispatcher(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispatcher:
     """A new dispatcher of `spec.type`, without consumers."""
+    dispatcher = _make(partition, spec, policies)
+    if isinstance(dispatcher, MultiConsumerDispatcher):
+        dispatcher.delays_messages = policies.delayed_delivery.active
+    return dispatcher
+
+
+def _make(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispatcher:
     tick_ms = policies.delayed_delivery.tick_ms
     match spec.type:
         case SubscriptionType.EXCLUSIVE:

@@ -55,6 +55,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self._members: set[Consumer] = set()
         self._index = UnitIndex()
         self._delayed = DelayedUnits(tick_ms)
+        self.delays_messages = True  # false: what has a time to be delivered at goes out at once
         self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
 
@@ -109,7 +110,7 @@ class MultiConsumerDispatcher(Dispatcher):
         add = self._index.add
         for unit in units:
             add(unit)
-            if unit.deliver_at_ms > now_ms:
+            if unit.deliver_at_ms > now_ms and self.delays_messages:
                 self._delayed.put(unit)
                 continue
             self._waiting += 1
