@@ -223,7 +223,8 @@ class _Resolution:
         match reader.kind:
             case "array" | "map":
                 return self.why(reader.branches[0], writer.branches[0])
-            case "record" | "enum" | "fixed":
+            # Names of records do not count, as in the Java library that Pulsar asks: clients call versions differently.
+            case "enum" | "fixed":
                 if reader.simple_name != writer.simple_name and writer.name not in reader.aliases:
                     return f"reader name {reader.name} is not writer name {writer.name}"
         match reader.kind:
