@@ -59,15 +59,18 @@ final class Subscriptions {
     /** Which consumers have been told that they are the active one of a partition. */
     private static final class Active implements ConsumerEventListener {
         final Set<String> names = ConcurrentHashMap.newKeySet();
+        final Set<String> told = ConcurrentHashMap.newKeySet();
 
         @Override
         public void becameActive(Consumer<?> consumer, int partition) {
             names.add(consumer.getConsumerName() + "/" + partition);
+            told.add(consumer.getConsumerName());
         }
 
         @Override
         public void becameInactive(Consumer<?> consumer, int partition) {
             names.remove(consumer.getConsumerName() + "/" + partition);
+            told.add(consumer.getConsumerName());
         }
     }
 
@@ -80,7 +83,8 @@ final class Subscriptions {
                     .consumerEventListener(active)
                     .subscribe());
         }
-        World.eventually(() -> active.names.size() == 1, "one consumer is active");
+        World.eventually(
+                () -> active.told.size() == 2 && active.names.size() == 1, "both know which one is active");
         boolean firstIsActive = active.names.iterator().next().startsWith("c0");
         Consumer<byte[]> on = consumers.get(firstIsActive ? 0 : 1);
         Consumer<byte[]> off = consumers.get(firstIsActive ? 1 : 0);
