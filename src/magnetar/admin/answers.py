@@ -30,7 +30,7 @@ from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
 from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.errors import SubscriptionNotFound
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed, SubscriptionNotFound
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (TopicInUse, 412),
     (ConsumerBusy, 412),
     (SubscriptionNotFound, 404),
+    (SubscriptionNotAllowed, 412),
     (errors.UnknownTopic, 404),
     (errors.TopicExists, 409),
     (errors.InvalidPartitions, 422),

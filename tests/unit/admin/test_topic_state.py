@@ -439,21 +439,6 @@ def test_numbers_that_are_none_or_too_large_are_answered(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("kind", [pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared])
-def test_delays_are_kept_unless_the_policy_says_otherwise(play: Play, kind: int) -> None:
-    async def scenario(world: World) -> None:
-        later_ms = world.door.clock.now_ms() + 10_000
-        client = await world.subscribed("s", kind, permits=10)
-        await world.publish(1, deliver_at_time=later_ms)
-        await world.publish(1)
-        assert (await client.hear_entry(BaseCommand.MESSAGE))[1].endswith(b"m2")
-        await world.ask("POST", f"{T}/delayedDelivery", {"active": False}, 204)
-        other = await world.subscribed("other", kind, permits=10)
-        assert (await other.hear_entry(BaseCommand.MESSAGE))[1].endswith(b"m1")
-
-    play(scenario)
-
-
 def test_metrics_have_pulsars_names_and_true_numbers(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = await world.subscribed("s", permits=100)

@@ -199,6 +199,22 @@ async def properties(
     return value((await path.each_with(name, read))[0])
 
 
+@router.put(_S + "/properties", summary="Replace a subscription's own properties")
+async def set_properties(
+    request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
+) -> Response:
+    path = _path(request, domain, tenant, namespace, topic)
+    given = _properties(await object_body(request))
+    await path.each_with(name, lambda one: path.broker.subscriptions.set_properties(one, name, given))
+    return done()
+
+
+def _properties(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
+        raise BadBody("properties must be an object of texts")
+    return given
+
+
 @router.put(_S, summary="Make a subscription; the body is a message id, without one it begins at the end")
 async def create(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
@@ -208,9 +224,7 @@ async def create(
         raise Refused(412, "a subscription has a name")
     document = await object_body(request)
     wanted = position_in(document) if "ledgerId" in document else _LATEST
-    given = document.get("properties") or {}
-    if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
-        raise BadBody("properties must be an object of texts")
+    given = _properties(document.get("properties") or {})
     broker = path.broker
     parsed, index = topic_name(domain, tenant, namespace, topic)
     if broker.pulsar_topics.find(parsed) is None and index < 0:

@@ -31,6 +31,7 @@ from magnetar.broker.subscriptions.errors import (
 )
 from magnetar.broker.subscriptions.forms import Forms
 from magnetar.broker.subscriptions.request import (
+    PROPERTY_PREFIX,
     InitialPosition,
     SubscribeRequest,
     check_name,
@@ -96,6 +97,28 @@ class Subscriptions:
     def properties(self, cursor: Cursor) -> dict[str, str]:
         """The subscription properties that are kept with a cursor."""
         return properties_of(cursor)
+
+    async def set_properties(self, partition: Partition, name: str, properties: Mapping[str, str]) -> None:
+        """Replace the subscription's own properties.
+
+        Raises SubscriptionNotFound, SubscriptionNotAllowed, MetadataError.
+        """
+        key = CursorKey(name, partition.topic.name.full, partition.index)
+        known = self._cursors.get(key)
+        if known is None:
+            raise SubscriptionNotFound(f"Subscription {name} not found")
+        kept = {k: v for k, v in known.properties.items() if not k.startswith(PROPERTY_PREFIX)}
+        kept |= kept_properties(properties)
+        subscription = self.find(partition, name)
+        if subscription is None or not subscription.is_attached:
+            cursor = known.copy()
+            cursor.properties = kept
+            await self._cursors.commit({key: cursor})
+            return
+        subscription.cursor.properties = kept
+        self._changed(subscription)
+        if not await self._save(subscription):
+            raise MetadataError("the properties hold, but could not be stored yet")
 
     # --- consumers come and go ---------------------------------------------------------------------------------------
 
