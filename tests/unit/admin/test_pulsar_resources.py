@@ -452,6 +452,7 @@ def test_clusters_and_brokers(make_broker: MakeBroker) -> None:
             ("GET", "/brokers", None, 200, ["test"]),
             ("GET", "/brokers/standalone", None, 200, ["test"]),
             ("GET", "/brokers/ready", None, 200, "ok"),
+            ("GET", "/brokers/configuration/runtime", None, 200, {"clusterName": "standalone"}),
             ("GET", "/brokers/version", None, 200, ANY),
             ("GET", "/brokers/leaderBroker", None, 200, {"brokerId": "test"}),
             ("GET", "/brokers/standalone/test/ownedNamespaces", None, 200, ANY),

@@ -52,6 +52,13 @@ async def version() -> Response:
     return text(__version__)
 
 
+@router.get(
+    "/admin/v2/brokers/configuration/runtime", summary="The cluster's name, which pulsar-admin asks for here"
+)
+async def runtime_configuration() -> Response:
+    return value({"clusterName": CLUSTER})
+
+
 @router.get("/admin/v2/brokers/ready", summary="Whether the server takes clients")
 async def ready() -> Response:
     return text("ok")
