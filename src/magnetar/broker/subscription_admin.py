@@ -11,8 +11,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
+from magnetar.broker.subscriptions.errors import (
+    SubscriptionBusy,
+    SubscriptionNotAllowed,
+    SubscriptionNotFound,
+)
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
@@ -100,12 +105,25 @@ class SubscriptionAdmin:
                     return one
         return None
 
+    def names(self, partition: "Partition") -> list[str]:
+        """All subscriptions of the partition, ascending."""
+        if isinstance(partition, NonPersistentPartition):
+            return sorted(partition.subscriptions)
+        return self._subscriptions.names(partition)
+
     # --- making and dropping -----------------------------------------------------------------------------------------
 
     async def create(
         self, partition: "Partition", name: str, offset: int, properties: Mapping[str, str] | None = None
     ) -> bool:
-        """Make a subscription that holds what lies behind `offset`; false when there is one.  Raises MetadataError."""
+        """Make a subscription that holds what lies behind `offset`; false when there is one.
+
+        Raises:
+            SubscriptionNotAllowed: the topic stores nothing, or the name or a property cannot be.
+            MetadataError
+        """
+        if isinstance(partition, NonPersistentPartition):
+            raise SubscriptionNotAllowed("a non-persistent topic keeps no subscriptions")
         return await self._subscriptions.create(partition, name, offset, properties)
 
     async def delete(self, partition: "Partition", name: str, *, force: bool = False) -> None:

@@ -403,6 +403,9 @@ def test_non_persistent_topics_have_stats_and_no_messages(play: Play) -> None:
         assert (stats["msgInCounter"], stats["storageSize"]) == (4, 0)
         assert stats["subscriptions"]["s"]["type"] == "Shared"
         assert len(stats["subscriptions"]["s"]["consumers"]) == 1
+        assert await world.ask("GET", f"{np}/subscriptions") == ["s"]
+        await world.ask("PUT", f"{np}/subscription/other", status=412)
+        await world.ask("POST", f"{np}/subscription/s/skip_all", status=404)
         assert await world.ask("GET", "/admin/v2/non-persistent/public/default") == [
             "non-persistent://public/default/n"
         ]

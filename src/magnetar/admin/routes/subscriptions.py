@@ -70,7 +70,7 @@ async def names(request: Request, domain: str, tenant: str, namespace: str, topi
     path = _path(request, domain, tenant, namespace, topic)
     found: set[str] = set()
     for partition in path.partitions:
-        found.update(path.broker.subscriptions.names(partition))
+        found.update(path.broker.subscription_admin.names(partition))
     return value(sorted(found))
 
 
