@@ -1,9 +1,7 @@
 """What was delivered and not yet acknowledged, by message id, so that acknowledgements find their offsets.
 
-An entry is here from its first delivery until it is acknowledged as a whole or the mark-delete has passed it.  The
-number of entries is bounded: those forgotten too early are looked up in the log again.  Entries that were cut into
-parts (`sharing.py`) are bounded by the dispatcher's own limit and never forgotten early, for only what is known
-here says who holds which part: an acknowledgement stands for the parts that its sender holds, and for no others.
+An entry, or a part of one (`sharing.py`), is here from its first delivery until it is acknowledged as a whole or the
+mark-delete has passed it.  Their number is bounded: those forgotten too early are looked up in the log again.
 """
 
 from collections import OrderedDict
@@ -11,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
-from magnetar.broker.subscriptions.dispatch.model import Consumer, Unit
+from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.forms import part_ranges, position_of
 from magnetar.broker.subscriptions.sharing import acknowledged_of_part
 
@@ -28,65 +26,54 @@ class AckedId(NamedTuple):
     ack_set: Sequence[int] = ()
 
 
+class _Known(NamedTuple):
+    base_offset: int  # of the entry
+    ranges: tuple[Range, ...]
+
+
 class DeliveredEntries:
     """See the module's text."""
 
     def __init__(self) -> None:
-        self._whole: OrderedDict[Position, Range] = OrderedDict()
-        self._cut: dict[Position, list[Unit]] = {}
+        self._known: OrderedDict[Position, _Known] = OrderedDict()
 
     def remember(self, units: Iterable[Unit]) -> None:
         """These units go out now."""
-        whole = self._whole
+        known = self._known
         for unit in units:
-            position = position_of(unit)
-            if part_ranges(unit) is None:
-                whole[position] = (unit.base_offset, unit.end_offset)
-                continue
-            parts = self._cut.setdefault(position, [])
-            if unit not in parts:
-                parts.append(unit)
-        while len(whole) > ENTRIES_MAX:
-            whole.popitem(last=False)
+            base = unit.base_offset
+            known[position_of(unit)] = _Known(base, part_ranges(unit) or ((base, unit.end_offset),))
+        while len(known) > ENTRIES_MAX:
+            known.popitem(last=False)
 
     def base_offset(self, position: Position) -> int | None:
         """The first offset of the entry; None when it is not known here."""
-        found = self._whole.get(position)
-        if found is not None:
-            return found[0]
-        parts = self._cut.get(position)
-        return parts[0].base_offset if parts else None
+        found = self._known.get(position)
+        return None if found is None else found.base_offset
 
-    def acknowledged(self, consumer: Consumer, acked: AckedId) -> list[Range]:
-        """The offsets that `consumer` acknowledges of an entry that is known here."""
-        position = (acked.ledger_id, acked.entry_id)
-        found = self._whole.get(position)
-        if found is not None:
-            return ranges_of(found, acked.ack_set)
-        ranges: list[Range] = []
-        for unit in self._cut.get(position, ()):
-            if unit.holder is consumer:
-                ranges += acknowledged_of_part(part_ranges(unit) or (), acked.ack_set)
-        return sorted(ranges)
+    def acknowledged(self, acked: AckedId) -> tuple[int, list[Range]] | None:
+        """The entry's first offset, and the offsets that are acknowledged; None when it is not known here."""
+        found = self._known.get((acked.ledger_id, acked.entry_id))
+        return None if found is None else (found.base_offset, ranges_of(found.ranges, acked.ack_set))
 
-    def forget(self, ranges: Iterable[Range], positions: Iterable[Position], mark_delete: int) -> None:
-        """`ranges` are acknowledged, of the entries at `positions`, and all below `mark_delete` is."""
-        whole, cut = self._whole, self._cut
-        done = set(ranges)
-        for position in positions:
-            if whole.get(position) in done:
-                del whole[position]
-            elif position in cut and not any(unit.holder is not None for unit in cut[position]):
-                del cut[position]
-        while whole and next(iter(whole.values()))[1] <= mark_delete:
-            whole.popitem(last=False)
+    def forget(self, acked: Iterable[AckedId], mark_delete: int) -> None:
+        """These are acknowledged, and all below `mark_delete` is."""
+        known = self._known
+        for one in acked:
+            if not one.ack_set:
+                known.pop((one.ledger_id, one.entry_id), None)
+        while known and next(iter(known.values())).ranges[-1][1] <= mark_delete:
+            known.popitem(last=False)
 
     def clear(self) -> None:
-        self._whole.clear()
-        self._cut.clear()
+        self._known.clear()
 
 
-def ranges_of(entry: Range, ack_set: Sequence[int]) -> list[Range]:
-    """The offsets of an entry that an acknowledgement with this ack set stands for."""
-    base, end = entry
-    return acknowledged_ranges(ack_set, base, end - base) if ack_set else [entry]
+def ranges_of(ranges: Sequence[Range], ack_set: Sequence[int]) -> list[Range]:
+    """The offsets that an acknowledgement with this ack set stands for, of an entry or part with these offsets."""
+    if not ack_set:
+        return list(ranges)
+    if len(ranges) == 1:
+        ((base, end),) = ranges
+        return acknowledged_ranges(ack_set, base, end - base)
+    return acknowledged_of_part(ranges, ack_set)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, intersection
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType, Unit
-from magnetar.broker.subscriptions.sharing import Part, entry_slot, split_by_key
+from magnetar.broker.subscriptions.sharing import Part, entry_slot, part_entry_id, split_by_key
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, EntryView, read_entry
@@ -48,7 +48,7 @@ def is_marker(payload: Buffer) -> bool:
 
 
 class EntryPart(NamedTuple):
-    """What a unit's `entry` is when it stands for a part of an entry: with the part's offsets."""
+    """What a unit's `entry` is when it stands for a part of an entry: the part's own id, and its offsets."""
 
     ledger_id: int
     entry_id: int
@@ -56,7 +56,7 @@ class EntryPart(NamedTuple):
 
 
 def position_of(unit: Unit) -> tuple[int, int]:
-    """(ledger id, entry id) of the unit's entry."""
+    """(ledger id, entry id) under which the unit goes out."""
     ledger_id, entry_id, *_ = cast(tuple[int, int], unit.entry)
     return ledger_id, entry_id
 
@@ -90,12 +90,12 @@ def make_units(
             if left == [(base, end)]:
                 left = None
         ledger_id, entry_id = int(entry.ledger_id), int(entry.entry_id)
-        if parts is not None:
-            for part in parts:
+        if parts is not None and len(parts) > 1:
+            for number, part in enumerate(parts):
                 ranges = tuple([(base + start, base + stop) for start, stop in part.ranges])
                 offsets = ranges if left is None else intersection(ranges, left)
                 if offsets:
-                    handle = EntryPart(ledger_id, entry_id, ranges)
+                    handle = EntryPart(ledger_id, part_entry_id(entry_id, number), ranges)
                     count = sum([stop - start for start, stop in ranges])
                     unit = Unit(handle, base, end, payload=part.payload, offsets=offsets, permits=count)
                     unit.slot = part.slot
@@ -104,7 +104,9 @@ def make_units(
         unit = Unit(
             (ledger_id, entry_id), base, end, payload=payload, offsets=None if left is None else tuple(left)
         )
-        if is_shared:
+        if parts:
+            unit.slot = parts[0].slot  # one slot has all of it
+        elif is_shared:
             describe(unit, read_entry(memoryview(payload), verify=False), kind)
         units.append(unit)
     return units, unseen

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
 from magnetar.broker.partition import Partition
-from magnetar.broker.subscriptions.forms import Formed, Forms
+from magnetar.broker.subscriptions.ack_sets import Range
+from magnetar.broker.subscriptions.forms import Formed, Forms, cut_by_key
+from magnetar.broker.subscriptions.sharing import of_entry_id
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.wire.pulsar.entry import read_entry
@@ -37,8 +39,32 @@ async def offset_of(partition: Partition, ledger_id: int, entry_id: int) -> int:
     log = partition.log
     if ledger_id >= LATEST:
         return log.high_watermark
+    entry_id, _ = of_entry_id(entry_id)
     entry = await log.locate(LedgerId(ledger_id), EntryId(entry_id))
     return log.high_watermark if entry is None else max(entry.base_offset, log.log_start)
+
+
+async def offsets_at(
+    partition: Partition, ledger_id: int, entry_id: int, forms: Forms
+) -> tuple[int, list[Range]] | None:
+    """The first offset of the entry at exactly this position, and the offsets that the id stands for: all of the
+    entry's, or those of a part of it (`sharing.py`).  None when there is nothing there.
+
+    Raises:
+        StorageError, EntryCorrupt: the log cannot be read there.
+        WireError: the entry cannot be cut.
+    """
+    entry_id, number = of_entry_id(entry_id)
+    entry = await partition.log.locate(LedgerId(ledger_id), EntryId(entry_id))
+    if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
+        return None
+    base = entry.base_offset
+    if number is None:
+        return base, [(base, entry.last_offset + 1)]
+    (formed,) = await _ready(cut_by_key(forms(partition, [entry]), [entry]))
+    if formed.parts is None or number >= len(formed.parts):
+        return None
+    return base, [(base + start, base + end) for start, end in formed.parts[number].ranges]
 
 
 async def offset_at_time(partition: Partition, time_ms: int) -> int:

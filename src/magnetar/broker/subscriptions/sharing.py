@@ -1,9 +1,13 @@
 """Batches of mixed keys for Key_Shared consumers.
 
-A Kafka batch holds whatever keys a producer had; in Pulsar an entry has one key, and goes to one consumer.  So an
-entry that came from Kafka is cut into parts, one for each slot that its keys hash to, and each part goes out as an
-entry of its own under the same message id, with just its own messages.  (An ack set that hides the others would not
-do: clients that acknowledge whole batches wait for the hidden messages, too, and would never acknowledge any.)
+A Kafka batch holds whatever keys a producer had; in Pulsar an entry has one key, and goes to one consumer.  So an entry
+that came from Kafka is cut into parts, one for each slot that its keys hash to, and each part goes out as an entry of
+its own with just its own messages.  (An ack set that hides the others would not do: clients that acknowledge whole
+batches wait for the hidden messages, too, and would never acknowledge any.)
+
+Parts have message ids of their own, or a consumer that is done with one of them would acknowledge all that it has of
+the entry: the number of the part, from 1, stands above the entry id's lowest 40 bits.  Cutting gives the same parts
+every time, so such an id means the same after a restart; everywhere else it leads to the entry.
 
 Message i of a part is the i-th of its offsets: that is what acknowledgements of a part are turned back with.
 """
@@ -24,6 +28,22 @@ from magnetar.wire.pulsar.entry import EntryView, frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
 
 _U32: Final = Struct(">I")
+
+
+_ENTRY_BITS: Final = 40  # no ledger has that many entries
+_ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
+
+
+def part_entry_id(entry_id: int, number: int) -> int:
+    """The entry id of part `number`, from 0, of an entry."""
+    return entry_id | (number + 1) << _ENTRY_BITS
+
+
+def of_entry_id(entry_id: int) -> tuple[int, int | None]:
+    """The entry's own id, and the number of the part that is meant, from 0; None for the whole entry."""
+    if entry_id >> _ENTRY_BITS <= 0:
+        return entry_id, None
+    return entry_id & _ENTRY_MASK, (entry_id >> _ENTRY_BITS) - 1
 
 
 class Part(NamedTuple):

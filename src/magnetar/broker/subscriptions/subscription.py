@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
 from magnetar.broker.subscriptions.consumer import (
@@ -53,11 +53,11 @@ from magnetar.broker.subscriptions.forms import (
     payload_of,
     position_of,
 )
+from magnetar.broker.subscriptions.positions import offsets_at
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
-from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.storage.store import EntryId, LedgerId
+from magnetar.ledger.entry import Entry
 
 log: Final = logging.getLogger(__name__)
 
@@ -233,11 +233,11 @@ class Subscription:
         known: list[_Found] = []
         unknown: list[AckedId] = []
         for one in ids:
-            base = delivered.base_offset((one.ledger_id, one.entry_id))
-            if base is None:
+            acknowledged = delivered.acknowledged(one)
+            if acknowledged is None:
                 unknown.append(one)
             else:
-                known.append((one, base, delivered.acknowledged(member.state, one)))
+                known.append((one, *acknowledged))
         if known:
             self._acknowledge(member, known, cumulative)
         return self._acknowledge_later(member, unknown, cumulative) if unknown else None
@@ -249,16 +249,13 @@ class Subscription:
         found: list[_Found] = []
         for one in ids:
             try:
-                entry = await self.partition.log.locate(LedgerId(one.ledger_id), EntryId(one.entry_id))
-            except BrokerError as error:
+                place = await offsets_at(self.partition, one.ledger_id, one.entry_id, self._environment.forms)
+            except (BrokerError, WireError) as error:
                 log.warning("an acknowledgement of %s is lost: %s", self, error)
                 continue
-            if entry is None or (entry.ledger_id, entry.entry_id) != (one.ledger_id, one.entry_id):
-                continue
-            if entry.kind is EntryKind.KAFKA and self.type is SubscriptionType.KEY_SHARED:
-                continue  # it was cut: which part of it this consumer had is not known any more
-            ranges = ranges_of((entry.base_offset, entry.last_offset + 1), one.ack_set)
-            found.append((one, entry.base_offset, ranges))
+            if place is not None:
+                base, ranges = place
+                found.append((one, base, ranges_of(ranges, one.ack_set)))
         if found and not self.is_closed:
             self._acknowledge(member, found, cumulative)
 
@@ -272,9 +269,7 @@ class Subscription:
                 cursor.properties.setdefault(_USES_ACK_SETS, "")
             ranges += acknowledged
         self._advance(ranges, member)
-        self._delivered.forget(
-            ranges, [(one.ledger_id, one.entry_id) for one, *_ in found], cursor.mark_delete
-        )
+        self._delivered.forget([one for one, *_ in found], cursor.mark_delete)
 
     def _advance(self, ranges: Sequence[Range], member: SubscribedConsumer | None = None) -> None:
         """Acknowledge ranges of offsets, and tell the dispatcher."""

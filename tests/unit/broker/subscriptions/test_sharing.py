@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
 from magnetar.base.errors import WireError
+from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.ack_sets import ack_set_of, intersection, positions_in
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
@@ -126,14 +127,16 @@ async def test_every_key_of_a_kafka_batch_is_at_one_consumer_in_order(world: Wor
 
 
 @scenario
-async def test_a_consumer_acknowledges_its_own_messages_and_no_others(world: World) -> None:
-    first, second = await two_consumers(world)
-    await produce(world, RECORDS, first, second)
-    position = first.positions[0]
-    assert second.positions[0] == position, "one entry, one message id"
-    first.ack(position)
-    assert world.cursor().backlog(80) == len(heard(second))
-    second.ack(position)
+async def test_every_part_is_acknowledged_by_itself_also_at_one_consumer(world: World) -> None:
+    """A client acknowledges a part when it is through with it: that says nothing of others that wait in its queue."""
+    client = await world.sub(kind=KEY_SHARED)
+    await produce(world, RECORDS, client)
+    assert len(set(client.positions)) == len(client.got) == 8
+    left = 80
+    for delivery, position in zip(client.got, client.positions, strict=True):
+        client.ack(position)
+        left -= len(values(bytes(delivery.payload)))
+        assert world.cursor().backlog(80) == left
     assert world.cursor().mark_delete == 80
 
 
@@ -141,41 +144,46 @@ async def test_a_consumer_acknowledges_its_own_messages_and_no_others(world: Wor
 async def test_what_one_has_not_acknowledged_goes_to_the_other_when_it_leaves(world: World) -> None:
     first, second = await two_consumers(world)
     await produce(world, RECORDS, first, second)
-    position, theirs = first.positions[0], heard(second)
-    first.ack(position)
+    theirs = heard(second)
+    first.ack(*first.positions)
+    assert world.cursor().backlog(80) == len(theirs)
     await second.leave()
     await settle()
     assert sorted(heard(first)) == sorted([value for _, value in RECORDS])
-    assert world.cursor().backlog(80) == len(theirs)
-    first.ack(position)
+    await first.ack(*first.positions)  # those of before are looked up, and change nothing
     assert world.cursor().mark_delete == 80
 
 
 @scenario
-async def test_an_acknowledgement_of_somebody_who_holds_nothing_of_it_is_ignored(world: World) -> None:
+async def test_a_part_that_is_not_remembered_is_found_again_by_its_id(world: World) -> None:
     first, second = await two_consumers(world)
     await produce(world, RECORDS, first, second)
-    position = first.positions[0]
-    first.ack(position)
-    first.ack(position)
-    assert world.cursor().backlog(80) == len(heard(second))
+    mine, theirs = list(first.positions), len(heard(second))
+    await first.leave()
     await second.leave()
     third = await world.sub(kind=KEY_SHARED, consumer="c", permits=0)
-    later = third.ack(position)
-    assert later is None or await later is None
-    assert world.cursor().backlog(80) > 0
+    await third.ack(*mine, (mine[0][0], mine[0][1] | 99 << 40))
+    assert world.cursor().backlog(80) == theirs
+
+
+@scenario
+async def test_ids_of_parts_lead_to_their_entry(world: World) -> None:
+    first, second = await two_consumers(world)
+    await produce(world, RECORDS, first, second)
+    await produce(world, RECORDS, first, second)
+    last = max(first.positions)
+    assert await positions.offset_of(world.partition, *last) == 80
 
 
 @scenario
 async def test_parts_are_acknowledged_message_by_message_and_come_again_in_part(world: World) -> None:
     client = await world.sub(kind=KEY_SHARED)
     await produce(world, [(b"a", b"0"), (b"b", b"1"), (b"a", b"2"), (b"a", b"3")], client)
-    parts = {tuple(values(bytes(one.payload))): one for one in client.got}
-    position = client.positions[0]
-    assert set(parts) == {(b"0", b"2", b"3"), (b"1",)}
-    later = client.ack((*position, (0b110,)))
-    assert later is None
+    parts = {tuple(values(bytes(one.payload))): (one.ledger_id, one.entry_id) for one in client.got}
+    position = parts[b"0", b"2", b"3"]
+    assert client.ack((*position, (0b110,))) is None
     assert world.cursor().is_acknowledged(0)
+    assert not world.cursor().is_acknowledged(1)
     client.got.clear()
     client.nack(position)
     await settle()
