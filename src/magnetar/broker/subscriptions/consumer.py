@@ -7,7 +7,7 @@ size.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
@@ -215,12 +215,12 @@ class OutboxConsumer(SubscribedConsumer):
         if refund:
             subscription.flow(self, refund)
 
-    def take_back(self, chosen: set[int] | None = None) -> int:
-        """Forget what waits in the outbox, or those entries of it; how many permits it had cost."""
+    def take_back(self, chosen: Container[object] | None = None) -> int:
+        """Forget what waits in the outbox, or the units of it with these as their `entry`; what permits it had cost."""
         kept: list[Unit] = []
         permits = 0
         for unit in self.outbox:
-            if chosen is None or unit.base_offset in chosen:
+            if chosen is None or unit.entry in chosen:
                 permits += unit.permits
             else:
                 kept.append(unit)

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.model import Unit
-from magnetar.broker.subscriptions.forms import part_ranges, position_of
-from magnetar.broker.subscriptions.sharing import acknowledged_of_part
+from magnetar.broker.subscriptions.forms import EntryPart, part_ranges, position_of
+from magnetar.broker.subscriptions.sharing import acknowledged_of_part, of_entry_id
 
 ENTRIES_MAX: Final = 100_000
 
@@ -46,10 +46,17 @@ class DeliveredEntries:
         while len(known) > ENTRIES_MAX:
             known.popitem(last=False)
 
-    def base_offset(self, position: Position) -> int | None:
-        """The first offset of the entry; None when it is not known here."""
-        found = self._known.get(position)
-        return None if found is None else found.base_offset
+    def units_at(self, positions: Iterable[Position]) -> tuple[set[int], set[object]]:
+        """The first offsets of the entries at those positions that are known here, and their units' `entry`."""
+        bases: set[int] = set()
+        entries: set[object] = set()
+        for position in positions:
+            found = self._known.get(position)
+            if found is not None:
+                bases.add(found.base_offset)
+                is_whole = of_entry_id(position[1])[1] is None
+                entries.add(position if is_whole else EntryPart(*position, found.ranges))
+        return bases, entries
 
     def acknowledged(self, acked: AckedId) -> tuple[int, list[Range]] | None:
         """The entry's first offset, and the offsets that are acknowledged; None when it is not known here."""

@@ -293,11 +293,9 @@ class Subscription:
         mine = self._members.get(member.state)
         if self.dispatcher is None or mine is None:
             return
-        bases = None
-        if positions is not None:
-            bases = {base for base in map(self._delivered.base_offset, positions) if base is not None}
-        permits = mine.take_back(bases)
-        self._do(self.dispatcher.redeliver(mine.state, bases, epoch))
+        bases, entries = (None, None) if positions is None else self._delivered.units_at(positions)
+        permits = mine.take_back(entries)
+        self._do(self.dispatcher.redeliver(mine.state, bases, epoch, entries))
         self.flow(mine, permits)
 
     def tell_end(self) -> None:
@@ -449,7 +447,7 @@ class Subscription:
             return
         unit.payload = task.result()
         if unit.payload is None:  # retention has taken it
-            permits = member.take_back({unit.base_offset})
+            permits = member.take_back({unit.entry})
             self._advance([(unit.base_offset, unit.end_offset)])
             self.flow(member, permits)
         self.writable(member, member.port.is_writable)

@@ -192,6 +192,17 @@ async def test_parts_are_acknowledged_message_by_message_and_come_again_in_part(
 
 
 @scenario
+async def test_a_part_that_is_refused_comes_again_and_no_other_does(world: World) -> None:
+    client = await world.sub(kind=KEY_SHARED)
+    await produce(world, RECORDS, client)
+    wanted = client.positions[3]
+    client.got.clear()
+    client.nack(wanted)
+    await settle()
+    assert [(one.entry_id, one.redelivery_count) for one in client.got] == [(wanted[1], 1)]
+
+
+@scenario
 async def test_other_types_get_a_kafka_batch_whole(world: World) -> None:
     for kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED):
         client = await world.sub(kind.name, kind=kind, initial_position=InitialPosition.LATEST)

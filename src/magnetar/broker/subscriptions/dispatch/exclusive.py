@@ -7,7 +7,7 @@ unacknowledged messages.  `consumer_epoch` lets the client drop what was under w
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.model import (
@@ -64,7 +64,11 @@ class SingleActiveDispatcher(Dispatcher):
         return []
 
     def redeliver(
-        self, consumer: Consumer, base_offsets: Iterable[int] | None = None, epoch: int | None = None
+        self,
+        consumer: Consumer,
+        base_offsets: Iterable[int] | None = None,
+        epoch: int | None = None,
+        entries: Container[object] | None = None,
     ) -> Actions:
         if consumer not in self.consumers:
             return []

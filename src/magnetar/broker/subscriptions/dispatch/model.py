@@ -14,7 +14,7 @@ Offsets are those of the partition's log; ranges are half-open.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -253,9 +253,16 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def redeliver(
-        self, consumer: Consumer, base_offsets: Iterable[int] | None = None, epoch: int | None = None
+        self,
+        consumer: Consumer,
+        base_offsets: Iterable[int] | None = None,
+        epoch: int | None = None,
+        entries: Container[object] | None = None,
     ) -> Actions:
-        """A consumer wants entries again, by their base offsets, or all that it holds."""
+        """A consumer wants entries again, by their base offsets, or all that it holds.
+
+        Of entries that were cut into several units only those come again whose `entry` is among `entries`.
+        """
 
     @abstractmethod
     def rewind(self) -> None:

@@ -13,7 +13,7 @@ all counts are forgotten.  That is what Pulsar 4.0.8 was seen to do.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
@@ -152,7 +152,11 @@ class MultiConsumerDispatcher(Dispatcher):
                 self._finish(unit)
 
     def redeliver(
-        self, consumer: Consumer, base_offsets: Iterable[int] | None = None, epoch: int | None = None
+        self,
+        consumer: Consumer,
+        base_offsets: Iterable[int] | None = None,
+        epoch: int | None = None,
+        entries: Container[object] | None = None,
     ) -> Actions:
         if consumer not in self._members:
             return []
@@ -162,7 +166,12 @@ class MultiConsumerDispatcher(Dispatcher):
             units = sorted(consumer.held, key=lambda unit: unit.order)
         else:
             at = self._index.at
-            units = [unit for base in base_offsets for unit in at(base) if unit.holder is consumer]
+            units = [
+                unit
+                for base in base_offsets
+                for unit in at(base)
+                if unit.holder is consumer and (entries is None or unit.entry in entries)
+            ]
         for unit in units:
             if unit.holder is consumer:  # a client may name an entry twice
                 unit.redelivery_count += 1
