@@ -63,10 +63,10 @@ cover: dev ## the tests again, with the lines and branches that they do not reac
 	@$(BIN)/coverage run -m pytest -q $(ARGS)
 	@$(BIN)/coverage report --skip-covered --show-missing
 
-compat: dev ## the outside suites: kafka-python's and librdkafka's own tests (ARGS="kafka-python")
+compat: dev ## the outside suites: tests of the Kafka and Pulsar clients (ARGS="kafka-python")
 	@$(BIN)/python tests/compat/run.py $(ARGS)
 
-bench: dev ## measure beside Apache Kafka, into bench/results/latest.json (ARGS="--quick")
+bench: dev ## measure beside Apache Kafka and Pulsar, into bench/results/latest.json (ARGS="--quick")
 	@$(BIN)/python -m bench $(ARGS)
 
 demo: dev ## 336,776 real flights through a topic and a group of two consumers

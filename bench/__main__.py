@@ -10,31 +10,38 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import client, machine, measures, process, profile, report, servers
-from bench.measures import MEASURES, Measure, Tools
+from bench import client, machine, measures, process, profile, pulsar_server, report, servers
+from bench.measures import Measure, Tools
 from bench.process import RunFailed
+from bench.pulsar_client import PulsarPerf
+from bench.pulsar_measures import PULSAR_MEASURES
 from bench.runner import Result, Runner
 
+MEASURES = (*measures.MEASURES, *PULSAR_MEASURES)
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = REPOSITORY / "bench" / ".work"
 LOG_WIDTH = 150  # in a file or a pipe, where rich would take 80 and cut the figures
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description="Magnetar measured beside Apache Kafka.")
+    parser = argparse.ArgumentParser(
+        prog="bench", description="Magnetar measured beside Apache Kafka and Apache Pulsar."
+    )
     parser.add_argument(
         "--quick", action="store_true", help="the headline figures only, with less data (4 minutes)"
     )
     parser.add_argument(
-        "--only", metavar="NAME,...", help="these measures; patterns such as 'bulk-*' are fine"
+        "--only",
+        metavar="NAME,...",
+        help="these measures; 'pulsar' is all that begin so, and patterns such as 'bulk-*' are fine",
     )
     parser.add_argument("--list", action="store_true", help="name the measures and stop")
     parser.add_argument("--pairs", type=int, metavar="N", help="runs of each server (3)")
     parser.add_argument(
         "--servers",
-        default="magnetar,kafka",
+        default="magnetar,kafka,pulsar",
         metavar="NAMES",
-        help="measure only one of them: magnetar or kafka",
+        help="measure only these: magnetar, kafka, pulsar",
     )
     parser.add_argument(
         "--profile", action="store_true", help="sample Magnetar with perf, text files beside --output"
@@ -45,8 +52,8 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     arguments = parser.parse_args(words)
     arguments.servers = arguments.servers.split(",")
-    if not set(arguments.servers) <= {servers.MAGNETAR, servers.KAFKA}:
-        parser.error("--servers takes magnetar, kafka or both")
+    if not set(arguments.servers) <= {servers.MAGNETAR, servers.KAFKA, pulsar_server.PULSAR}:
+        parser.error("--servers takes any of magnetar, kafka and pulsar")
     if arguments.pairs is not None and arguments.pairs < 1:
         parser.error("--pairs takes a number from 1")
     return arguments
@@ -58,20 +65,26 @@ def select(only: str | None, *, quick: bool) -> list[Measure]:
         return [measure for measure in MEASURES if measure.quick or not quick]
     patterns = only.split(",")
     for pattern in patterns:
-        if not any(fnmatch.fnmatch(measure.name, pattern) for measure in MEASURES):
+        if not any(_matches(measure, pattern) for measure in MEASURES):
             raise RunFailed(f"no measure is called {pattern}; --list names them")
-    return [measure for measure in MEASURES if any(fnmatch.fnmatch(measure.name, each) for each in patterns)]
+    return [measure for measure in MEASURES if any(_matches(measure, each) for each in patterns)]
+
+
+def _matches(measure: Measure, pattern: str) -> bool:
+    return fnmatch.fnmatch(measure.name, pattern) or measure.name.startswith(f"{pattern}-")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> None:
     chosen = select(arguments.only, quick=arguments.quick)
-    kafka = servers.find_kafka(REPOSITORY)
+    kafka, pulsar = servers.find_kafka(REPOSITORY), pulsar_server.find(REPOSITORY)
     names = list(arguments.servers)
-    if kafka is None and servers.KAFKA in names:
-        names.remove(servers.KAFKA)
-        console.print(
-            "Apache Kafka is not here (MAGNETAR_PEERS names the folder of peers): Magnetar alone, no ratios."
-        )
+    for peer, script in ((servers.KAFKA, kafka), (pulsar_server.PULSAR, pulsar)):
+        if script is None and peer in names:
+            names.remove(peer)
+            console.print(
+                f"Apache {peer.capitalize()} is not here (MAGNETAR_PEERS names the folder of peers): "
+                "Magnetar alone, no ratios."
+            )
     if servers.MAGNETAR in names:
         servers.magnetar_command()
     if not names:
@@ -87,17 +100,21 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
     about: dict[str, object] = {
         "commit": machine.commit(REPOSITORY),
         "machine": machine.describe(arguments.scratch),
-        "versions": machine.versions(with_kafka=kafka is not None),
+        "versions": machine.versions(with_kafka=kafka is not None, with_pulsar=pulsar is not None),
         "effort": vars(effort),
         "profiled": arguments.profile,
     }
-    tools = Tools(client.Librdkafka(program), None if kafka is None else client.ProducerPerformance(kafka))
+    tools = Tools(
+        client.Librdkafka(program),
+        None if kafka is None else client.ProducerPerformance(kafka),
+        None if pulsar is None else PulsarPerf(pulsar),
+    )
     profiles = arguments.output.parent if arguments.profile else None
     results: list[Result] = []
     try:
         with (
             console.status("starting") as status,
-            Runner(names, kafka, tools, effort, arguments.scratch, status.update, profiles) as runner,
+            Runner(names, kafka, pulsar, tools, effort, arguments.scratch, status.update, profiles) as runner,
         ):
             for measure in chosen:
                 results.append(runner.run(measure))
@@ -116,7 +133,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(sys.argv[1:] if words is None else words)
     if arguments.list:
         for measure in MEASURES:
-            console.print(f"{measure.name:16} {measure.title}{'  (quick)' if measure.quick else ''}")
+            console.print(f"{measure.name:22} {measure.title}{'  (quick)' if measure.quick else ''}")
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

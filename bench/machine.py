@@ -8,9 +8,11 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from bench import client, servers
+from bench import client, pulsar_server, servers
 
-PEER_VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")  # what the peers' script starts
+# What the peers' scripts start.
+PEER_VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
+PULSAR_VERSION = os.environ.get("PULSAR_VERSION", "4.0.8")
 
 
 def describe(scratch: Path) -> dict[str, object]:
@@ -26,13 +28,15 @@ def describe(scratch: Path) -> dict[str, object]:
     }
 
 
-def versions(*, with_kafka: bool) -> dict[str, str]:
+def versions(*, with_kafka: bool, with_pulsar: bool) -> dict[str, str]:
     found = {"python": platform.python_version(), "librdkafka (load)": client.LIBRDKAFKA_VERSION}
     for package in ("magnetar", "uvloop", "confluent-kafka"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     if with_kafka:
         found[servers.KAFKA] = PEER_VERSION
+    if with_pulsar:
+        found[pulsar_server.PULSAR] = PULSAR_VERSION
     return found
 
 

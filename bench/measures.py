@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from bench import admin, process, stats
 from bench.client import Librdkafka, Load, ProducerPerformance
 from bench.process import RunFailed
-from bench.servers import Server
+from bench.pulsar_client import PulsarPerf
+from bench.servers import KAFKA, Server
 from bench.stats import Better, Figure, Samples
 
 SIZES = {"100B": 100, "1KiB": 1024, "16KiB": 16 * 1024}
@@ -57,6 +58,7 @@ class Tools:
 
     client: Librdkafka
     java: ProducerPerformance | None
+    perf: PulsarPerf | None = None
 
 
 Run = Callable[[Server, Tools, Effort], Samples]
@@ -64,7 +66,10 @@ Run = Callable[[Server, Tools, Effort], Samples]
 
 @dataclass(frozen=True)
 class Measure:
-    """`settings` start a Magnetar of its own; `fresh` gives every run a stopped server with an empty data folder."""
+    """`settings` start a Magnetar of its own; `fresh` gives every run a stopped server with an empty data folder.
+
+    `peer` is the server that runs in turn with Magnetar; none where it is called "".
+    """
 
     name: str
     title: str
@@ -74,6 +79,7 @@ class Measure:
     repeated: bool = True  # in every pair; else once
     settings: tuple[str, ...] = ()
     fresh: bool = False
+    peer: str = KAFKA
 
 
 def bulk(size: int, partitions: int) -> Run:
@@ -100,9 +106,9 @@ def warm(size: int) -> Run:
         count = effort.bulk_bytes // size
         with admin.topic(server.bootstrap, _topic("warm"), HEADLINE_PARTITIONS) as topic:
             process.use_memory(effort.bulk_bytes * 5 // 4)
-            watch = _Watch(server)
+            watch = Watch(server)
             load = tools.client.produce(server.bootstrap, topic, size=size, count=count)
-            stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load)))
+            stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
         return samples
 
     return run
@@ -125,9 +131,9 @@ def single(server: Server, tools: Tools, effort: Effort) -> Samples:
     samples: Samples = {}
     with admin.topic(server.bootstrap, _topic("single"), HEADLINE_PARTITIONS) as topic:
         count = effort.single_count
-        watch = _Watch(server)
+        watch = Watch(server)
         load = tools.client.produce(server.bootstrap, topic, size=SINGLE_SIZE, count=count, settings=settings)
-        cpu, noise = watch.stop(load)
+        cpu, noise = watch.stop(load.finished.cpu)
         stats.add_sample(
             samples,
             {
@@ -218,13 +224,13 @@ def _produce_and_consume(
     server: Server, tools: Tools, topic: str, size: int, partitions: int, count: int
 ) -> Samples:
     samples: Samples = {}
-    watch = _Watch(server)
+    watch = Watch(server)
     load = tools.client.produce(server.bootstrap, topic, size=size, count=count)
-    stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load)))
+    stats.add_sample(samples, _bulk_sample("produce", load, *watch.stop(load.finished.cpu)))
     for _ in range(CONSUME_REPEATS):
-        watch = _Watch(server)
+        watch = Watch(server)
         load = tools.client.consume(server.bootstrap, topic, partitions=partitions, count=count)
-        stats.add_sample(samples, _bulk_sample("consume", load, *watch.stop(load)))
+        stats.add_sample(samples, _bulk_sample("consume", load, *watch.stop(load.finished.cpu)))
     return samples
 
 
@@ -246,7 +252,7 @@ def _bulk_sample(verb: str, load: Load, cpu: process.CpuTime, noise: float) -> d
     return sample
 
 
-class _Watch:
+class Watch:
     """Server CPU of one client run, and how much of the machine somebody else took meanwhile."""
 
     def __init__(self, server: Server) -> None:
@@ -256,13 +262,13 @@ class _Watch:
         self.cpu = process.cpu_time(self.pid)
         self.busy = process.machine_busy()
 
-    def stop(self, load: Load) -> tuple[process.CpuTime, float]:
+    def stop(self, client: process.CpuTime) -> tuple[process.CpuTime, float]:
         """The server's CPU time, and the share (0 to 1) of all processors that neither it nor the client used."""
         time.sleep(SETTLE_SECONDS)
         cpu = process.cpu_time(self.pid) - self.cpu
         busy = process.machine_busy() - self.busy
         available = (time.monotonic() - self.begin) * (os.cpu_count() or 1)
-        return cpu, max(busy - cpu.total - load.finished.cpu.total, 0.0) / available
+        return cpu, max(busy - cpu.total - client.total, 0.0) / available
 
 
 def _topic(purpose: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import stats
+from bench.pulsar_server import PULSAR
 from bench.runner import Result
 from bench.servers import KAFKA, MAGNETAR
 from bench.stats import Comparison, Figure, Summary, Verdict
@@ -16,6 +17,11 @@ from bench.stats import Comparison, Figure, Summary, Verdict
 SCHEMA = 1
 NOISE_WARNING_SHARE = 0.10
 WIDTH_WITH_EXTREMES = 120
+TITLES = {  # by peer: the title, and the heading of what Magnetar is compared with
+    KAFKA: ("Magnetar (journal synced) beside Apache Kafka (its defaults)", "Kafka"),
+    PULSAR: ("Magnetar (journal synced) beside Apache Pulsar standalone (as it ships)", "Pulsar"),
+    "": ("Magnetar: from one protocol to the other, beside both ends in one", "one protocol"),
+}
 COLOURS = {Verdict.GOAL: "bold green", Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.NONE: "dim"}
 
 
@@ -24,15 +30,35 @@ def compare_all(results: Sequence[Result]) -> list[Comparison]:
 
 
 def compare(result: Result, figure: Figure) -> Comparison:
-    return stats.compare(figure, result.values(MAGNETAR, figure.field), result.values(KAFKA, figure.field))
+    if figure.against is None:
+        theirs = result.values(result.measure.peer, figure.field)
+    else:
+        theirs = result.values(MAGNETAR, figure.against)
+    return stats.compare(figure, result.values(MAGNETAR, figure.field), theirs)
 
 
 def show(results: Sequence[Result], console: Console) -> None:
-    table = Table(title="Magnetar (journal synced) beside Apache Kafka (its defaults)", title_justify="left")
+    """A table for each peer that Magnetar was measured beside."""
+    for peer, (title, heading) in TITLES.items():
+        chosen = [result for result in results if result.measure.peer == peer]
+        if chosen:
+            _show_table(chosen, title, heading, console)
+    console.print(
+        "Median of the runs, lowest to highest in brackets; ratio = Magnetar / the other.", style="dim"
+    )
+    for result in results:
+        for server, failure in result.failures.items():
+            console.print(f"[bold red]{result.measure.title}: {failure}" if failure else server, markup=True)
+        for warning in noise(result):
+            console.print(warning, style="yellow")
+
+
+def _show_table(results: Sequence[Result], title: str, heading: str, console: Console) -> None:
+    table = Table(title=title, title_justify="left")
     table.add_column("measure")
     extremes = console.width >= WIDTH_WITH_EXTREMES
-    for heading in ("Magnetar", "Kafka", "ratio", "bar", "goal", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for name in ("Magnetar", heading, "ratio", "bar", "goal", ""):
+        table.add_column(name, justify="right", no_wrap=True)
     for result in results:
         for figure in result.measure.figures:
             row = compare(result, figure)
@@ -49,12 +75,6 @@ def show(results: Sequence[Result], console: Console) -> None:
             )
         table.add_section()
     console.print(table)
-    console.print("Median of the runs, lowest to highest in brackets; ratio = Magnetar / Kafka.", style="dim")
-    for result in results:
-        for server, failure in result.failures.items():
-            console.print(f"[bold red]{result.measure.title}: {failure}" if failure else server, markup=True)
-        for warning in noise(result):
-            console.print(warning, style="yellow")
 
 
 def noise(result: Result) -> list[str]:
@@ -105,7 +125,11 @@ def document(results: Sequence[Result], about: dict[str, object]) -> dict[str, o
         "schema": SCHEMA,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
-        "rows": [_row(row) for row in compare_all(results)],
+        "rows": [
+            {"peer_name": result.measure.peer, **_row(compare(result, figure))}
+            for result in results
+            for figure in result.measure.figures
+        ],
         "measures": [
             {
                 "name": result.measure.name,
@@ -135,7 +159,7 @@ def _row(row: Comparison) -> dict[str, object]:
         "unit": figure.unit,
         "better": figure.better.value,
         "magnetar": _summary(row.ours),
-        "kafka": _summary(row.theirs),
+        "peer": _summary(row.theirs),
         "ratio": row.ratio,
         "bar": figure.bar,
         "goal": figure.goal,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from bench import measures, profile, stats
+from bench import measures, profile, pulsar_measures, stats
 from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
+from bench.pulsar_server import PULSAR, Pulsar
 from bench.servers import KAFKA, MAGNETAR, Kafka, Magnetar, Server
 from bench.stats import Samples
 
@@ -39,6 +40,7 @@ class Runner:
         self,
         names: Sequence[str],
         kafka: Path | None,
+        pulsar: Path | None,
         tools: Tools,
         effort: Effort,
         work: Path,
@@ -48,12 +50,13 @@ class Runner:
         """`profiles`: the folder for Magnetar's profiles, one for each run; None takes none."""
         self.names = names
         self.kafka = kafka
+        self.pulsar = pulsar
         self.tools = tools
         self.effort = effort
         self.say = say
         self.profiles = profiles
         self.scratch = Path(tempfile.mkdtemp(prefix="run-", dir=work))
-        self.shared: dict[tuple[str, tuple[str, ...]], Server] = {}
+        self.shared: dict[tuple[str, tuple[str, ...], str], Server] = {}
         self.serial = 0
 
     def __enter__(self) -> "Runner":
@@ -74,7 +77,7 @@ class Runner:
         pairs = self.effort.pairs if measure.repeated else 1
         for pair in range(1, pairs + 1):
             for name in self.names:
-                if name in result.failures:
+                if name in result.failures or name not in (MAGNETAR, measure.peer):
                     continue
                 self.say(f"{measure.title}: {name}, {pair} of {pairs}")
                 try:
@@ -102,17 +105,21 @@ class Runner:
             finally:
                 server.discard()
             return
-        server = self._shared(name, measure.settings if name == MAGNETAR else ())
+        server = self._shared(name, measure)
         if not server.alive():
             raise RunFailed(f"{name} has ended during the measure before; its log was {server.log}")
         yield server
 
-    def _shared(self, name: str, settings: tuple[str, ...]) -> Server:
-        key = (name, settings)
+    def _shared(self, name: str, measure: Measure) -> Server:
+        """One for each door: a server is warmed up with the clients that it is measured with."""
+        settings = measure.settings if name == MAGNETAR else ()
+        door = KAFKA if measure.peer == KAFKA else PULSAR
+        key = (name, settings, door)
         if key not in self.shared:
             server = self.shared[key] = self._new(name, settings)
             server.start()
-            measures.warm_up(server, self.tools)
+            warm_up = measures.warm_up if door == KAFKA else pulsar_measures.warm_up
+            warm_up(server, self.tools)
         return self.shared[key]
 
     def _new(self, name: str, settings: tuple[str, ...]) -> Server:
@@ -122,4 +129,8 @@ class Runner:
             if self.kafka is None:
                 raise RunFailed("the peers' kafka script is not here")
             return Kafka(folder, self.kafka, settings)
+        if name == PULSAR:
+            if self.pulsar is None:
+                raise RunFailed("the peers' pulsar script is not here")
+            return Pulsar(folder, self.pulsar, settings)
         return Magnetar(folder, settings)

@@ -1,4 +1,4 @@
-"""The two servers, started as their users start them, on free ports, with data in a folder that goes away.
+"""Magnetar and Apache Kafka, started as their users start them, on free ports, with data in a folder that goes away.
 
 Kafka comes from the peers' script (`kafka start DIR PORT key=value...`), which keeps the pid in DIR/pid; Magnetar is
 the `magnetar` command of this environment.  Both log into their folder.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench import probe, process
 from bench.process import RunFailed
+from bench.pulsar_client import Addresses
 from magnetar.testing.server import ServerFailed, default_command, free_ports
 
 HOST = "127.0.0.1"
@@ -102,11 +103,16 @@ class Magnetar(Server):
     def __init__(self, folder: Path, settings: tuple[str, ...] = ()) -> None:
         super().__init__(folder, settings)
         self.process: subprocess.Popen[bytes] | None = None
+        self.pulsar_port, self.http_port = free_ports(2, taken=[self.port])
+
+    @property
+    def pulsar(self) -> Addresses:
+        return Addresses(f"pulsar://{HOST}:{self.pulsar_port}", f"http://{HOST}:{self.http_port}")
 
     def _start(self) -> float:
-        http_port = free_ports(1, taken=[self.port])[0]
         command = [*magnetar_command(), "standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
-        command += ["--kafka-port", str(self.port), "--http-port", str(http_port), "--pulsar-port", "0"]
+        command += ["--kafka-port", str(self.port), "--http-port", str(self.http_port)]
+        command += ["--pulsar-port", str(self.pulsar_port)]
         for setting in self.settings:
             command += ["--set", setting]
         with self.log.open("ab") as log:

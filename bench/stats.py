@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the report: a field of one measure, and what is asked of Magnetar / Kafka."""
+    """One line of the report: a field of one measure, and what is asked of Magnetar / its peer."""
 
     field: str
     label: str
@@ -40,6 +40,7 @@ class Figure:
     bar: float | None = None
     goal: float | None = None
     limit: float | None = None  # a bound on Magnetar's own value, whatever the peer does
+    against: str | None = None  # compare with this field of Magnetar's, not with the peer
 
     def meets(self, value: float, bound: float) -> bool:
         return value >= bound if self.better is Better.HIGHER else value <= bound

@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from bench import report
-from bench.__main__ import parse_arguments, select
-from bench.measures import MEASURES
+from bench.__main__ import MEASURES, parse_arguments, select
 from bench.process import RunFailed
 from bench.runner import Result
 
@@ -30,6 +29,15 @@ BARS = {
     "10,000 topics: create": (1.0, 0.3),
     "10,000 topics: memory": (1.0, 0.3),
     "10,000 topics: restart to serving": (1.0, 0.3),
+    # issue 4
+    "Pulsar produce 100B": (1.0, 2.0),
+    "Pulsar produce 1KiB": (1.3, 2.0),
+    "Pulsar produce 1KiB, server CPU": (0.6, None),
+    "Pulsar consume 100B": (1.0, 2.0),
+    "Pulsar consume 1KiB": (1.2, 2.0),
+    "Pulsar consume 1KiB, server CPU": (0.6, None),
+    "Kafka reads Pulsar's, first time": (0.5, None),
+    "Pulsar reads Kafka's, first time": (0.5, None),
 }
 
 
