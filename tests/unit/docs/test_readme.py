@@ -89,6 +89,19 @@ def test_the_server_starts_as_shown(server: MagnetarProcess) -> None:
     assert list(dict.fromkeys(map(shape, said))) == list(dict.fromkeys(map(shape, shown)))
 
 
+@pytest.mark.slow
+def test_the_session_with_pulsar_admin(server: MagnetarProcess, tmp_path: Path) -> None:
+    peer = PEERS / "pulsar"
+    if not peer.exists() or shutil.which("java") is None:
+        pytest.skip("needs Java and the script that fetches Pulsar's tools")
+    script = tmp_path / "pulsar-admin"
+    script.write_text(
+        f'#!/bin/sh\nPULSAR_ADMIN_URL={server.http_url} exec {shlex.quote(str(peer))} admin "$@"\n'
+    )
+    script.chmod(0o755)
+    run_session(block("console", "pulsar-admin"), server, f"{tmp_path}:{os.environ['PATH']}")
+
+
 @needs_kcat
 def test_the_first_session_with_kcat(server: MagnetarProcess) -> None:
     run_session(block("console", "kcat -P"), server)
@@ -101,13 +114,18 @@ def test_the_first_session_with_the_console_tools(server: MagnetarProcess, java_
     run_session(block("console", "kafka-topics.sh"), server, f"{java_tools}:{os.environ['PATH']}")
 
 
-def test_the_python_example(server: MagnetarProcess) -> None:
-    program = block("python", "localhost:9092").replace("localhost:9092", server.bootstrap)
+@pytest.mark.parametrize(
+    "imported", ["from confluent_kafka import Consumer, Producer\n\nserver", "import pulsar"]
+)
+def test_the_python_examples(server: MagnetarProcess, imported: str) -> None:
+    program = block("python", imported).replace("localhost:9092", server.bootstrap)
+    program = program.replace("pulsar://localhost:6650", server.pulsar_url)
     (expected,) = re.findall(r"^print\(.*#\s*(.*)$", program, re.M)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
     )
-    assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1:] == [expected]  # pulsar-client's log goes to standard output as well
 
 
 def test_the_example_of_a_test(tmp_path: Path) -> None:
