@@ -124,6 +124,16 @@ class Interop:
         self._threads = ThreadPoolExecutor(_THREADS, "magnetar-convert")
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._connected: set[EntryKind] = set()
+
+    def client_connected(self, protocol: EntryKind) -> None:
+        """A client has come.  Once both protocols have clients, what converts is loaded: one of them may read what the
+        other wrote.  A server of one protocol alone never pays for it.
+        """
+        if protocol not in self._connected:
+            self._connected.add(protocol)
+            if len(self._connected) == len(EntryKind):
+                engine.prepare()
 
     @property
     def cache_bytes_used(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from magnetar.base.arena import Arena
+from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.handlers import api_versions
 from magnetar.protocols.kafka.registry import load_apis
@@ -65,4 +66,5 @@ class KafkaService:
         client_host: str,
         local_host: str,
     ) -> KafkaSession:
+        self.broker.interop.client_connected(EntryKind.KAFKA)
         return KafkaSession(self, peer, node, listener_name, connection_id, client_host, local_host)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar import __version__
 from magnetar.base.arena import Arena
 from magnetar.broker.nodes import Endpoint
+from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.pulsar.registry import load_commands
 from magnetar.protocols.pulsar.session import Peer, PulsarSession
 from magnetar.wire.framing import SCRATCH_BYTES
@@ -65,4 +66,5 @@ class PulsarService:
     def connected(self, peer: Peer, connection_id: int, client_host: str, local_host: str) -> PulsarSession:
         session = PulsarSession(self, peer, connection_id, client_host, local_host)
         self.sessions.add(session)
+        self.broker.interop.client_connected(EntryKind.PULSAR)
         return session

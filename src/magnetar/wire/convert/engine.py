@@ -1,9 +1,10 @@
 """Which code converts: the compiled one as soon as it is there, which is faster even for one record.
 
 Compiling takes ten seconds on a machine that has never done it, and loading what was compiled half of one.  The first
-conversion asks for it.  A thread has a child process compile, at low priority, because numba would hold the interpreter
-for tenths of a second at a time; then it loads the result.  Until then `plain.py` does the work, except for batches so
-large that waiting is shorter.  Where numba cannot be loaded, it does all of it.
+conversion asks for it, or whoever sees one coming (`prepare`).  A thread has a child process compile, at low priority,
+because numba would hold the interpreter for tenths of a second at a time; then it loads the result.  Until then
+`plain.py` does the work, except for batches so large that waiting is shorter.  Where numba cannot be loaded, it does
+all of it.
 
 The compiled code is kept in a folder named by its sources, below this package's `__pycache__` or, where that cannot be
 written, the user's cache; `NUMBA_CACHE_DIR` overrides both, and without any of them each process compiles for itself.
@@ -90,6 +91,11 @@ _seed: Final = secrets.randbits(62)
 def is_compiled() -> bool:
     """Whether the compiled code is loaded."""
     return _loader.records is not None
+
+
+def prepare() -> None:
+    """Begin to load the compiled code; returns at once."""
+    _loader.start()
 
 
 def load(timeout_s: float | None = None) -> bool:
