@@ -42,7 +42,7 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/activate
 	@touch $@
 
 # What is pinned for development contains what is pinned for running.
-$(VENV)/.dev: requirements/dev.txt requirements/run.txt pyproject.toml | $(BIN)/activate
+$(VENV)/.dev: requirements/dev.txt requirements/spark.txt requirements/run.txt pyproject.toml | $(BIN)/activate
 	@echo "installing magnetar and the development tools into $(VENV) ..."
 	$(call install_from,requirements/dev.txt)
 	@touch $(VENV)/.run $@
@@ -83,7 +83,8 @@ generate: dev ## write again what is made from tables: the Kafka and Pulsar code
 lock: ## pin requirements/*.txt from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv, or make UV=/path/to/uv lock)" >&2; exit 1; }
 	@$(UV) pip compile pyproject.toml requirements/build.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/run.txt
-	@$(UV) pip compile pyproject.toml requirements/build.in --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/dev.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/spark.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -o requirements/dev.txt
 
 changelog: dev ## fold newsfragments/ into CHANGELOG.md (VERSION=0.1.0)
 	@test -n "$(VERSION)" || { echo "say which version: make changelog VERSION=0.1.0" >&2; exit 1; }
