@@ -28,7 +28,7 @@ class LocalStoreSettings:
     flush_bytes: int = 1 * MIB
     """A ledger is written behind when so much of it is only in memory and in the journal."""
 
-    read_step_bytes: int = 1 * MIB
+    read_step_bytes: int = 2 * MIB
     read_memory_bytes: int = 128 * MIB
     read_threads: int = 2
     retry_s: float = 1.0
