@@ -21,7 +21,7 @@ from magnetar.broker.producer_recovery import ProducerMemory, replay, restore
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.broker.transaction_index import TransactionIndex
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.ledger.entry_format import PULSAR_MAGIC, EntryPrefix
+from magnetar.ledger.entry_format import EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import (
@@ -31,6 +31,7 @@ from magnetar.wire.kafka.records import (
     stamp_log_append_time,
 )
 from magnetar.wire.pulsar.entry import EntryView
+from magnetar.wire.stored import PULSAR_MAGIC
 
 if TYPE_CHECKING:
     from magnetar.broker.topics import Topic

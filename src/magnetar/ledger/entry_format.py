@@ -34,30 +34,15 @@ and num_messages_in_batch behind properties of any number.
 """
 
 from struct import Struct
-from struct import error as StructError
 from typing import Final
 
-from magnetar.base.errors import EntryCorrupt
+from magnetar.base.errors import EntryCorrupt, WireError
 from magnetar.base.varint import varint
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import LedgerId, StoredEntry
+from magnetar.wire.stored import COUNT, COUNT_BYTES, ENTRY_MAGIC, FORMAT, PRODUCER, split_entry
 
-_MAGIC: Final = b"\x0e\x02"
-PULSAR_MAGIC: Final = b"\x0e\x01"
-_BROKER: Final = int.from_bytes(_MAGIC)
-_PULSAR: Final = int.from_bytes(PULSAR_MAGIC)
-_HEAD: Final = Struct(">HI")  # the magic and the size of broker entry metadata
 _U32: Final = Struct(">I")
-_COUNT: Final = Struct("<I")
-_COUNT_TAG: Final = 0x7D
-_COUNT_BYTES: Final = 1 + _COUNT.size
-_BASE_OFFSET: Final = Struct(">q")
-_PRODUCER: Final = b"\x0a\x00\x10\x00\x18"  # producer_name "", sequence_id 0, tag of publish_time
-_FORMAT: Final = b"\x22\x15\x0a\x0centry.format\x12\x05kafka"
-assert _FORMAT[1] == len(_FORMAT) - 2
-_FORMAT_AT: Final = _U32.size + len(_PRODUCER) + 6  # publish_time is a varint of 6 bytes until the year 2109
-_BATCH_HEAD_BYTES: Final = 61  # of a record batch v2: a shorter payload is none
-_PULSAR_HEAD_BYTES: Final = len(PULSAR_MAGIC) + 4 + 4
 
 MESSAGES_MAX: Final = 0xFFFF_FFFF
 """Of one entry; what the count's field holds."""
@@ -77,7 +62,7 @@ class EntryPrefix:
         self._now_ms = now_ms
         clock = varint(now_ms)
         self._broker = b"\x08" + clock + b"\x10"
-        self._message = _PRODUCER + clock + _FORMAT + b"\x58"
+        self._message = PRODUCER + clock + FORMAT + b"\x58"
 
     def kafka(self, now_ms: int, last_offset: int, record_count: int) -> bytes:
         """The bytes to put in front of a batch of `record_count` records whose last one gets `last_offset`."""
@@ -85,15 +70,15 @@ class EntryPrefix:
             self._set_clock(now_ms)
         broker = self._broker + varint(last_offset)
         message = self._message + varint(record_count)
-        return b"".join((_MAGIC, _U32.pack(len(broker)), broker, _U32.pack(len(message)), message))
+        return b"".join((ENTRY_MAGIC, _U32.pack(len(broker)), broker, _U32.pack(len(message)), message))
 
     def pulsar(self, now_ms: int, last_offset: int, message_count: int) -> bytes:
         """The bytes to put in front of what a Pulsar client sent: 1 to `MESSAGES_MAX` messages."""
         if now_ms != self._now_ms:
             self._set_clock(now_ms)
         broker = self._broker + varint(last_offset)
-        count = b"\x7d" + _COUNT.pack(message_count)
-        return b"".join((_MAGIC, _U32.pack(len(broker) + _COUNT_BYTES), broker, count))
+        count = b"\x7d" + COUNT.pack(message_count)
+        return b"".join((ENTRY_MAGIC, _U32.pack(len(broker) + COUNT_BYTES), broker, count))
 
 
 def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
@@ -105,33 +90,13 @@ def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     body = stored.body
     last_offset = stored.last_offset
     try:
-        magic, size = _HEAD.unpack_from(body)
-        behind = _HEAD.size + size
-        (word,) = _U32.unpack_from(body, behind)
-        if word >> 16 == _PULSAR:
-            kind = EntryKind.PULSAR
-            payload = body[behind:]
-            (count,) = _COUNT.unpack_from(body, behind - _COUNT.size)
-            base_offset = last_offset + 1 - count
-            is_whole = (
-                body[behind - _COUNT_BYTES] == _COUNT_TAG
-                and 0 <= base_offset <= last_offset
-                and len(payload) >= _PULSAR_HEAD_BYTES
-            )
-        else:  # `word` is the size of the metadata
-            kind = EntryKind.KAFKA
-            payload = body[behind + _U32.size + word :]
-            (base_offset,) = _BASE_OFFSET.unpack_from(payload)
-            format_at = behind + _FORMAT_AT
-            is_whole = (
-                bytes(body[format_at : format_at + len(_FORMAT)]) == _FORMAT
-                and len(payload) >= _BATCH_HEAD_BYTES
-            )
-    except (StructError, IndexError) as error:
+        is_pulsar, payload_at, base_offset = split_entry(body, last_offset)
+    except WireError as error:
         raise _corrupt(ledger_id, stored) from error
-    if not is_whole or magic != _BROKER:
-        raise _corrupt(ledger_id, stored)
-    return Entry(base_offset, last_offset, stored.max_timestamp_ms, payload, kind, ledger_id, stored.entry_id)
+    return Entry(
+        base_offset, last_offset, stored.max_timestamp_ms, body[payload_at:],
+        EntryKind.PULSAR if is_pulsar else EntryKind.KAFKA, ledger_id, stored.entry_id,
+    )  # fmt: skip
 
 
 def _corrupt(ledger_id: LedgerId, stored: StoredEntry) -> EntryCorrupt:

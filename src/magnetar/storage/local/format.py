@@ -86,16 +86,16 @@ from typing import Final
 
 from crc32c import crc32c
 
+# The record's layout lies in a package that those may import who read records and know no store.
+from magnetar.wire.stored import ENTRY_BYTES_MAX as ENTRY_BYTES_MAX
+from magnetar.wire.stored import RECORD as RECORD
+from magnetar.wire.stored import RECORD_BYTES as RECORD_BYTES
+from magnetar.wire.stored import RECORD_REST as RECORD_REST
+from magnetar.wire.stored import RECORD_START as RECORD_START
+
 BLOCK_BYTES: Final = 4096
 INDEX_STEP_BYTES: Final = 32 * 1024
 NOTHING_BEFORE: Final = -(1 << 63)
-ENTRY_BYTES_MAX: Final = 1 << 30
-
-RECORD: Final = Struct(">IIQqqq")
-RECORD_START: Final = Struct(">II")
-RECORD_REST: Final = Struct(">Qqqq")
-RECORD_BYTES: Final = 40
-assert RECORD.size == RECORD_BYTES == RECORD_START.size + RECORD_REST.size
 
 ROUND: Final = Struct(">4sHHQQQII20xI")
 ROUND_BYTES: Final = 64

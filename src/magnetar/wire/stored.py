@@ -1,0 +1,81 @@
+"""What the log keeps, as bytes: a record of the ledger store, and the entry in it.
+
+The store writes records, `storage/local/format.py` has the whole of its files; who reads a segment, or what the broker
+answers from one, meets them side by side.  All integers big-endian:
+
+     0  u32  length            bytes of the body
+     4  u32  crc32c            of everything after this field, body included
+     8  u64  ledger_id
+    16  i64  entry_id          dense from 0 within its ledger
+    24  i64  last_offset       offset of the entry's last message; grows
+    32  i64  max_timestamp_ms  greatest record timestamp in the entry; need not grow
+    40  ...  body              an entry: `ledger/entry_format.py` tells what its prefix says, and writes it
+
+Reading both is here, below everything that does: the broker's log and the columns that pipelines read.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from magnetar.base.errors import WireError
+
+RECORD: Final = Struct(">IIQqqq")
+RECORD_START: Final = Struct(">II")
+RECORD_REST: Final = Struct(">Qqqq")
+RECORD_BYTES: Final = 40
+assert RECORD.size == RECORD_BYTES == RECORD_START.size + RECORD_REST.size
+ENTRY_BYTES_MAX: Final = 1 << 30
+
+ENTRY_MAGIC: Final = b"\x0e\x02"
+PULSAR_MAGIC: Final = b"\x0e\x01"
+ENTRY_HEAD: Final = Struct(">HI")  # the magic and the size of broker entry metadata
+COUNT: Final = Struct("<I")
+COUNT_TAG: Final = 0x7D
+COUNT_BYTES: Final = 1 + COUNT.size
+PRODUCER: Final = b"\x0a\x00\x10\x00\x18"  # producer_name "", sequence_id 0, tag of publish_time
+FORMAT: Final = b"\x22\x15\x0a\x0centry.format\x12\x05kafka"
+assert FORMAT[1] == len(FORMAT) - 2
+FORMAT_AT: Final = 4 + len(PRODUCER) + 6  # publish_time is a varint of 6 bytes until the year 2109
+BATCH_BYTES_MIN: Final = 61  # the head of a record batch v2: a shorter payload is none
+PULSAR_BYTES_MIN: Final = len(PULSAR_MAGIC) + 4 + 4
+
+_U32: Final = Struct(">I")
+_BASE_OFFSET: Final = Struct(">q")
+_ENTRY: Final = int.from_bytes(ENTRY_MAGIC)
+_PULSAR: Final = int.from_bytes(PULSAR_MAGIC)
+
+
+def split_entry(body: memoryview, last_offset: int) -> tuple[bool, int, int]:
+    """(whether a Pulsar client sent it, where in `body` its own bytes begin, its first offset) of an entry.
+
+    Raises:
+        WireError: this is no entry.
+    """
+    try:
+        magic, size = ENTRY_HEAD.unpack_from(body)
+        behind = ENTRY_HEAD.size + size
+        (word,) = _U32.unpack_from(body, behind)
+        is_pulsar = word >> 16 == _PULSAR
+        if is_pulsar:
+            payload_at = behind
+            (count,) = COUNT.unpack_from(body, behind - COUNT.size)
+            base_offset = last_offset + 1 - count
+            is_whole = (
+                body[behind - COUNT_BYTES] == COUNT_TAG
+                and 0 <= base_offset <= last_offset
+                and len(body) - payload_at >= PULSAR_BYTES_MIN
+            )
+        else:  # `word` is the size of the metadata
+            payload_at = behind + _U32.size + word
+            (base_offset,) = _BASE_OFFSET.unpack_from(body, payload_at)
+            format_at = behind + FORMAT_AT
+            is_whole = (
+                bytes(body[format_at : format_at + len(FORMAT)]) == FORMAT
+                and len(body) - payload_at >= BATCH_BYTES_MIN
+            )
+    except (StructError, IndexError) as error:
+        raise WireError("bytes that are no entry") from error
+    if not is_whole or magic != _ENTRY:
+        raise WireError("bytes that are no entry")
+    return is_pulsar, payload_at, base_offset
