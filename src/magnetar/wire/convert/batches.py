@@ -101,7 +101,7 @@ def kafka_to_pulsar(batch: memoryview, plain_bytes_max: int = RECORDS_BYTES_MAX)
 def pulsar_to_kafka(view: EntryView, base_offset: int, leader_epoch: int) -> memoryview:
     """An entry as a record batch of the offsets that it takes, with the same compression as Kafka has it.
 
-    What is encrypted comes out as one record, as it is (`_sealed_record`).  A chunk is not a message: see
+    What is encrypted comes out as one record, as it is (`sealed_record`).  A chunk is not a message: see
     `assembled_to_kafka` and `covering_batch`.
 
     Raises:
@@ -110,18 +110,18 @@ def pulsar_to_kafka(view: EntryView, base_offset: int, leader_epoch: int) -> mem
     metadata = view.metadata
     last_offset = base_offset + view.num_messages - 1
     if view.is_encrypted:
-        return _batch(_sealed_record(view), KAFKA_NONE, base_offset, last_offset, leader_epoch)
+        return _batch(sealed_record(view), KAFKA_NONE, base_offset, last_offset, leader_epoch)
     codec = _kafka_codec(metadata)
-    publish_time_ms = _publish_time_ms(metadata)
+    sent_ms = publish_time_ms(metadata)
     payload = expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size)
     if not view.is_batch:
         return _batch(
-            plain.record_of(metadata, payload, publish_time_ms), codec, base_offset, last_offset, leader_epoch
+            plain.record_of(metadata, payload, sent_ms), codec, base_offset, last_offset, leader_epoch
         )
     headroom = HEADER_SIZE if codec == KAFKA_NONE else 0
-    records = engine.records_of(payload, view.num_messages, publish_time_ms, headroom)
+    records = engine.records_of(payload, view.num_messages, sent_ms, headroom)
     if not records.record_count:
-        return covering_batch(base_offset, last_offset, leader_epoch, publish_time_ms)
+        return covering_batch(base_offset, last_offset, leader_epoch, sent_ms)
     return _batch(records, codec, base_offset, last_offset, leader_epoch, headroom)
 
 
@@ -134,12 +134,19 @@ def assembled_to_kafka(
         WireError: the pieces are not what the last one says of them, or cannot be decompressed.
     """
     metadata = last_chunk.metadata
+    return _batch(
+        assembled_record(last_chunk, payloads), _kafka_codec(metadata), offset, offset, leader_epoch
+    )
+
+
+def assembled_record(last_chunk: EntryView, payloads: Sequence[memoryview]) -> Records:
+    """The record of that message; raises as `assembled_to_kafka`."""
+    metadata = last_chunk.metadata
     whole = memoryview(b"".join(payloads))
     if len(whole) != metadata.total_chunk_msg_size:
         raise WireError(f"chunks of {len(whole)} bytes for a message of {metadata.total_chunk_msg_size}")
     payload = expand_pulsar(whole, metadata.compression, metadata.uncompressed_size)
-    record = plain.record_of(metadata, payload, _publish_time_ms(metadata))
-    return _batch(record, _kafka_codec(metadata), offset, offset, leader_epoch)
+    return plain.record_of(metadata, payload, publish_time_ms(metadata))
 
 
 def covering_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> memoryview:
@@ -161,7 +168,8 @@ def _kafka_codec(metadata: MessageMetadata) -> int:
     return codec
 
 
-def _publish_time_ms(metadata: MessageMetadata) -> int:
+def publish_time_ms(metadata: MessageMetadata) -> int:
+    """An entry's publish time, 0 for one that no int64 holds."""
     return metadata.publish_time if metadata.publish_time <= _INT64_MAX else 0
 
 
@@ -191,7 +199,7 @@ def _batch(
     return batch.toreadonly()
 
 
-def _sealed_record(view: EntryView) -> Records:
+def sealed_record(view: EntryView) -> Records:
     """An encrypted entry as one record: its payload, and in headers what it takes to open it.
 
     It is the record of the entry's last offset: whoever begins to read anywhere in the entry gets it.
@@ -215,8 +223,7 @@ def _sealed_record(view: EntryView) -> Records:
         headers.append((b"pulsar-chunk-id", _number(metadata.chunk_id)))
         headers.append((b"pulsar-num-chunks-from-msg", _number(metadata.num_chunks_from_msg)))
         headers.append((b"pulsar-total-chunk-msg-size", _number(metadata.total_chunk_msg_size)))
-    publish_time_ms = _publish_time_ms(metadata)
-    return plain.record_of(metadata, view.payload, publish_time_ms, view.num_messages - 1, headers)
+    return plain.record_of(metadata, view.payload, publish_time_ms(metadata), view.num_messages - 1, headers)
 
 
 def _bytes(text: str | bytes) -> bytes:

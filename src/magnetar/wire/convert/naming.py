@@ -39,6 +39,13 @@ def is_text(value: bytes) -> bool:
     return True
 
 
+def as_text(name: bytes) -> bytes:
+    """`name` in UTF-8: each byte that is none of it becomes the replacement character."""
+    if is_text(name):
+        return name
+    return _SURROGATES.sub("\ufffd", name.decode("utf-8", "surrogateescape")).encode()
+
+
 def decode_base64(value: bytes) -> bytes | None:
     """The bytes behind base64, whose padding may be missing; None when it is none."""
     match = _BASE64.fullmatch(value)
@@ -54,9 +61,7 @@ def properties_of(headers: Iterable[RawHeader]) -> list[Property]:
     for name, value in headers:
         earlier = seen.get(name, 0)
         seen[name] = earlier + 1
-        text = name
-        if not is_text(name):
-            text = _SURROGATES.sub("\ufffd", name.decode("utf-8", "surrogateescape")).encode()
+        text = as_text(name)
         if value is None:
             kind, content = b"null", b""
         elif is_text(value):

@@ -25,7 +25,7 @@ from magnetar.wire.pulsar.entry import read_batch
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata, SingleMessageMetadata
 
 _U32: Final = Struct(">I")
-_INT64_MAX: Final = (1 << 63) - 1
+INT64_MAX: Final = (1 << 63) - 1
 _COMPACTED_OUT: Final = b"\0\0\0\x04\x18\0\x20\x01"  # u32 size, payload_size 0, compacted_out true
 _NULL: Final = b"\1"  # the length -1
 _ZIGZAGS_MAX: Final = 1 << 13
@@ -67,7 +67,7 @@ def messages_of(
         parts.extend([_COMPACTED_OUT] * (record.offset_delta - next_slot))
         next_slot = record.offset_delta + 1
         timestamp_ms = (
-            stamped_ms if stamped_ms >= 0 else _int64(base_timestamp_ms + record.timestamp_delta_ms)
+            stamped_ms if stamped_ms >= 0 else to_int64(base_timestamp_ms + record.timestamp_delta_ms)
         )
         metadata = _message_metadata(record.key, record.value, record.headers, timestamp_ms)
         parts += (_U32.pack(len(metadata)), metadata, record.value or b"")
@@ -75,8 +75,8 @@ def messages_of(
     return b"".join(parts)
 
 
-def _int64(value: int) -> int:
-    return (value + _INT64_MAX + 1) % (1 << 64) - _INT64_MAX - 1
+def to_int64(value: int) -> int:
+    return (value + INT64_MAX + 1) % (1 << 64) - INT64_MAX - 1
 
 
 def _message_metadata(
@@ -142,7 +142,7 @@ def record_of(
 
 def time_of(metadata: MessageMetadata | SingleMessageMetadata, publish_time_ms: int) -> int:
     """A message's time for Kafka; for Pulsar an event time of zero is none."""
-    return metadata.event_time if 0 < metadata.event_time <= _INT64_MAX else publish_time_ms
+    return metadata.event_time if 0 < metadata.event_time <= INT64_MAX else publish_time_ms
 
 
 def _record_of(

@@ -21,6 +21,7 @@ RECORDS_BYTES_MAX: Final = 256 << 20
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE: Final = 16
 _BLOCK_SIZE: Final = Struct(">I")
+_UINT64_MAX: Final = (1 << 64) - 1
 
 
 class RawRecord(NamedTuple):
@@ -101,6 +102,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
+            raw &= _UINT64_MAX  # the tenth byte has room for more bits than a long has
             return (raw >> 1) ^ -(raw & 1), position
         shift += 7
 
