@@ -26,11 +26,13 @@ from magnetar.broker.namespaces import (
     TenantNotFound,
     UnknownCluster,
 )
+from magnetar.broker.pipelines import InvalidPipeline, PipelineExists, PipelineNotFound
 from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
 from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed, SubscriptionNotFound
+from magnetar.broker.worker_lease import WorkerBusy, WorkerFenced
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,11 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (MalformedPolicy, 400),
     (InvalidPolicy, 412),
     (errors.PolicyViolation, 403),
+    (PipelineNotFound, 404),
+    (PipelineExists, 409),
+    (InvalidPipeline, 422),
+    (WorkerBusy, 409),
+    (WorkerFenced, 409),
     (MetadataError, 503),
     (StorageError, 503),
 )

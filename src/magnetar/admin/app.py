@@ -1,6 +1,7 @@
 """The HTTP side of a server: Pulsar's admin API, health and metrics.
 
 * `/admin/v2/...`, `/lookup/v2/...`: Pulsar's paths, one file per kind of resource in `routes/`
+* `/magnetar/v1/...`: what is Magnetar's own
 * `/metrics`: Prometheus' text format
 * `/admin/v2/brokers/health`, `/health`: `ok`, or 503 when the server cannot do its work
 * `/status.html`: the same for load balancers that want a page
@@ -24,6 +25,7 @@ from magnetar.admin.routes import (
     cluster,
     lookup,
     namespaces,
+    pipelines,
     policies,
     schemas,
     subscriptions,
@@ -48,6 +50,7 @@ ROUTERS: Final = (
     topic_state.router,
     subscriptions.router,
     topics.router,
+    pipelines.router,
     unserved.router,
 )
 

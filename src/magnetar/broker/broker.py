@@ -24,6 +24,7 @@ from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.partition import Partition
+from magnetar.broker.pipelines import Pipelines
 from magnetar.broker.producer_ids import ProducerIds
 from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
@@ -142,6 +143,7 @@ class Broker:
         )
         self.topics.when_terminated = self.subscriptions.terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
+        self.pipelines = Pipelines(metadata, clock, self.cursors)
         self.housekeeping = Housekeeping(self)
         self.rates = RateBoard(clock, self._counts)
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
@@ -161,6 +163,7 @@ class Broker:
         await self.schemas.load()
         await self.cursors.load()
         await self.groups.start()
+        await self.pipelines.load()
         snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
         for topic in self.topics:
             for partition in topic.open_partitions:

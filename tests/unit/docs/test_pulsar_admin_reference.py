@@ -1,6 +1,9 @@
 import runpy
 from pathlib import Path
 
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+
 from magnetar.admin.app import ROUTERS
 
 TOOL = Path(__file__).parents[3] / "tools" / "pulsar_admin_reference.py"
@@ -16,5 +19,10 @@ def test_the_page_of_the_admin_api_is_what_the_routes_say() -> None:
 def test_every_served_route_is_on_the_page() -> None:
     tool = runpy.run_path(str(TOOL))
     listed = {id(module.router) for _, module in tool["SECTIONS"]}
-    # The last router is the one that refuses what no other serves.
-    assert listed == {id(router) for router in ROUTERS[:-1]}
+    # The last router is the one that refuses what no other serves; Magnetar's own paths are not Pulsar's.
+    assert listed == {id(router) for router in ROUTERS[:-1] if not is_own(router)}
+
+
+def is_own(router: APIRouter) -> bool:
+    paths = [route.path for route in router.routes if isinstance(route, APIRoute)]
+    return all(path.startswith("/magnetar/") for path in paths)

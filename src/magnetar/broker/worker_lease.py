@@ -1,0 +1,113 @@
+"""Which worker runs the pipelines: one at a time, by a lease with an epoch.
+
+A worker takes the lease before it starts anything and renews it with everything that it asks for and reports.  When it
+is silent for `LEASE_S`, another one may take the lease with the next epoch, and whatever the first one still says is
+refused with `WorkerFenced`.  A worker that cannot reach the server stops its pipelines before its lease can have ended,
+so no two ever write to the same checkpoint.
+
+The holder is stored in the metadata store: a server that starts again gives it as long as if it had just been heard of,
+because it could not renew anything meanwhile.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.metadata.store import MetadataStore
+
+LEASE_S: Final = 15.0
+WORKER_ID_CHARS_MAX: Final = 100
+
+_PATH: Final = "/pipelines-worker"
+
+
+class WorkerBusy(BrokerError):
+    """Another worker holds the lease; `wait_s` is when it ends unless that one renews it."""
+
+    def __init__(self, holder: "Holder", wait_s: float) -> None:
+        super().__init__(f"another worker ({holder.host}, pid {holder.pid}) runs the pipelines")
+        self.wait_s = wait_s
+
+
+class WorkerFenced(BrokerError):
+    """This worker's lease has ended and is another one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A worker: `worker` is a name that no other one ever had, `host` and `pid` say where it runs."""
+
+    worker: str
+    epoch: int
+    host: str
+    pid: int
+
+
+class WorkerLease:
+    """See the module's text."""
+
+    def __init__(self, metadata: MetadataStore, clock: Clock) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._holder: Holder | None = None
+        self._ends_at = 0.0
+
+    async def load(self) -> None:
+        """Read who held the lease; MetadataError."""
+        stored = await self._metadata.get(_PATH)
+        if stored is not None:
+            document = json.loads(stored.value)
+            self._holder = Holder(document["worker"], document["epoch"], document["host"], document["pid"])
+            self._ends_at = self._clock.monotonic() + LEASE_S
+
+    @property
+    def holder(self) -> Holder | None:
+        """The worker whose lease runs now."""
+        return self._holder if self._clock.monotonic() < self._ends_at else None
+
+    async def take(self, worker: str, host: str, pid: int) -> Holder:
+        """Give the lease to `worker`, or renew it.
+
+        Raises:
+            WorkerBusy: another one has it.
+            MetadataError
+        """
+        holder = self.holder
+        if holder is not None and holder.worker != worker:
+            raise WorkerBusy(holder, self._ends_at - self._clock.monotonic())
+        if holder is None or holder.worker != worker:
+            epoch = self._holder.epoch + 1 if self._holder is not None else 1
+            holder = Holder(worker, epoch, host, pid)
+            document = {"v": 1, "worker": worker, "epoch": epoch, "host": host, "pid": pid}
+            # Taken in memory first: no other one gets it while this is being written.
+            before = self._holder, self._ends_at
+            self._holder, self._ends_at = holder, self._clock.monotonic() + LEASE_S
+            try:
+                await self._metadata.put(_PATH, json.dumps(document).encode())
+            except BaseException:
+                if self._holder is holder:
+                    self._holder, self._ends_at = before
+                raise
+        self._ends_at = self._clock.monotonic() + LEASE_S
+        return holder
+
+    def renew(self, worker: str, epoch: int) -> None:
+        """For each sign of life: WorkerFenced when the lease is no longer this worker's.
+
+        A lease that has ended and that nobody took since is the worker's again.
+        """
+        if self._holder is None or (self._holder.worker, self._holder.epoch) != (worker, epoch):
+            raise WorkerFenced("the lease of this worker has ended and another one has taken it")
+        self._ends_at = self._clock.monotonic() + LEASE_S
+
+    def end(self, worker: str, epoch: int) -> None:
+        """The worker has stopped everything: the next one need not wait.  Raises as `renew`."""
+        self.renew(worker, epoch)
+        self._ends_at = self._clock.monotonic()
+
+    def process_ended(self, host: str, pid: int) -> None:
+        """Whoever started this worker saw it end."""
+        if self._holder is not None and (self._holder.host, self._holder.pid) == (host, pid):
+            self._ends_at = self._clock.monotonic()

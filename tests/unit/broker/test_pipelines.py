@@ -1,0 +1,384 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import MetadataError
+from magnetar.broker.pipelines import (
+    CONFIG_BYTES_MAX,
+    NAME_CHARS_MAX,
+    Desired,
+    InvalidPipeline,
+    PipelineExists,
+    PipelineNotFound,
+    Pipelines,
+    State,
+    WorkerSays,
+)
+from magnetar.broker.worker_lease import LEASE_S, WorkerBusy, WorkerFenced
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.metadata import MemoryMetadataStore
+
+TOPIC = "persistent://public/default/t"
+
+
+class World:
+    """A registry, with what it stands on; `reload` is what a restart of the server does."""
+
+    def __init__(self) -> None:
+        self.metadata = MemoryMetadataStore()
+        self.clock = FakeClock()
+        self.cursors = CursorStore(self.metadata)
+        self.pipelines = self._made()
+
+    def _made(self) -> Pipelines:
+        return Pipelines(self.metadata, self.clock, self.cursors)
+
+    async def reload(self) -> Pipelines:
+        self.pipelines = self._made()
+        await self.pipelines.load()
+        return self.pipelines
+
+    async def worker(self, name: str = "w", pid: int = 1) -> int:
+        return await self.pipelines.take_lease(name, "here", pid)
+
+    async def says(self, epoch: int, worker: str = "w", trouble: str = "", **states: Any) -> None:
+        reports = {}
+        for name, state in states.items():
+            state, reason = state if isinstance(state, tuple) else (state, "")
+            pipeline = self.pipelines.get(name)
+            reports[name] = {"id": pipeline.id, "run": pipeline.run, "state": state, "reason": reason}
+        await self.pipelines.reported(worker, epoch, reports, WorkerSays(trouble))
+
+    def state(self, name: str) -> State:
+        return self.pipelines.state(self.pipelines.get(name))[0]
+
+    def reason(self, name: str) -> str:
+        return self.pipelines.state(self.pipelines.get(name))[1]
+
+
+def run(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await scenario(World())
+
+    asyncio.run(main())
+
+
+class TestDeclaring:
+    def test_what_is_declared_survives_a_restart(self) -> None:
+        async def scenario(world: World) -> None:
+            made = await world.pipelines.create("a", "table", {"topic": "t", "n": [1]})
+            await world.pipelines.stop("a")
+            again = (await world.reload()).get("a")
+            assert (again.id, again.kind, again.config) == (made.id, "table", {"topic": "t", "n": [1]})
+            assert again.desired is Desired.STOPPED
+
+        run(scenario)
+
+    @pytest.mark.parametrize(
+        "name", ["", ".", "..", "a..b", "-a", "a/b", "a b", "ä", "a\n", "%2e", "x" * (NAME_CHARS_MAX + 1)]
+    )
+    def test_a_name_that_cannot_be_a_folder_and_a_subscription_is_refused(self, name: str) -> None:
+        async def scenario(world: World) -> None:
+            with pytest.raises(InvalidPipeline, match="name"):
+                await world.pipelines.create(name, "table", {})
+            assert len(world.pipelines) == 0
+
+        run(scenario)
+
+    def test_the_longest_name_and_the_largest_config_are_taken_and_one_more_is_not(self) -> None:
+        async def scenario(world: World) -> None:
+            room = CONFIG_BYTES_MAX - len('{"x": ""}')
+            await world.pipelines.create("x" * NAME_CHARS_MAX, "table", {"x": "y" * room})
+            with pytest.raises(InvalidPipeline, match="too large"):
+                await world.pipelines.create("b", "table", {"x": "y" * (room + 1)})
+
+        run(scenario)
+
+    def test_two_pipelines_have_two_names(self) -> None:
+        async def scenario(world: World) -> None:
+            results = await asyncio.gather(
+                *(world.pipelines.create("a", "table", {}) for _ in range(2)), return_exceptions=True
+            )
+            assert sum(isinstance(one, PipelineExists) for one in results) == 1
+
+        run(scenario)
+
+    def test_what_cannot_be_stored_is_not_there(self) -> None:
+        async def scenario(world: World) -> None:
+            world.metadata.fail_next = 1
+            with pytest.raises(MetadataError):
+                await world.pipelines.create("a", "table", {})
+            with pytest.raises(PipelineNotFound):
+                world.pipelines.get("a")
+
+        run(scenario)
+
+    def test_runs_are_counted_by_what_asks_for_one(self) -> None:
+        async def scenario(world: World) -> None:
+            pipelines = world.pipelines
+            assert (await pipelines.create("a", "table", {})).run == 1
+            assert (await pipelines.start("a")).run == 1  # it is wanted already
+            assert (await pipelines.restart("a")).run == 2
+            assert (await pipelines.stop("a")).run == 2
+            assert (await pipelines.stop("a")).run == 2
+            assert (await pipelines.start("a")).run == 3
+
+        run(scenario)
+
+
+class TestDeleting:
+    async def hold(self, world: World) -> None:
+        await world.cursors.commit({CursorKey("pipeline-a", TOPIC, 0): Cursor(mark_delete=7)})
+
+    def test_without_a_worker_it_is_gone_at_once_with_its_subscription(self) -> None:
+        async def scenario(world: World) -> None:
+            await world.pipelines.create("a", "table", {})
+            await self.hold(world)
+            assert await world.pipelines.delete("a")
+            assert "pipeline-a" not in world.cursors
+            assert len(await world.reload()) == 0
+
+        run(scenario)
+
+    def test_with_a_worker_it_is_gone_when_that_has_stopped_it(self) -> None:
+        async def scenario(world: World) -> None:
+            await world.pipelines.create("a", "table", {})
+            await self.hold(world)
+            epoch = await world.worker()
+            assert not await world.pipelines.delete("a")
+            assert world.state("a") is State.DELETING
+            with pytest.raises(PipelineNotFound, match="being deleted"):
+                await world.pipelines.start("a")
+            with pytest.raises(PipelineExists, match="being deleted"):
+                await world.pipelines.create("a", "table", {})
+            await world.says(epoch, a="RUNNING")
+            assert "pipeline-a" in world.cursors
+            await world.says(epoch, a="STOPPED")
+            assert len(world.pipelines) == 0
+            assert "pipeline-a" not in world.cursors
+
+        run(scenario)
+
+    def test_a_report_about_an_earlier_one_of_the_same_name_does_not_count(self) -> None:
+        async def scenario(world: World) -> None:
+            old = await world.pipelines.create("a", "table", {})
+            await world.pipelines.delete("a")
+            await world.pipelines.create("a", "table", {})
+            epoch = await world.worker()
+            await world.pipelines.delete("a")
+            report = {"id": old.id, "run": 1, "state": "STOPPED"}
+            await world.pipelines.reported("w", epoch, {"a": report, "gone": report}, WorkerSays())
+            assert len(world.pipelines) == 1
+
+        run(scenario)
+
+    def test_force_does_not_wait(self) -> None:
+        async def scenario(world: World) -> None:
+            await world.pipelines.create("a", "table", {})
+            await world.worker()
+            assert await world.pipelines.delete("a", force=True)
+            assert len(world.pipelines) == 0
+
+        run(scenario)
+
+
+class TestStates:
+    def test_a_life(self) -> None:
+        async def scenario(world: World) -> None:
+            pipelines = world.pipelines
+            await pipelines.create("a", "table", {})
+            assert world.state("a") is State.CREATED
+            assert "magnetar worker" in world.reason("a")
+            epoch = await world.worker()
+            assert world.state("a") is State.STARTING
+            await world.says(epoch, a="RUNNING")
+            assert world.state("a") is State.RUNNING
+            await world.says(epoch, a=("FAILED", "no such topic"))
+            assert (world.state("a"), world.reason("a")) == (State.FAILED, "no such topic")
+            await pipelines.start("a")  # tried again
+            assert world.state("a") is State.STARTING
+            await world.says(epoch, a="RUNNING")
+            await pipelines.stop("a")
+            assert world.state("a") is State.RUNNING  # until the worker says otherwise
+            await world.says(epoch, a="STOPPED")
+            assert world.state("a") is State.STOPPED
+
+        run(scenario)
+
+    def test_a_worker_that_is_gone_is_said(self) -> None:
+        async def scenario(world: World) -> None:
+            await world.pipelines.create("a", "table", {})
+            epoch = await world.worker()
+            await world.says(epoch, a="RUNNING")
+            world.clock.advance(LEASE_S)
+            assert world.state("a") is State.STARTING
+            assert "no worker" in world.reason("a")
+
+        run(scenario)
+
+    def test_a_worker_that_cannot_run_anything_fails_all_that_is_wanted(self) -> None:
+        async def scenario(world: World) -> None:
+            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("b", "table", {}, start=False)
+            await world.says(await world.worker(), trouble="no Java")
+            assert (world.state("a"), world.reason("a")) == (State.FAILED, "no Java")
+            assert world.state("b") is State.STOPPED
+            world.clock.advance(LEASE_S)
+            await world.worker("other", 2)
+            assert world.state("a") is State.STARTING
+
+        run(scenario)
+
+    @pytest.mark.parametrize(
+        "report",
+        [
+            [],
+            {},
+            {"state": "CREATED", "run": 1},
+            {"state": "RUNNING", "run": "1"},
+            {"state": "RUNNING", "run": 1, "status": []},
+            {"state": "RUNNING", "run": 1, "status": {"x": "y" * (64 << 10)}},
+        ],
+    )
+    def test_a_report_without_the_form_of_one_is_refused_and_changes_nothing(self, report: Any) -> None:
+        async def scenario(world: World) -> None:
+            made = await world.pipelines.create("a", "table", {})
+            epoch = await world.worker()
+            if isinstance(report, dict):
+                report["id"] = made.id
+            with pytest.raises(InvalidPipeline):
+                await world.pipelines.reported("w", epoch, {"a": report}, WorkerSays("x"))
+            assert world.state("a") is State.STARTING
+
+        run(scenario)
+
+
+class TestOrders:
+    def test_they_come_at_once_when_they_are_news_and_else_with_the_next_change(self) -> None:
+        async def scenario(world: World) -> None:
+            pipelines = world.pipelines
+            await pipelines.create("a", "table", {})
+            epoch = await world.worker()
+            found = await pipelines.orders("w", epoch, "", 5)
+            assert found is not None
+            version, wanted = found
+            assert [one.name for one in wanted] == ["a"]
+            waiting = asyncio.create_task(pipelines.orders("w", epoch, version, 5))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            await pipelines.stop("a")
+            found = await waiting
+            assert found is not None
+            assert found[1][0].desired is Desired.STOPPED
+
+        run(scenario)
+
+    @pytest.mark.parametrize("how", ["time", "stop"])
+    def test_nobody_waits_longer_than_asked_or_than_the_server_lives(self, how: str) -> None:
+        async def scenario(world: World) -> None:
+            epoch = await world.worker()
+            version = world.pipelines.version
+            waiting = asyncio.create_task(world.pipelines.orders("w", epoch, version, 5))
+            await asyncio.sleep(0)
+            if how == "time":
+                world.clock.advance(5)
+            else:
+                world.pipelines.release_waiting()
+            assert await waiting is None
+
+        run(scenario)
+
+    def test_versions_of_another_start_of_the_server_are_news(self) -> None:
+        async def scenario(world: World) -> None:
+            epoch = await world.worker()
+            version = world.pipelines.version
+            await world.reload()
+            assert await world.pipelines.orders("w", epoch, version, 5) is not None
+
+        run(scenario)
+
+
+class TestLease:
+    def test_one_worker_at_a_time(self) -> None:
+        async def scenario(world: World) -> None:
+            first = await world.worker("w", 1)
+            world.clock.advance(LEASE_S - 1)
+            assert await world.worker("w", 1) == first  # renewed
+            world.clock.advance(LEASE_S - 1)
+            with pytest.raises(WorkerBusy, match="pid 1"):
+                await world.worker("v", 2)
+            world.clock.advance(1)
+            second = await world.worker("v", 2)
+            assert second > first
+            for say in (
+                world.pipelines.orders("w", first, "", 0),
+                world.pipelines.reported("w", first, {}, WorkerSays()),
+            ):
+                with pytest.raises(WorkerFenced):
+                    await say
+
+        run(scenario)
+
+    def test_who_waits_for_orders_when_the_lease_is_lost_is_fenced(self) -> None:
+        async def scenario(world: World) -> None:
+            first = await world.worker("w", 1)
+            waiting = asyncio.create_task(world.pipelines.orders("w", first, world.pipelines.version, 5))
+            await asyncio.sleep(0)
+            world.pipelines.lease.process_ended("here", 1)
+            await world.worker("v", 2)
+            world.clock.advance(5)
+            with pytest.raises(WorkerFenced):
+                await waiting
+
+        run(scenario)
+
+    def test_a_lease_that_nobody_took_is_the_workers_again(self) -> None:
+        async def scenario(world: World) -> None:
+            epoch = await world.worker()
+            world.clock.advance(10 * LEASE_S)
+            await world.says(epoch)
+            with pytest.raises(WorkerBusy):
+                await world.worker("v", 2)
+
+        run(scenario)
+
+    def test_a_server_that_starts_again_gives_the_holder_time_to_come_back(self) -> None:
+        async def scenario(world: World) -> None:
+            epoch = await world.worker()
+            world.clock.advance(10 * LEASE_S)
+            await world.reload()
+            with pytest.raises(WorkerBusy):
+                await world.worker("v", 2)
+            await world.says(epoch)
+            world.clock.advance(LEASE_S)
+            assert await world.worker("v", 2) == epoch + 1
+
+        run(scenario)
+
+    @pytest.mark.parametrize("how", ["end", "seen"])
+    def test_nobody_waits_for_a_worker_that_is_known_to_have_ended(self, how: str) -> None:
+        async def scenario(world: World) -> None:
+            epoch = await world.worker("w", 1)
+            if how == "end":
+                world.pipelines.lease.end("w", epoch)
+            else:
+                world.pipelines.lease.process_ended("here", 2)  # not this one
+                assert world.pipelines.lease.holder is not None
+                world.pipelines.lease.process_ended("here", 1)
+            assert await world.worker("v", 2) == epoch + 1
+
+        run(scenario)
+
+    def test_a_lease_that_cannot_be_stored_is_not_given(self) -> None:
+        async def scenario(world: World) -> None:
+            world.metadata.fail_next = 1
+            with pytest.raises(MetadataError):
+                await world.worker()
+            assert world.pipelines.lease.holder is None
+            assert await world.worker("v", 2) == 1
+
+        run(scenario)
