@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from magnetar.base.errors import WireError
 from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
 from magnetar.wire.framing import Frame, FrameReader
-from magnetar.wire.kafka.header import decode_request_header
+from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
 from magnetar.wire.kafka.runtime import Buffer
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ JOIN_BYTES_MAX: Final = (
     16 * 1024
 )  # smaller responses are joined into one piece: cheaper than a vector of crumbs
 
-_API_VERSIONS_KEY: Final = 18
-_HEADER_V0: Final = Struct(">ii").pack  # size, correlation id
-_HEADER_V1: Final = Struct(">iix").pack  # ... and no tagged fields
+_pack_size: Final = Struct(">i").pack
 
 
 class Peer(Protocol):
@@ -130,7 +128,7 @@ class KafkaSession:
         if api is None:
             raise WireError(f"no API with key {header.api_key} is served here")
         if not api.min_version <= version <= api.max_version:
-            if api.key != _API_VERSIONS_KEY:
+            if api.key != API_VERSIONS_KEY:
                 raise WireError(
                     f"{api.name} v{version} is not served; v{api.min_version} to v{api.max_version} are"
                 )
@@ -212,11 +210,8 @@ class KafkaSession:
             parts: list[Buffer] = [b""]
             api.encode_response(version, response, parts)
             size = sum(map(len, parts))
-            flexible = api.flexible_since is not None and version >= api.flexible_since
-            if flexible and api.key != _API_VERSIONS_KEY:
-                parts[0] = _HEADER_V1(size + 5, correlation_id)
-            else:
-                parts[0] = _HEADER_V0(size + 4, correlation_id)
+            header = encode_response_header(api.key, version, correlation_id, self._service.flexible_since)
+            parts[0] = _pack_size(len(header) + size) + header
             self._service.sent_bytes += size
             slot.parts = [b"".join(parts)] if size <= JOIN_BYTES_MAX else parts
         if not self._flush_scheduled and self._slots and self._slots[0].parts is not None:
