@@ -76,7 +76,8 @@ def _matches(measure: Measure, pattern: str) -> bool:
 
 def run(arguments: argparse.Namespace, console: Console) -> None:
     chosen = select(arguments.only, quick=arguments.quick)
-    kafka, pulsar = servers.find_kafka(REPOSITORY), pulsar_server.find(REPOSITORY)
+    kafka = servers.find_peer(REPOSITORY, servers.KAFKA)
+    pulsar = servers.find_peer(REPOSITORY, pulsar_server.PULSAR)
     names = list(arguments.servers)
     for peer, script in ((servers.KAFKA, kafka), (pulsar_server.PULSAR, pulsar)):
         if script is None and peer in names:

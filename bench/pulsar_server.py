@@ -2,8 +2,8 @@
 
 import contextlib
 import json
-import os
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,62 +11,45 @@ from pathlib import Path
 
 from bench.process import RunFailed
 from bench.pulsar_client import Addresses
-from bench.servers import HOST, READY_SECONDS_MAX, Server
+from bench.servers import HOST, READY_SECONDS_MAX, Peer, Server
 from magnetar.testing.server import free_ports
 
 PULSAR = "pulsar"
 REQUEST_SECONDS = 120.0
 
 
-class Pulsar(Server):
+class Pulsar(Peer):
     """With the settings that standalone ships with: its journal is not synced."""
 
     name = PULSAR
 
     def __init__(self, folder: Path, script: Path, settings: tuple[str, ...] = ()) -> None:
-        super().__init__(folder, settings)
-        self.script = script
+        super().__init__(folder, script, settings)
         self.port, self.http_port = free_ports(2)
 
     @property
     def pulsar(self) -> Addresses:
         return Addresses(f"pulsar://{HOST}:{self.port}", f"http://{HOST}:{self.http_port}")
 
-    def start(self) -> float:
-        """Seconds until the script says that it serves: it asks for a namespace that is made last."""
-        with self._failing("start"):
-            command = [str(self.script), "start", str(self.folder), str(self.port), str(self.http_port)]
-            try:
-                done = subprocess.run(
-                    [*command, *self.settings],
-                    check=False,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    timeout=READY_SECONDS_MAX,
-                )
-            except subprocess.TimeoutExpired:
-                raise RunFailed(f"not within {READY_SECONDS_MAX:.0f} s") from None
-            if done.returncode:
-                raise RunFailed(f"the peer's script failed: {' | '.join(done.stdout.splitlines()[-3:])}")
-            self.pid = int((self.folder / "pid").read_text())
-            return 0.0
-
     def _start(self) -> float:
-        raise NotImplementedError("Kafka's Metadata says nothing here")
-
-    def alive(self) -> bool:
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, 0)
-            return self.pid != 0
-        return False
-
-    def stop(self) -> None:
-        if (self.folder / "pid").exists():
-            command = [str(self.script), "stop", str(self.folder)]
-            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
-        self.pid = 0
+        """It serves when its script ends: that asks for a namespace which is made last."""
+        command = [str(self.script), "start", str(self.folder), str(self.port), str(self.http_port)]
+        try:
+            done = subprocess.run(
+                [*command, *self.settings],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=READY_SECONDS_MAX,
+            )
+        except subprocess.TimeoutExpired:
+            raise RunFailed(f"not within {READY_SECONDS_MAX:.0f} s") from None
+        if done.returncode:
+            raise RunFailed(f"the peer's script failed: {' | '.join(done.stdout.splitlines()[-3:])}")
+        self.pid = self._written_pid()
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @contextlib.contextmanager
@@ -100,10 +83,3 @@ def addresses(server: Server) -> Addresses:
     if not isinstance(found, Addresses):
         raise RunFailed(f"{server.name} has no Pulsar door")
     return found
-
-
-def find(repository: Path) -> Path | None:
-    """The peers' `pulsar` script: in $MAGNETAR_PEERS, else in ../shared/peers beside the repository."""
-    named = os.environ.get("MAGNETAR_PEERS")
-    script = (Path(named) if named else repository.parent / "shared" / "peers") / "pulsar"
-    return script if os.access(script, os.X_OK) else None

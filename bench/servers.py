@@ -49,9 +49,10 @@ class Server(ABC):
         return self.folder / "log"
 
     def start(self) -> float:
-        """Seconds from the process's start until its first Metadata answer."""
+        """Seconds from the process's start until it serves."""
         with self._failing("start"):
-            return self._start() - process.started_at(self.pid)
+            ready = self._start()
+            return ready - process.started_at(self.pid)
 
     def wait_for_topics(self, count: int) -> float:
         """Seconds from the process's start until Metadata lists `count` topics that all have a leader."""
@@ -68,7 +69,7 @@ class Server(ABC):
 
     @abstractmethod
     def _start(self) -> float:
-        """Start, set `pid`, and return when the first Metadata came, on CLOCK_BOOTTIME."""
+        """Start, set `pid`, and return when it served (Kafka's door: the first Metadata), on CLOCK_BOOTTIME."""
 
     @abstractmethod
     def alive(self) -> bool: ...
@@ -132,12 +133,35 @@ class Magnetar(Server):
             self.process = None
 
 
-class Kafka(Server):
-    name = KAFKA
+class Peer(Server):
+    """A server behind a script of the peers: `SCRIPT start DIR PORT ...` keeps the pid in DIR/pid."""
 
     def __init__(self, folder: Path, script: Path, settings: tuple[str, ...] = ()) -> None:
         super().__init__(folder, settings)
         self.script = script
+
+    def alive(self) -> bool:
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, 0)
+            return self.pid != 0
+        return False
+
+    def stop(self) -> None:
+        if self._written_pid():
+            # The script sends TERM, waits half a minute, then KILL.
+            command = [str(self.script), "stop", str(self.folder)]
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        self.pid = 0
+
+    def _written_pid(self) -> int:
+        """0 while there is none."""
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.folder / "pid").read_text())
+        return 0
+
+
+class Kafka(Peer):
+    name = KAFKA
 
     def _start(self) -> float:
         output = self.folder / "start.log"
@@ -177,24 +201,6 @@ class Kafka(Server):
             time.sleep(probe.POLL_SECONDS)
         raise RunFailed("the peer's script started no process")
 
-    def _written_pid(self) -> int:
-        with contextlib.suppress(OSError, ValueError):
-            return int((self.folder / "pid").read_text())
-        return 0
-
-    def alive(self) -> bool:
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, 0)
-            return self.pid != 0
-        return False
-
-    def stop(self) -> None:
-        if self._written_pid():
-            # The script sends TERM, waits half a minute, then KILL.
-            command = [str(self.script), "stop", str(self.folder)]
-            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
-        self.pid = 0
-
 
 def magnetar_command() -> list[str]:
     """The `magnetar` script beside this interpreter; raises RunFailed where it is not installed."""
@@ -204,10 +210,10 @@ def magnetar_command() -> list[str]:
         raise RunFailed(str(error).partition("\n")[0]) from error
 
 
-def find_kafka(repository: Path) -> Path | None:
-    """The peers' `kafka` script: in $MAGNETAR_PEERS, else in ../shared/peers beside the repository."""
+def find_peer(repository: Path, name: str) -> Path | None:
+    """The peers' script of that name: in $MAGNETAR_PEERS, else in ../shared/peers beside the repository."""
     named = os.environ.get("MAGNETAR_PEERS")
-    script = (Path(named) if named else repository.parent / "shared" / "peers") / "kafka"
+    script = (Path(named) if named else repository.parent / "shared" / "peers") / name
     return script if os.access(script, os.X_OK) else None
 
 
