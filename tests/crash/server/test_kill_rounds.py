@@ -1,9 +1,10 @@
 """A few rounds of `kill -9` with each test run; `python -m tests.crash.server.rounds` is the long run."""
 
 import pytest
-from rounds import SETTINGS, Broken, check_payload, run_rounds
 
 from magnetar.testing.server import MagnetarProcess
+from tests.crash.server.killing import Broken, check_payload
+from tests.crash.server.rounds import SETTINGS, Rounds
 
 ROUNDS = 4
 
@@ -12,7 +13,7 @@ ROUNDS = 4
 @pytest.mark.parametrize("seed", [20261121, 7])
 def test_what_was_acknowledged_survives_kill_9(seed: int) -> None:
     with MagnetarProcess(settings=SETTINGS) as server:
-        line = run_rounds(server, ROUNDS, seed, print)
+        line = Rounds(server, seed).run(ROUNDS, print)
     assert line.startswith(f"{ROUNDS} rounds, ")
 
 

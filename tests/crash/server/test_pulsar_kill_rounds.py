@@ -3,8 +3,8 @@
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
-from tests.crash.server.pulsar_rounds import SETTINGS, check_position, run_rounds
-from tests.crash.server.rounds import Broken
+from tests.crash.server.killing import Broken
+from tests.crash.server.pulsar_rounds import SETTINGS, Rounds, check_position
 
 ROUNDS = 4
 
@@ -13,7 +13,7 @@ ROUNDS = 4
 @pytest.mark.parametrize("seed", [20261121])
 def test_what_pulsar_clients_were_told_survives_kill_9(seed: int) -> None:
     with MagnetarProcess(settings=SETTINGS) as server:
-        line = run_rounds(server, ROUNDS, seed, print)
+        line = Rounds(server, seed).run(ROUNDS, print)
     assert line.startswith(f"{ROUNDS} rounds, ")
 
 
