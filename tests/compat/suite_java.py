@@ -7,7 +7,6 @@ and therefore runs against Magnetar only.
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -88,16 +87,12 @@ def run_scenarios(
 def run_interop(
     class_path: str, addresses: brokers.Addresses, logs: Path, words: Sequence[str], report: Report
 ) -> list[Outcome]:
-    results = logs / "interop.xml"
-    results.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "interop.py", f"--junitxml={results}"]
-    command += ["-c", os.devnull, f"--rootdir={SOURCES}", "-o", "junit_family=xunit1"]
-    command += ["-p", "no:randomly", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT_S}"]
+    command = [sys.executable, "-m", "pytest", "-q", "interop.py", "-c", os.devnull, f"--rootdir={SOURCES}"]
+    command += ["-p", "no:randomly", f"--timeout={TEST_TIMEOUT_S}"]
     if words:
         command += ["-k", " or ".join(words)]
     assert addresses.kafka is not None
     environment = {
-        **os.environ,
         "INTEROP_KAFKA": addresses.kafka,
         "INTEROP_PULSAR": addresses.pulsar,
         "INTEROP_HTTP": addresses.http,
@@ -107,23 +102,14 @@ def run_interop(
             [str(INTEROP), str(INTEROP / "interop"), os.environ.get("PYTHONPATH", "")]
         ),
     }
-    with (logs / "interop.txt").open("wb") as output:
-        try:
-            subprocess.run(
-                command,
-                cwd=SOURCES,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=INTEROP_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise fetch.SetupFailed(f"the interop matrix took longer than {INTEROP_TIMEOUT_S} s") from None
-    if not results.exists():
-        raise fetch.SetupFailed(f"the interop matrix left no results: see {logs / 'interop.txt'}")
-    outcomes = junit.read(results)
+    outcomes = junit.run(
+        "the interop matrix",
+        command,
+        SOURCES,
+        logs / "interop.txt",
+        INTEROP_TIMEOUT_S,
+        environment=environment,
+    )
     for outcome in outcomes:
         report(outcome)
     return outcomes

@@ -5,8 +5,6 @@ one, so a stand-in that says "already running" takes its place.  SSL and SASL te
 their own: they are left out here or skip themselves.
 """
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -100,36 +98,23 @@ def run(
     source: Path, bootstrap: str, logs: Path, wanted: Sequence[str], report: Callable[[Outcome], None]
 ) -> list[Outcome]:
     """Run the suite in one pytest; `wanted` are parts of test ids, none means all."""
-    results = logs / "results.xml"
-    results.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "test/integration"]
-    command += ["--ignore", "test/integration/test_ssl_integration.py", f"--junitxml={results}"]
-    command += ["-p", "no:randomly", "-p", "no:cacheprovider", "-o", "junit_family=xunit1"]
+    command += ["--ignore", "test/integration/test_ssl_integration.py", "-p", "no:randomly"]
     command += [f"--timeout={TEST_TIMEOUT_S}", "--timeout-method=signal"]
     if wanted:
         command += ["-k", " or ".join(wanted)]
-    environment = {**os.environ, "KAFKA_VERSION": BROKER_VERSION, "KAFKA_ROOT": "/"}
+    environment = {"KAFKA_VERSION": BROKER_VERSION, "KAFKA_ROOT": "/"}
     environment["KAFKA_URI"] = f"kafka://{bootstrap.split(',')[0]}"
-    with (logs / "output.txt").open("wb") as output:
-        try:
-            subprocess.run(
-                command,
-                cwd=source,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=SUITE_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise fetch.SetupFailed(f"kafka-python's suite took longer than {SUITE_TIMEOUT_S} s") from None
-    if not results.exists():
-        raise fetch.SetupFailed(f"kafka-python's suite left no results: see {logs / 'output.txt'}")
+    found = junit.run(
+        "kafka-python's suite",
+        command,
+        source,
+        logs / "output.txt",
+        SUITE_TIMEOUT_S,
+        environment=environment,
+    )
     # The folders above a file say nothing: `file::test`.
-    outcomes = [
-        replace(each, test_id="::".join(each.test_id.split("::")[-2:])) for each in junit.read(results)
-    ]
+    outcomes = [replace(each, test_id="::".join(each.test_id.split("::")[-2:])) for each in found]
     for outcome in outcomes:
         report(outcome)
     return outcomes

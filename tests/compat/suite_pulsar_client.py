@@ -92,42 +92,28 @@ def run(
     source: Path, broker: str, logs: Path, wanted: Sequence[str], report: Callable[[Outcome], None]
 ) -> list[Outcome]:
     """Run the suite in one pytest beside a fresh broker; `wanted` are parts of test names, none means all."""
-    results, output = logs / "results.xml", logs / "output.txt"
-    results.unlink(missing_ok=True)
     isolated = _can_unshare()
     left_out = LEFT_OUT if isolated else LEFT_OUT | NEEDS_OWN_NETWORK
     command = ["unshare", "-rn"] if isolated else []
     command += [sys.executable, str(Path(fixed_ports.__file__)), "--broker", broker, "--logs", str(logs)]
     command += ["--own-network"] if isolated else []
-    command += ["--", sys.executable, "-m", "pytest", "-q", *FILES, f"--junitxml={results}"]
+    command += ["--", sys.executable, "-m", "pytest", "-q", *FILES]
     # A folder with its own settings: ours turn the suite's 25 warnings into errors.
-    command += ["-c", os.devnull, f"--rootdir={source}", "-o", "junit_family=xunit1"]
-    command += ["-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-c", os.devnull, f"--rootdir={source}", "-p", "no:randomly", "-p", "no:xdist"]
     command += [f"--timeout={TEST_TIMEOUT_S}"]
     for test_id in left_out:
         file, _, rest = test_id.partition("::")
         command += ["--deselect", f"{file}.py::{rest}"]
     if wanted:
         command += ["-k", " or ".join(wanted)]
-    with output.open("wb") as text:
-        try:
-            done = subprocess.run(
-                command,
-                cwd=source,
-                stdin=subprocess.DEVNULL,
-                stdout=text,
-                stderr=subprocess.STDOUT,
-                timeout=SUITE_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise fetch.SetupFailed(f"{NAME}'s suite took longer than {SUITE_TIMEOUT_S} s") from None
-    if done.returncode == fixed_ports.SETUP_FAILED:
-        raise fetch.SetupFailed(output.read_text(errors="replace").strip().splitlines()[-1])
-    # The exit code says nothing: the client may abort while the interpreter ends, after the last test.
-    if not results.exists():
-        raise fetch.SetupFailed(f"{NAME}'s suite left no results: see {output}")
-    outcomes = junit.read(results)
+    outcomes = junit.run(
+        f"{NAME}'s suite",
+        command,
+        source,
+        logs / "output.txt",
+        SUITE_TIMEOUT_S,
+        setup_failed=fixed_ports.SETUP_FAILED,
+    )
     if not wanted:
         outcomes += [Outcome(test_id, Status.SKIPPED, 0.0, why) for test_id, why in left_out.items()]
     for outcome in outcomes:
