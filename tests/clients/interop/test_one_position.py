@@ -78,6 +78,13 @@ def backlog(doors: Doors, topic: str, subscription: str) -> int:
         return int(json.load(answer)["subscriptions"][subscription]["msgBacklog"])
 
 
+def part_by_part(connection: pulsar.Client, topic: str, group: str) -> pulsar.Consumer:
+    """A consumer that acknowledges the parts of a batch one by one; a new subscription begins with the topic."""
+    return connection.subscribe(
+        topic, group, initial_position=pulsar.InitialPosition.Earliest, batch_index_ack_enabled=True
+    )
+
+
 def soon(ask: Callable[[], int], wanted: int) -> int:
     """What `ask` says once it says `wanted`, or at the end of the time that a client may take to send it."""
     deadline = time.monotonic() + SETTLED_S
@@ -92,9 +99,7 @@ def test_an_acknowledgement_moves_the_committed_offset(
 ) -> None:
     topic, group = written(writer), fresh_name("group")
     with client(doors.pulsar) as connection:
-        consumer = connection.subscribe(
-            topic, group, initial_position=pulsar.InitialPosition.Earliest, batch_index_ack_enabled=True
-        )
+        consumer = part_by_part(connection, topic, group)
         messages = receive_raw(consumer, COUNT)
         for place in PLACES:
             consumer.acknowledge_cumulative(messages[place])
@@ -111,14 +116,12 @@ def test_a_commit_moves_the_subscription(
     topic, group = written(writer), fresh_name("group")
     with client(doors.pulsar) as connection:
         # From the first acknowledgement of a part of a batch the broker knows that these consumers can.
-        consumer = connection.subscribe(
-            topic, group, initial_position=pulsar.InitialPosition.Earliest, batch_index_ack_enabled=True
-        )
+        consumer = part_by_part(connection, topic, group)
         consumer.acknowledge_cumulative(receive_raw(consumer, 1)[0])
         consumer.close()
         for place in (*PLACES[:-1], 7):  # the last one moves it back
             commit(doors, topic, group, place + 1)
-            consumer = connection.subscribe(topic, group, batch_index_ack_enabled=True)
+            consumer = part_by_part(connection, topic, group)
             messages = receive_raw(consumer, COUNT - place - 1)
             consumer.close()
             assert [message.data() for message in messages] == [b"%d" % n for n in range(place + 1, COUNT)]
@@ -146,9 +149,7 @@ def test_a_kafka_group_goes_on_where_a_subscription_was_left(
 ) -> None:
     topic, group = written(writer), fresh_name("group")
     with client(doors.pulsar) as connection:
-        consumer = connection.subscribe(
-            topic, group, initial_position=pulsar.InitialPosition.Earliest, batch_index_ack_enabled=True
-        )
+        consumer = part_by_part(connection, topic, group)
         messages = receive_raw(consumer, 11)
         consumer.acknowledge_cumulative(messages[-1])
         consumer.close()
