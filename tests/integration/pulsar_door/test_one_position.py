@@ -1,7 +1,7 @@
 """A Kafka group and a Pulsar subscription of one name are one position: seen and moved from both sides."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import confluent_kafka
@@ -9,12 +9,11 @@ import pulsar  # type: ignore[import-untyped]
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pulsar import ConsumerType, InitialPosition, MessageId
+from pulsar import ConsumerType, InitialPosition
 
 from magnetar.testing.server import MagnetarProcess
 
-Fill = Callable[..., list[MessageId]]
-WAIT_MS = 10_000
+from .consuming import Fill, numbers, take
 
 
 @contextmanager
@@ -52,23 +51,12 @@ def poll(consumer: confluent_kafka.Consumer, count: int) -> list[bytes]:
     return values
 
 
-def receive(consumer: pulsar.Consumer, count: int) -> list[bytes]:
-    messages = [consumer.receive(WAIT_MS) for _ in range(count)]
-    for message in messages:
-        consumer.acknowledge(message)
-    return [message.data() for message in messages]
-
-
-def numbers(start: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(start, end)]
-
-
 def test_pulsar_acknowledges_and_the_kafka_group_goes_on_there(
     server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
 ) -> None:
     consumer = client.subscribe(topic, topic, initial_position=InitialPosition.Earliest)
     fill(topic, 10, batching_enabled=False)
-    assert receive(consumer, 4) == numbers(0, 4)
+    assert take(consumer, 4) == numbers(0, 4)
     deadline = time.monotonic() + 5
     while (
         committed(server, topic, topic) < 4
@@ -81,7 +69,7 @@ def test_pulsar_acknowledges_and_the_kafka_group_goes_on_there(
         kafka.commit(asynchronous=False)
     consumer = client.subscribe(topic, topic)
     fill(topic, 3, first=10, batching_enabled=False)
-    assert receive(consumer, 3) == numbers(10, 13)
+    assert take(consumer, 3) == numbers(10, 13)
 
 
 def test_kafka_commits_and_the_pulsar_subscription_goes_on_there_in_the_middle_of_a_batch(
@@ -92,7 +80,7 @@ def test_kafka_commits_and_the_pulsar_subscription_goes_on_there_in_the_middle_o
         kafka.commit(offsets=[TopicPartition(topic, 0, 13)], asynchronous=False)
     consumer = client.subscribe(topic, topic, batch_index_ack_enabled=True)
     # A client that acknowledges whole batches would wait for messages that it was not shown: it gets the batch whole.
-    assert receive(consumer, 10) == numbers(10, 20)
+    assert take(consumer, 10) == numbers(10, 20)
     consumer.close()
     assert committed(server, topic, topic) == 20
 
@@ -129,7 +117,7 @@ def test_lag_is_backlog_with_and_without_connected_consumers(
 ) -> None:
     consumer = client.subscribe(topic, topic)
     fill(topic, 10, batching_enabled=False)
-    receive(consumer, 6)
+    take(consumer, 6)
     deadline = time.monotonic() + 5
     while committed(server, topic, topic) < 6:
         assert time.monotonic() < deadline
@@ -150,12 +138,12 @@ def test_deleting_the_group_deletes_the_subscription_unless_it_is_used(
     with pytest.raises(KafkaException) as refused:
         deleted.result(10)
     assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
-    receive(consumer, 5)
+    take(consumer, 5)
     consumer.close()
     (deleted,) = admin.delete_consumer_groups([topic]).values()
     deleted.result(10)
     consumer = client.subscribe(topic, topic, initial_position=InitialPosition.Earliest)
-    assert receive(consumer, 5) == numbers(0, 5)
+    assert take(consumer, 5) == numbers(0, 5)
 
 
 def test_what_kafka_wrote_is_shared_and_acknowledged_by_pulsar_consumers_of_every_type(

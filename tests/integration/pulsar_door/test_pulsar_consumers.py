@@ -1,44 +1,16 @@
-"""pulsar-client consumes: every subscription type, readers, seeks, redelivery, batches, chunks, delays, many topics."""
+"""pulsar-client consumes: every subscription type, what is acknowledged and what comes again."""
 
-import datetime
-import re
 import time
-import urllib.request
 from collections.abc import Callable
 
 import pulsar  # type: ignore[import-untyped]
 import pytest
-from pulsar import ConsumerType, InitialPosition, MessageId
+from pulsar import ConsumerType, InitialPosition
 
 from magnetar.testing.server import MagnetarProcess
 
 from .clients import new_client
-
-Fill = Callable[..., list[MessageId]]
-ALL_TYPES = (ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover, ConsumerType.KeyShared)
-WAIT_MS = 10_000
-NOTHING_MS = 300
-
-
-def take(consumer: pulsar.Consumer, count: int, acknowledge: bool = True) -> list[bytes]:
-    found = []
-    for _ in range(count):
-        message = consumer.receive(WAIT_MS)
-        found.append(message.data())
-        if acknowledge:
-            consumer.acknowledge(message)
-    return found
-
-
-def nothing_comes(consumer: pulsar.Consumer) -> bool:
-    with pytest.raises(pulsar.Timeout):
-        consumer.receive(NOTHING_MS)
-    return True
-
-
-def numbers(start: int, end: int) -> list[bytes]:
-    return [b"%d" % number for number in range(start, end)]
-
+from .consuming import ALL_TYPES, WAIT_MS, Fill, nothing_comes, numbers, take
 
 # Subscription types
 
@@ -147,90 +119,20 @@ def test_key_shared_keeps_the_order_of_a_key_over_joins_and_leaves(
     assert all(order == sorted(order) for order in seen.values())
 
 
-# Readers
-
-
-def test_readers_begin_where_they_are_told(client: pulsar.Client, topic: str, fill: Fill) -> None:
-    ids = fill(topic, 20, batching_enabled=True, batching_max_messages=5, batching_max_publish_delay_ms=50)
-
-    def first(start: MessageId, **options: object) -> bytes:
-        reader = client.create_reader(topic, start, **options)
-        data: bytes = reader.read_next(WAIT_MS).data()
-        reader.close()
-        return data
-
-    assert first(MessageId.earliest) == b"0"
-    assert first(ids[7]) == b"8"
-    assert first(ids[7], start_message_id_inclusive=True) == b"7"
-    assert first(ids[4]) == b"5", "over the end of a batch"
-    late = client.create_reader(topic, MessageId.latest)
-    assert not late.has_message_available()
-    fill(topic, 1, first=20)
-    assert late.read_next(WAIT_MS).data() == b"20"
-
-
-def test_a_reader_knows_when_there_is_no_more(client: pulsar.Client, topic: str, fill: Fill) -> None:
-    reader = client.create_reader(topic, MessageId.earliest)
-    assert not reader.has_message_available(), "an empty topic"
-    fill(topic, 12, batching_enabled=True, batching_max_messages=5, batching_max_publish_delay_ms=50)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(WAIT_MS).data())
-    assert found == numbers(0, 12)
-
-
-def test_a_reader_of_the_latest_message_inclusive_gets_it(
-    client: pulsar.Client, topic: str, fill: Fill
+def test_two_clients_use_one_consumer_name_and_both_get_messages(
+    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
 ) -> None:
-    fill(topic, 7)
-    reader = client.create_reader(topic, MessageId.latest, start_message_id_inclusive=True)
-    assert reader.has_message_available()
-    assert reader.read_next(WAIT_MS).data() == b"6"
-    assert not reader.has_message_available()
-
-
-def test_readers_seek_by_id_and_by_time(client: pulsar.Client, topic: str, fill: Fill) -> None:
-    ids = fill(topic, 5, batching_enabled=False)
-    time.sleep(0.02)
-    between_ms = int(time.time() * 1000)
-    fill(topic, 5, first=5, batching_enabled=False)
-    reader = client.create_reader(topic, MessageId.latest)
-    reader.seek(ids[2])
-    assert reader.read_next(WAIT_MS).data() == b"3"
-    reader.seek(between_ms)
-    assert reader.has_message_available()
-    assert reader.read_next(WAIT_MS).data() == b"5"
-    reader.seek(MessageId.earliest)
-    assert reader.read_next(WAIT_MS).data() == b"0"
-    reader.seek(MessageId.latest)
-    assert not reader.has_message_available()
-
-
-# Seeking and ids
-
-
-def test_a_consumer_seeks_by_id_and_by_time(client: pulsar.Client, topic: str, fill: Fill) -> None:
-    consumer = client.subscribe(topic, "s")
-    ids = fill(topic, 10, batching_enabled=False)
-    time.sleep(0.02)
-    between_ms = int(time.time() * 1000)
-    fill(topic, 10, first=10, batching_enabled=False)
-    assert take(consumer, 20) == numbers(0, 20)
-    consumer.seek(ids[4])
-    assert take(consumer, 1) == [b"5"]
-    consumer.seek(between_ms)
-    assert take(consumer, 1) == [b"10"]
-    consumer.seek(MessageId.earliest)
-    assert take(consumer, 20) == numbers(0, 20)
-
-
-def test_the_last_message_id_is_the_last_one_of_its_batch(
-    client: pulsar.Client, topic: str, fill: Fill
-) -> None:
-    consumer = client.subscribe(topic, "s")
-    fill(topic, 10, batching_enabled=True, batching_max_messages=10, batching_max_publish_delay_ms=500)
-    last = consumer.get_last_message_id()
-    assert (last.batch_index(), last.partition()) == (9, -1)
+    other = new_client(server.pulsar_url)
+    consumers = [
+        owner.subscribe(
+            topic, "s", consumer_type=ConsumerType.Shared, consumer_name="same", receiver_queue_size=10
+        )
+        for owner in (client, other)
+    ]
+    fill(topic, 100, batching_enabled=False)
+    found = [take(consumer, 10) for consumer in consumers]
+    assert not set(found[0]) & set(found[1])
+    other.close()
 
 
 # Acknowledging and redelivery
@@ -331,64 +233,7 @@ def test_cumulative_acknowledgements_in_the_middle_of_a_batch(
     assert take(consumer, 6) == numbers(14, 20)
 
 
-# What is sent
-
-
-def test_a_chunked_message_arrives_whole(client: pulsar.Client, topic: str) -> None:
-    for kind in (ConsumerType.Exclusive, ConsumerType.Shared):
-        consumer = client.subscribe(topic, kind.name, consumer_type=kind)
-        producer = client.create_producer(topic, chunking_enabled=True, batching_enabled=False)
-        content = bytes(range(256)) * (6 << 12)
-        producer.send(content)
-        message = consumer.receive(WAIT_MS)
-        assert message.data() == content
-        consumer.acknowledge(message)
-        consumer.close()
-        producer.close()
-    assert nothing_comes(client.subscribe(topic, "Shared", consumer_type=ConsumerType.Shared))
-
-
-def test_delayed_messages_wait_for_shared_consumers_only(client: pulsar.Client, topic: str) -> None:
-    shared = client.subscribe(topic, "shared", consumer_type=ConsumerType.Shared)
-    exclusive = client.subscribe(topic, "exclusive")
-    producer = client.create_producer(topic)
-    began = time.monotonic()
-    producer.send(b"late", deliver_after=datetime.timedelta(seconds=2))
-    producer.send(b"now")
-    assert take(exclusive, 2) == [b"late", b"now"]
-    assert take(shared, 2) == [b"now", b"late"]
-    assert time.monotonic() - began >= 2
-
-
-@pytest.mark.parametrize("codec", ["NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY"])
-def test_compressed_batches(client: pulsar.Client, topic: str, fill: Fill, codec: str) -> None:
-    consumer = client.subscribe(topic, "s")
-    fill(topic, 100, compression_type=getattr(pulsar.CompressionType, codec), batching_enabled=True)
-    assert take(consumer, 100) == numbers(0, 100)
-
-
-# Many topics
-
-
-def test_one_consumer_of_many_topics(client: pulsar.Client, topic: str, fill: Fill) -> None:
-    names = [f"{topic}-{number}" for number in range(3)]
-    consumer = client.subscribe(names, "s", consumer_type=ConsumerType.Shared)
-    for name in names:
-        fill(name, 10)
-    assert sorted(take(consumer, 30)) == sorted(numbers(0, 10) * 3)
-
-
-def test_a_table_view_has_the_last_value_of_each_key(client: pulsar.Client, topic: str) -> None:
-    producer = client.create_producer(topic)
-    for number in range(12):
-        producer.send(b"%d" % number, partition_key=f"k{number % 3}")
-    view = client.create_table_view(topic)
-    deadline = time.monotonic() + 10
-    while view.get("k2") != b"11" and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert {key: view.get(key) for key in ("k0", "k1", "k2")} == {"k0": b"9", "k1": b"10", "k2": b"11"}
-    assert len(view) == 3
-    view.close()
+# Listeners
 
 
 def test_a_paused_listener_hears_what_came_meanwhile_when_it_goes_on(
@@ -419,30 +264,6 @@ def _until(condition: Callable[[], bool], seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
-# Non-persistent topics
-
-
-@pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
-def test_a_non_persistent_topic_delivers_to_who_is_there(
-    client: pulsar.Client, topic: str, kind: ConsumerType
-) -> None:
-    name = f"non-persistent://public/default/{topic}"
-    producer = client.create_producer(name, batching_enabled=False)
-    producer.send(b"before")
-    consumer = client.subscribe(name, "s", consumer_type=kind, initial_position=InitialPosition.Earliest)
-    deadline = time.monotonic() + 10
-    while True:  # SUBSCRIBE is answered before FLOW is sent: what comes in between is dropped
-        producer.send(b"after")
-        try:
-            message = consumer.receive(200)
-            break
-        except pulsar.Timeout:
-            assert time.monotonic() < deadline, "nothing was delivered"
-    assert message.data() == b"after"
-    consumer.acknowledge(message)
-    consumer.close()
-
-
 # A small receiver queue, and a large backlog
 
 
@@ -467,73 +288,3 @@ def test_a_consumer_without_a_receiver_queue_asks_for_each_message(
         found.append(message.data())
         consumer.acknowledge(message)
     assert found == numbers(0, 50)
-
-
-# Partitioned topics, patterns, retry letters
-
-
-def partitioned(server: MagnetarProcess, topic: str, count: int) -> None:
-    url = f"{server.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
-    request = urllib.request.Request(
-        url, str(count).encode(), {"Content-Type": "application/json"}, method="PUT"
-    )
-    with urllib.request.urlopen(request) as answer:
-        assert answer.status == 204
-
-
-@pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
-def test_a_partitioned_topic_is_consumed_as_one(
-    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill, kind: ConsumerType
-) -> None:
-    partitioned(server, topic, 3)
-    consumer = client.subscribe(topic, "s", consumer_type=kind)
-    ids = fill(topic, 60, batching_enabled=False)
-    assert {message_id.partition() for message_id in ids} == {0, 1, 2}
-    assert sorted(take(consumer, 60)) == sorted(numbers(0, 60))
-    consumer.close()
-    consumer = client.subscribe(topic, "s", consumer_type=kind)
-    assert nothing_comes(consumer)
-    consumer.unsubscribe()
-
-
-def test_partitions_of_a_topic_are_sought_by_time(
-    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
-) -> None:
-    partitioned(server, topic, 2)
-    consumer = client.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
-    fill(topic, 10, batching_enabled=False)
-    time.sleep(0.02)
-    between_ms = int(time.time() * 1000)
-    fill(topic, 10, first=10, batching_enabled=False)
-    take(consumer, 20)
-    consumer.seek(between_ms)
-    assert sorted(take(consumer, 10)) == numbers(10, 20)
-
-
-def test_a_pattern_subscribes_to_what_matches_it(client: pulsar.Client, topic: str, fill: Fill) -> None:
-    for number, name in enumerate((f"{topic}-0", f"{topic}-1", f"{topic}x")):
-        fill(name, 1, first=number)
-    consumer = client.subscribe(
-        re.compile(f"persistent://public/default/{topic}-.*"),
-        "s",
-        consumer_type=ConsumerType.Shared,
-        initial_position=InitialPosition.Earliest,
-    )
-    assert sorted(take(consumer, 2)) == [b"0", b"1"]
-    assert nothing_comes(consumer)
-
-
-def test_two_clients_use_one_consumer_name_and_both_get_messages(
-    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
-) -> None:
-    other = new_client(server.pulsar_url)
-    consumers = [
-        owner.subscribe(
-            topic, "s", consumer_type=ConsumerType.Shared, consumer_name="same", receiver_queue_size=10
-        )
-        for owner in (client, other)
-    ]
-    fill(topic, 100, batching_enabled=False)
-    found = [take(consumer, 10) for consumer in consumers]
-    assert not set(found[0]) & set(found[1])
-    other.close()
