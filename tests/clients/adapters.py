@@ -227,15 +227,7 @@ class KafkaPython:
             consumer.close()
 
     def _consumer(self, bootstrap: str, group: str | None) -> Any:
-        return KafkaConsumer(
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            max_partition_fetch_bytes=FETCH_BYTES,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=500,
-        )
+        return KafkaConsumer(**_consuming(bootstrap, group))
 
     def _poll(self, consumer: Any, count: int) -> list[Record]:
         records: list[Record] = []
@@ -314,15 +306,7 @@ class AioKafka:
         return asyncio.run(read())
 
     def _consumer(self, bootstrap: str, group: str | None) -> Any:
-        return AIOKafkaConsumer(
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            max_partition_fetch_bytes=FETCH_BYTES,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=500,
-        )
+        return AIOKafkaConsumer(**_consuming(bootstrap, group))
 
     async def _poll(self, consumer: Any, count: int) -> list[Record]:
         records: list[Record] = []
@@ -335,6 +319,19 @@ class AioKafka:
                     assert message.timestamp_type == 0
                     records.append(_plain(message))
         return records
+
+
+def _consuming(bootstrap: str, group: str | None) -> dict[str, Any]:
+    """The options of a consumer, which kafka-python and aiokafka call alike."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "max_partition_fetch_bytes": FETCH_BYTES,
+        "session_timeout_ms": SESSION_TIMEOUT_MS,
+        "heartbeat_interval_ms": 500,
+    }
 
 
 def _plain(message: Any) -> Record:
