@@ -1,12 +1,18 @@
-"""What the configuration APIs share: kinds of resources, and who may be named as one."""
+"""What the configuration APIs share: kinds of resources, who may be named as one, and what becomes of each."""
 
+import asyncio
+from collections import Counter
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from magnetar.base.errors import BrokerError
+from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.topic_config import InvalidConfigRequest
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from magnetar.broker.nodes import Nodes
 
@@ -28,6 +34,30 @@ class Resource(Protocol):
 
     resource_type: int
     resource_name: str
+
+
+AnyResource = TypeVar("AnyResource", bound=Resource)
+
+
+async def change_each(
+    resources: "Sequence[AnyResource]", change: "Callable[[AnyResource], Awaitable[None]]"
+) -> list[tuple[AnyResource, int, str | None]]:
+    """Each resource with the error code and the message of its change, all at once; one named twice is refused."""
+    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+
+    async def outcome(one: AnyResource) -> tuple[AnyResource, int, str | None]:
+        try:
+            if counts[one.resource_type, one.resource_name] > 1:
+                raise InvalidConfigRequest("Each resource must appear at most once.")
+            await change(one)
+        except UnknownTopic:
+            message = f"The topic '{one.resource_name}' does not exist."
+            return one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message
+        except BrokerError as error:
+            return one, error_code(error), str(error)
+        return one, ErrorCode.NONE, None
+
+    return await asyncio.gather(*map(outcome, resources))
 
 
 def node_id_of(nodes: "Nodes", name: str, kind: str) -> int:

@@ -4,21 +4,16 @@ Served: v0-2.  What is not named goes back to its default.  Brokers' settings ar
 succeeds, to change any is refused.
 """
 
-import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from magnetar.base.errors import BrokerError
-from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.topic_config import InvalidConfigRequest
 from magnetar.protocols.kafka.admin_configs import (
     CLUSTER_DEFAULT,
     ResourceType,
+    change_each,
     check_broker_changes,
     node_id_of,
 )
-from magnetar.protocols.kafka.errors import error_code
-from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -35,48 +30,34 @@ VERSIONS = (0, 2)
 
 
 async def handle(context: "RequestContext", request: AlterConfigsRequest) -> AlterConfigsResponse:
-    counts = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    rows = await asyncio.gather(
-        *(
-            _alter(
-                context.broker,
-                one,
-                request.validate_only,
-                repeated=counts[one.resource_type, one.resource_name] > 1,
+    broker, validate_only = context.broker, request.validate_only
+    outcomes = await change_each(request.resources, lambda one: _change(broker, one, validate_only))
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
             )
-            for one in request.resources
-        )
+            for one, code, message in outcomes
+        ]
     )
-    return AlterConfigsResponse(responses=rows)
 
 
-async def _alter(
-    broker: "Broker", wanted: AlterConfigsResource, validate_only: bool, *, repeated: bool
-) -> AlterConfigsResourceResponse:
-    row = AlterConfigsResourceResponse(
-        error_message=None, resource_type=wanted.resource_type, resource_name=wanted.resource_name
-    )
-    try:
-        if repeated:
-            raise InvalidConfigRequest("Each resource must appear at most once.")
-        configs = {config.name: config.value for config in wanted.configs}
-        if len(configs) < len(wanted.configs):
-            raise InvalidConfigRequest("Error due to duplicate config keys")
-        match wanted.resource_type:
-            case ResourceType.TOPIC:
-                await _alter_topic(broker, wanted.resource_name, configs, validate_only)
-            case ResourceType.BROKER:
-                if wanted.resource_name != CLUSTER_DEFAULT:
-                    node_id_of(broker.nodes, wanted.resource_name, "Broker")
-                check_broker_changes(configs)
-            case kind:
-                raise InvalidConfigRequest(f"AlterConfigs does not change resources of type {kind}")
-    except UnknownTopic:
-        row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        row.error_message = f"The topic '{wanted.resource_name}' does not exist."
-    except BrokerError as error:
-        row.error_code, row.error_message = error_code(error), str(error)
-    return row
+async def _change(broker: "Broker", wanted: AlterConfigsResource, validate_only: bool) -> None:
+    configs = {config.name: config.value for config in wanted.configs}
+    if len(configs) < len(wanted.configs):
+        raise InvalidConfigRequest("Error due to duplicate config keys")
+    match wanted.resource_type:
+        case ResourceType.TOPIC:
+            await _alter_topic(broker, wanted.resource_name, configs, validate_only)
+        case ResourceType.BROKER:
+            if wanted.resource_name != CLUSTER_DEFAULT:
+                node_id_of(broker.nodes, wanted.resource_name, "Broker")
+            check_broker_changes(configs)
+        case kind:
+            raise InvalidConfigRequest(f"AlterConfigs does not change resources of type {kind}")
 
 
 async def _alter_topic(

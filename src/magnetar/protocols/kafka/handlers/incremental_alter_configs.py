@@ -4,22 +4,17 @@ Served: v0-1.  Each resource changes as a whole or not at all.  Brokers' setting
 metrics have none here.
 """
 
-import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from magnetar.base.errors import BrokerError
-from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.topic_config import AlterOperation, ConfigChange, InvalidConfig, InvalidConfigRequest
 from magnetar.protocols.kafka import admin_loggers
 from magnetar.protocols.kafka.admin_configs import (
     CLUSTER_DEFAULT,
     ResourceType,
+    change_each,
     check_broker_changes,
     node_id_of,
 )
-from magnetar.protocols.kafka.errors import error_code
-from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -38,37 +33,19 @@ VERSIONS = (0, 1)
 async def handle(
     context: "RequestContext", request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    counts = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    rows = await asyncio.gather(
-        *(
-            _alter(
-                context.broker,
-                one,
-                request.validate_only,
-                repeated=counts[one.resource_type, one.resource_name] > 1,
+    broker, validate_only = context.broker, request.validate_only
+    outcomes = await change_each(request.resources, lambda one: _change(broker, one, validate_only))
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
             )
-            for one in request.resources
-        )
+            for one, code, message in outcomes
+        ]
     )
-    return IncrementalAlterConfigsResponse(responses=rows)
-
-
-async def _alter(
-    broker: "Broker", wanted: AlterConfigsResource, validate_only: bool, *, repeated: bool
-) -> AlterConfigsResourceResponse:
-    row = AlterConfigsResourceResponse(
-        error_message=None, resource_type=wanted.resource_type, resource_name=wanted.resource_name
-    )
-    try:
-        if repeated:
-            raise InvalidConfigRequest("Each resource must appear at most once.")
-        await _apply(broker, wanted, _changes(wanted), validate_only)
-    except UnknownTopic:
-        row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        row.error_message = f"The topic '{wanted.resource_name}' does not exist."
-    except BrokerError as error:
-        row.error_code, row.error_message = error_code(error), str(error)
-    return row
 
 
 def _changes(wanted: AlterConfigsResource) -> list[ConfigChange]:
@@ -89,10 +66,8 @@ def _changes(wanted: AlterConfigsResource) -> list[ConfigChange]:
     return changes
 
 
-async def _apply(
-    broker: "Broker", wanted: AlterConfigsResource, changes: list[ConfigChange], validate_only: bool
-) -> None:
-    name = wanted.resource_name
+async def _change(broker: "Broker", wanted: AlterConfigsResource, validate_only: bool) -> None:
+    name, changes = wanted.resource_name, _changes(wanted)
     match wanted.resource_type:
         case ResourceType.TOPIC:
             if not name:
