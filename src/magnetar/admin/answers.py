@@ -1,12 +1,15 @@
 """How the admin API answers: Pulsar's statuses, and its errors as `{"reason": "..."}`.
 
-What the broker refuses is turned into a status here, in one table.  Bodies are read with a bound and parsed as JSON
-whatever their content type says, as tools send them with and without one.
+What the broker refuses is turned into a status here, in one table.  Magnetar's own paths (`OWN_PATHS`) answer errors as
+`{"error": "UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart.  Bodies are read with a bound and
+parsed as JSON whatever their content type says, as tools send them with and without one.
 """
 
 import json
 import logging
+import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -30,6 +33,7 @@ from magnetar.broker.pipelines import InvalidPipeline, PipelineExists, PipelineN
 from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
 from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
+from magnetar.broker.segments import NonPersistent
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed, SubscriptionNotFound
 from magnetar.broker.worker_lease import WorkerBusy, WorkerFenced
@@ -37,6 +41,7 @@ from magnetar.broker.worker_lease import WorkerBusy, WorkerFenced
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX: Final = 1 << 20
+OWN_PATHS: Final = "/magnetar/"
 UNSUPPORTED: Final = 501
 
 # The first class that fits wins.
@@ -47,6 +52,8 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (SubscriptionNotFound, 404),
     (SubscriptionNotAllowed, 412),
     (errors.UnknownTopic, 404),
+    (errors.OffsetOutOfRange, 416),
+    (NonPersistent, 409),
     (errors.TopicExists, 409),
     (errors.InvalidPartitions, 422),
     (IncompatibleSchema, 409),
@@ -77,10 +84,11 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
 class Refused(Exception):
     """A request is answered with `status` and one sentence."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, code: str = "") -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.code = code
 
 
 class BadBody(Refused):
@@ -109,28 +117,40 @@ def value(content: Any) -> Response:
     return Response(status_code=200) if content is None else JSONResponse(content)
 
 
+def code_of(error: BrokerError) -> str:
+    """What a program tells an error by: its class's name, in capitals."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).upper()
+
+
+def _failure(request: Request, status: int, text: str, code: str = "") -> Response:
+    if not request.url.path.startswith(OWN_PATHS):
+        return reason(status, text)
+    return JSONResponse({"error": code or HTTPStatus(status).name, "reason": text}, status)
+
+
 def install(app: FastAPI) -> None:
     """Let the app answer what handlers raise."""
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)
-        return reason(error.status, error.reason)
+        return _failure(request, error.status, error.reason, error.code)
 
     async def broker_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, BrokerError)
         for kind, status in _STATUSES:
             if isinstance(error, kind):
-                return reason(status, str(error))
+                return _failure(request, status, str(error), code_of(error))
         log.warning("%s %s: %s", request.method, request.url.path, error)
-        return reason(500, str(error))
+        return _failure(request, 500, str(error), code_of(error))
 
-    async def malformed(_: Request, error: Exception) -> Response:
+    async def malformed(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        return reason(400, f"{first['loc'][-1]}: {first['msg']}")
+        return _failure(request, 400, f"{first['loc'][-1]}: {first['msg']}")
 
-    async def no_route(_: Request, error: Exception) -> Response:
+    async def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return reason(error.status_code, str(error.detail))
+        return _failure(request, error.status_code, str(error.detail))
 
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(RequestValidationError, malformed)

@@ -28,6 +28,7 @@ from magnetar.admin.routes import (
     pipelines,
     policies,
     schemas,
+    segments,
     subscriptions,
     topic_state,
     topics,
@@ -51,6 +52,7 @@ ROUTERS: Final = (
     subscriptions.router,
     topics.router,
     pipelines.router,
+    segments.router,
     unserved.router,
 )
 

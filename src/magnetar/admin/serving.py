@@ -44,21 +44,34 @@ def _import() -> CreateApp:
 class HttpServer:
     """A running HTTP server; made by `serve`."""
 
-    def __init__(self, server: "uvicorn.Server", sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, server: "uvicorn.Server", sockets: list[socket.socket], stopping: Callable[[], None]
+    ) -> None:
         self._server = server
+        self._stopping = stopping
         self._sockets = sockets
         self._ticking = asyncio.get_running_loop().create_task(server.main_loop(), name="http")
 
     async def close(self) -> None:
         """Take no more requests, let those under way finish for `STOP_S_MAX`, and return when all are gone."""
         self._server.should_exit = True
+        self._stopping()
         with suppress(asyncio.CancelledError):
             await self._ticking
         await self._server.shutdown(self._sockets)
 
 
-async def serve(app: Any, sockets: Sequence[socket.socket]) -> HttpServer:
-    """Serve the ASGI application `app` on listening `sockets`; requests are answered when this returns."""
+def _nothing() -> None:
+    return None
+
+
+async def serve(
+    app: Any, sockets: Sequence[socket.socket], stopping: Callable[[], None] = _nothing
+) -> HttpServer:
+    """Serve the ASGI application `app` on listening `sockets`; requests are answered when this returns.
+
+    `stopping` is called when the server begins to close: requests that wait for something shall end then.
+    """
     import uvicorn
 
     config = uvicorn.Config(
@@ -80,4 +93,4 @@ async def serve(app: Any, sockets: Sequence[socket.socket]) -> HttpServer:
     server.lifespan = config.lifespan_class(config)
     listening = list(sockets)
     await server.startup(listening)
-    return HttpServer(server, listening)
+    return HttpServer(server, listening, stopping)

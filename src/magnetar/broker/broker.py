@@ -31,6 +31,8 @@ from magnetar.broker.pulsar_topics import PulsarTopics
 from magnetar.broker.rates import Count, RateBoard
 from magnetar.broker.retention import trim_limits
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.segments import SegmentCatalogue
+from magnetar.broker.stored_records import StoredRecords
 from magnetar.broker.subscription_admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
@@ -144,6 +146,8 @@ class Broker:
         self.topics.when_terminated = self.subscriptions.terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors)
+        self.segments = SegmentCatalogue(self)
+        self.stored_records = StoredRecords(self)
         self.housekeeping = Housekeeping(self)
         self.rates = RateBoard(clock, self._counts)
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them

@@ -16,10 +16,10 @@ from typing import Final
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound
 from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
-from magnetar.ledger.entry import Entry
+from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.ledger.entry_cache import CachedRun
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.storage.store import EntryId, LedgerId, LedgerReader
+from magnetar.storage.store import EntryId, LedgerId, LedgerReader, StoredEntry
 
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
 _SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
@@ -57,8 +57,13 @@ class ReadableLog:
             EntryCorrupt: the entry that holds `offset` fails its checksum.
             StorageError: the store cannot be read.
         """
+        ledger_id, stored = await self.read_stored(offset, bytes_max)
+        return list(map(self._environment.decode_entry, repeat(ledger_id), stored))
+
+    async def read_stored(self, offset: int, bytes_max: int) -> tuple[LedgerId, list[StoredEntry]]:
+        """As `read`: the entries as they are stored, all of one ledger, and that ledger."""
         if offset >= self.high_watermark:
-            return []
+            return NO_LEDGER, []
         info = self._chain.holder_of(offset)
         reader = await self._reader(info)
         ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
@@ -74,7 +79,7 @@ class ReadableLog:
         self._hints[last.last_offset + 1] = (info.ledger_id, EntryId(last.entry_id + 1))
         if len(self._hints) > _READ_HINTS_MAX:
             self._hints.popitem(last=False)
-        return list(map(self._environment.decode_entry, repeat(info.ledger_id), stored))
+        return info.ledger_id, stored
 
     async def entry_at(self, offset: int) -> Entry | None:
         """The entry that holds `offset`, or the log's first one when it began later; None at the end.

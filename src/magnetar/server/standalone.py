@@ -126,7 +126,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         declare_pulsar_metrics(metrics, pulsar)
         declare_store_metrics(metrics, store.counters)
         create_app = await loading
-        http = await serving.serve(create_app(broker, metrics, pulsar.settings.endpoint), http_sockets)
+        app = create_app(broker, metrics, pulsar.settings.endpoint)
+        http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")

@@ -17,7 +17,7 @@ and `max_timestamp_ms` (the greatest record timestamp in the entry; need not gro
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
 LedgerId = NewType("LedgerId", int)
@@ -124,3 +124,60 @@ class LedgerStore(Protocol):
     async def close(self) -> None:
         """Finish queued writes, flush, and release every file."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentStat:
+    """What of a ledger lies in its file, so that another process can read it there.
+
+    The bytes below `end_position` are whole records, and never change.  What lies behind has no meaning.
+    """
+
+    path: str
+    is_finished: bool
+    """Nothing will be written to the file any more."""
+
+    end_position: int
+    entry_count: int
+    last_offset: int
+    max_timestamp_ms: int
+    """Of what lies below `end_position`, as `last_offset`; both -1 when nothing does."""
+
+
+class SegmentFiles(Protocol):
+    """The files of a store that keeps each ledger in one."""
+
+    @property
+    def store_id(self) -> str:
+        """Names this store for ever; also written into its directory."""
+        ...
+
+    def stat(self, ledger_id: LedgerId) -> SegmentStat | None:
+        """From memory, at once; None when the ledger is gone."""
+        ...
+
+    async def write_out(self, ledger_id: LedgerId) -> None:
+        """Bring what is durable of the ledger into its file now, as far as the disk takes it."""
+        ...
+
+    async def cuts(
+        self, ledger_id: LedgerId, from_offset: int, to_offset: int, step_bytes: int
+    ) -> tuple[list[tuple[int, int]], int]:
+        """Where to begin reading for the offsets from `from_offset` to before `to_offset`, and where to end.
+
+        The cuts are (offset, position): the first record at `position` has `offset` as its last entry's successor,
+        they grow, are about `step_bytes` apart, and the first one is the last known at or before `from_offset`.  An
+        offset of -1 stands for the ledger's first one, here and in the answer.  All cuts lie below the end.
+
+        Raises:
+            LedgerNotFound, EntryCorrupt, StorageError
+        """
+        ...
+
+
+@runtime_checkable
+class HasSegmentFiles(Protocol):
+    """A `LedgerStore` whose ledgers can be read as files."""
+
+    @property
+    def segment_files(self) -> SegmentFiles: ...

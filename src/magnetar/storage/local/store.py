@@ -26,6 +26,7 @@ from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.recovery import Recovered, load_index, recover
 from magnetar.storage.local.ring import Ring, RingFile, prepare_file
+from magnetar.storage.local.segments import LocalSegments, store_id
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.writebehind import Crew, WriteBehind
 from magnetar.storage.store import LedgerId, LedgerStat
@@ -73,14 +74,14 @@ class LocalLedgerStore:
         disk = disk if disk is not None else RealDisk()
         loop = asyncio.get_running_loop()
 
-        def prepare() -> bool:
+        def prepare() -> tuple[bool, str]:
             for directory in (data_dir, data_dir / "journal", data_dir / "segments"):
                 disk.make_directory(directory)
             disk.sync_directory(data_dir)
-            return disk.can_direct(data_dir)
+            return disk.can_direct(data_dir), store_id(disk, data_dir)
 
         try:
-            direct = await loop.run_in_executor(None, prepare)
+            direct, own_id = await loop.run_in_executor(None, prepare)
             if not direct:
                 log.warning("no direct I/O in %s: buffered writes and fdatasync instead", data_dir)
             store = cls(data_dir, settings, clock, disk, direct=direct)
@@ -88,11 +89,12 @@ class LocalLedgerStore:
         except OSError as error:
             full = error.errno in (28, 122)  # ENOSPC, EDQUOT
             raise (StorageFull if full else StorageError)(f"{data_dir} cannot be used: {error}") from error
-        await store._begin(recovered)
+        await store._begin(recovered, own_id)
         return store
 
-    async def _begin(self, recovered: Recovered) -> None:
+    async def _begin(self, recovered: Recovered, own_id: str) -> None:
         settings = self.settings
+        self.segment_files = LocalSegments(self, own_id)
         self._ledgers = recovered.ledgers
         self.next_ledger_id = recovered.next_ledger_id
         self.durable_sequence = recovered.sequence
@@ -152,6 +154,9 @@ class LocalLedgerStore:
         return RingFile(path, self.disk.open(path, direct=self.direct, sync_writes=sync_writes), size)
 
     # -- the port
+
+    def find(self, ledger_id: int) -> LocalLedger | None:
+        return self._ledgers.get(ledger_id)
 
     async def create(self) -> LocalLedger:
         self._check_open()
@@ -255,9 +260,12 @@ class LocalLedgerStore:
             self._indexes.popitem(last=False)[1].index = None
 
     def _load_index(self, ledger: LocalLedger) -> "asyncio.Task[SparseIndex]":
-        return self.loop.create_task(self._load_index_now(ledger))
+        return self.loop.create_task(self.index_of(ledger))
 
-    async def _load_index_now(self, ledger: LocalLedger) -> SparseIndex:
+    async def index_of(self, ledger: LocalLedger) -> SparseIndex:
+        """From memory, or read now.  Raises as `load_index`."""
+        if ledger.index is not None:
+            return ledger.index
         index = await self.loop.run_in_executor(
             None,
             load_index,

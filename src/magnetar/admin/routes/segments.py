@@ -1,0 +1,298 @@
+"""What readers of whole topics ask (`/magnetar/v1`): which topics there are, which files hold a range, the tail.
+
+The answers' forms are in docs/reference/pipelines-rest.md.  Every list in a request is bounded, and what is long in an
+answer is put into text on a thread.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from magnetar.admin.answers import BadBody, Refused, code_of, object_body
+from magnetar.admin.context import broker_of
+from magnetar.base.config import LONG_MAX
+from magnetar.base.errors import BrokerError
+from magnetar.broker.segments import Located, Range, Segment
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.partition import Partition
+    from magnetar.broker.topics import Topic
+    from magnetar.storage.store import Buffer
+
+router: Final = APIRouter()
+
+PARTITIONS_MAX: Final = 10_000  # in one request
+PATTERN_CHARS_MAX: Final = 1024
+WAIT_MS_MAX: Final = 30_000
+ENTRIES_BYTES_DEFAULT: Final = 1 << 20
+ENTRIES_BYTES_MAX: Final = 16 << 20
+IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of all answers with records; beyond it, each gets little
+_CROWDED_BYTES: Final = 64 << 10
+_SEND_BYTES: Final = 256 << 10
+_TURN_EVERY: Final = 256
+# What Kafka and Pulsar keep for themselves, where something has made them here.
+_INTERNAL: Final = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__change_events", "__transaction_buffer_snapshot")
+)
+
+
+@router.get(
+    "/magnetar/v1/topics", summary="The topics that can be read, or those whose names fit ?pattern (RE2)"
+)
+async def topics(request: Request, pattern: str | None = None) -> Response:
+    broker = broker_of(request)
+    fits = _pattern(pattern)
+    rows = []
+    for number, topic in enumerate(broker.topics):
+        if number % _TURN_EVERY == _TURN_EVERY - 1:
+            await asyncio.sleep(0)
+        name = topic.name
+        if not name.persistent or name.local in _INTERNAL:
+            continue
+        short = broker.kafka_name(name)
+        if fits(short) or fits(name.full):
+            rows.append(_topic_row(topic, short))
+    rows.sort(key=lambda row: row["full"])
+    return await _json({"topics": rows})
+
+
+def _topic_row(topic: "Topic", short: str) -> dict[str, Any]:
+    return {
+        "topic": short,
+        "full": topic.name.full,
+        "partitions": topic.partition_count,
+        "partitioned": topic.is_partitioned,
+    }
+
+
+def _pattern(text: str | None) -> Callable[[str], object]:
+    """What tells whether a whole name fits; everything does without a pattern."""
+    if text is None:
+        return bool
+    import re2  # 10 ms that a start need not spend
+
+    if len(text) > PATTERN_CHARS_MAX:
+        raise Refused(400, f"the pattern is longer than {PATTERN_CHARS_MAX} characters", "INVALID_PATTERN")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(text, options)
+    except re2.error as error:
+        raise Refused(
+            400, f"{text!r} is not a regular expression (RE2): {error}", "INVALID_PATTERN"
+        ) from None
+    fullmatch: Callable[[str], object] = compiled.fullmatch
+    return fullmatch
+
+
+# --- where a range lies ----------------------------------------------------------------------------------------------
+
+
+@router.post(
+    "/magnetar/v1/segments", summary="The files that hold ranges of partitions, and where their tails begin"
+)
+async def locate(request: Request) -> Response:
+    broker = broker_of(request)
+    body = await object_body(request)
+    wanted = [_range(row) for row in rows_of(body, "partitions")]
+    found = [await _located(broker, one) for one in wanted]
+    return await _json({"lease": None, "store": broker.segments.store_id, "partitions": found})
+
+
+def rows_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    """A list of objects in a request."""
+    rows = body.get(name)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadBody(f"{name} must be a list of objects")
+    if len(rows) > PARTITIONS_MAX:
+        raise BadBody(f"{name} has {len(rows)} rows, more than {PARTITIONS_MAX}")
+    return rows
+
+
+def text_in(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str) or not value:
+        raise BadBody(f"{name} must be a text")
+    return value
+
+
+def number_in(row: Mapping[str, Any], name: str, largest: int = LONG_MAX) -> int | None:
+    """A whole number from 0 on; None when there is none."""
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
+        raise BadBody(f"{name} must be a whole number from 0 to {largest}")
+    return value
+
+
+def partition_in(row: Mapping[str, Any]) -> int:
+    index = number_in(row, "partition", (1 << 31) - 1)
+    if index is None:
+        raise BadBody("partition must be a whole number")
+    return index
+
+
+def _range(row: Mapping[str, Any]) -> Range:
+    return Range(
+        text_in(row, "topic"),
+        partition_in(row),
+        number_in(row, "from_offset"),
+        number_in(row, "to_offset"),
+        number_in(row, "from_timestamp"),
+        number_in(row, "to_timestamp"),
+    )
+
+
+async def _located(broker: "Broker", wanted: Range) -> dict[str, Any]:
+    try:
+        return _located_row(await broker.segments.locate(wanted))
+    except BrokerError as error:
+        return error_row(wanted.topic, wanted.partition, error)
+
+
+def error_row(topic: str, partition: int, error: BrokerError) -> dict[str, Any]:
+    """A partition's part of an answer that is good for others."""
+    return {"topic": topic, "partition": partition, "error": code_of(error), "reason": str(error)}
+
+
+def _located_row(found: Located) -> dict[str, Any]:
+    return {
+        "topic": found.topic,
+        "full": found.full,
+        "partition": found.partition,
+        "earliest": found.earliest,
+        "high_watermark": found.high_watermark,
+        "last_stable": found.last_stable,
+        "from_offset": found.from_offset,
+        "to_offset": found.to_offset,
+        "segments": [_segment_row(one) for one in found.segments],
+        "tail_from": found.tail_from,
+        "aborted": found.aborted,
+        "error": None,
+    }
+
+
+def _segment_row(segment: Segment) -> dict[str, Any]:
+    return {
+        "ledger": segment.ledger_id,
+        "path": segment.path,
+        "state": "sealed" if segment.is_sealed else "open",
+        "first_offset": segment.first_offset,
+        "last_offset": segment.last_offset,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "data_bytes": segment.data_bytes,
+        "bytes": segment.bytes,
+        "cuts": segment.cuts,
+        "end_position": segment.end_position,
+    }
+
+
+async def _json(content: Any) -> Response:
+    text = await asyncio.to_thread(json.dumps, content, separators=(",", ":"))
+    return Response(text, media_type="application/json")
+
+
+# --- the tail --------------------------------------------------------------------------------------------------------
+
+
+class _Records(Response):
+    """Store records, sent in pieces as the client takes them."""
+
+    media_type = "application/octet-stream"
+    in_flight_bytes = 0
+    """Of all answers that are being sent."""
+
+    def __init__(self, parts: "list[Buffer]", headers: dict[str, str]) -> None:
+        self._parts = parts
+        self._size = sum(map(len, parts))
+        super().__init__(b"", headers={**headers, "content-length": str(self._size)})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _Records.in_flight_bytes += self._size
+        try:
+            start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            await send(start)
+            batch: list[Buffer] = []
+            size = 0
+            for part in self._parts:
+                batch.append(part)
+                size += len(part)
+                if size >= _SEND_BYTES:
+                    await send({"type": "http.response.body", "body": b"".join(batch), "more_body": True})
+                    batch = []
+                    size = 0
+            await send({"type": "http.response.body", "body": b"".join(batch), "more_body": False})
+        finally:
+            _Records.in_flight_bytes -= self._size
+
+
+@router.get("/magnetar/v1/entries", summary="Store records of a partition from an offset on")
+async def entries(request: Request, topic: str) -> Response:
+    broker = broker_of(request)
+    query = request.query_params
+    partition = broker.segments.partition(topic, _query(query, "partition"))
+    offset = _query(query, "offset")
+    bytes_max = min(_query(query, "bytes_max", ENTRIES_BYTES_DEFAULT), ENTRIES_BYTES_MAX)
+    wait_ms = min(_query(query, "wait_ms", 0), WAIT_MS_MAX)
+    end_offset = _query(query, "end_offset", LONG_MAX)
+    form = query.get("as", "stored")
+    if form not in ("stored", "kafka"):
+        raise Refused(400, f"as must be 'stored' or 'kafka', not {form[:100]!r}")
+    if wait_ms and partition.log.high_watermark <= offset < end_offset:
+        await _wait(request, broker, partition, offset, wait_ms)
+    if _Records.in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
+        bytes_max = min(bytes_max, _CROWDED_BYTES)
+    parts = await broker.stored_records.read(
+        partition, offset, end_offset, bytes_max, as_kafka=form == "kafka"
+    )
+    headers = {
+        "X-Magnetar-High-Watermark": str(partition.log.high_watermark),
+        "X-Magnetar-Last-Stable": str(partition.last_stable_offset),
+        "X-Magnetar-Earliest": str(partition.log.log_start),
+    }
+    return _Records(parts, headers)
+
+
+def _query(query: Mapping[str, str], name: str, default: int | None = None) -> int:
+    """A whole number from 0 on."""
+    text = query.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not (
+        text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= LONG_MAX
+    ):
+        raise Refused(400, f"{name} must be a whole number from 0 to {LONG_MAX}")
+    return int(text)
+
+
+async def _wait(
+    request: Request, broker: "Broker", partition: "Partition", offset: int, wait_ms: int
+) -> None:
+    """Until there is something, or the time is over, or the client has gone."""
+    records = broker.stored_records
+    if records.is_crowded:
+        raise Refused(
+            503, "too many readers wait for records already: ask again, or without wait_ms", "CROWDED"
+        )
+    waiting = asyncio.ensure_future(records.wait(partition, offset, wait_ms / 1000))
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (waiting, gone):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

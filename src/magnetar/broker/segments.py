@@ -1,0 +1,212 @@
+"""The segment catalogue: for a range of a partition, which files hold it, where in them, and what only the broker has.
+
+A reader outside of the server (a Spark job) takes what lies in files from there, and asks the server for the *tail*:
+what was acknowledged but not written to its file yet, a few megabytes at most.  The two never overlap and leave no
+hole: `tail_from` is the first offset that no named file has.
+
+Answers are made from memory, but for the index of a finished segment that somebody reads for the first time; between
+any two segments the event loop gets a turn.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.config import LONG_MAX
+from magnetar.base.errors import BrokerError, EntryCorrupt, LedgerNotFound, WireError
+from magnetar.broker.interop_offsets import find_timestamp
+from magnetar.broker.nonpersistent import NonPersistentPartition
+from magnetar.broker.transaction_index import AbortedRange
+from magnetar.storage.store import HasSegmentFiles, LedgerId, SegmentFiles
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.partition import Partition
+    from magnetar.ledger.chain import LedgerInfo
+
+CUT_BYTES: Final = 4 << 20
+CUTS_MAX: Final = 20_000  # of one partition's answer: longer ranges have them further apart
+OFFSET_MAX: Final = LONG_MAX
+_TURN_EVERY: Final = 64  # segments between two turns of the event loop
+
+
+class NonPersistent(BrokerError):
+    """The topic stores nothing that could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is asked of one partition: offsets, or times in milliseconds where no offset is given.
+
+    `to_offset` is not part of it; `to_timestamp_ms` stands for the first offset at or after that time, as Kafka's
+    look-up by time gives it.  None: from the beginning, up to the end of now.
+    """
+
+    topic: str
+    partition: int
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_timestamp_ms: int | None = None
+    to_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file.  Offsets and time are those of all of it that can be read, `bytes` and the rest those of the range."""
+
+    ledger_id: LedgerId
+    path: str
+    is_sealed: bool
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    data_bytes: int
+    cuts: list[tuple[int, int]]
+    """(offset, position): where reading can begin."""
+
+    end_position: int
+
+    @property
+    def bytes(self) -> int:
+        return self.end_position - self.cuts[0][1]
+
+
+@dataclass(slots=True)
+class Located:
+    """Where a range lies.  `from_offset` and `to_offset` are what it came to."""
+
+    topic: str
+    full: str
+    partition: int
+    earliest: int
+    high_watermark: int
+    last_stable: int
+    from_offset: int
+    to_offset: int
+    tail_from: int
+    segments: list[Segment] = field(default_factory=list)
+    aborted: list[AbortedRange] = field(default_factory=list)
+
+
+class SegmentCatalogue:
+    """See the module's text."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        store = broker.store
+        self._files: SegmentFiles | None = store.segment_files if isinstance(store, HasSegmentFiles) else None
+
+    @property
+    def store_id(self) -> str | None:
+        """None for a store without files: everything is tail then."""
+        return None if self._files is None else self._files.store_id
+
+    def partition(self, topic: str, index: int) -> "Partition":
+        """The partition that a reader means.
+
+        Raises:
+            InvalidTopicName, UnknownTopic, NonPersistent
+        """
+        partition = self._broker.kafka_topic(topic).partition(index)
+        if isinstance(partition, NonPersistentPartition):
+            raise NonPersistent(
+                f"{topic} is not persistent: nothing of it is stored, so there is nothing to read"
+            )
+        return partition
+
+    async def locate(self, wanted: Range) -> Located:
+        """Where the range lies at this moment.
+
+        Raises:
+            InvalidTopicName, UnknownTopic, NonPersistent
+            StorageError: an index cannot be read.
+        """
+        partition = self.partition(wanted.topic, wanted.partition)
+        log = partition.log
+        begin = wanted.from_offset
+        if begin is None and wanted.from_timestamp_ms is not None:
+            begin = await self.offset_at(partition, wanted.from_timestamp_ms, OFFSET_MAX)
+        end = wanted.to_offset
+        if end is None and wanted.to_timestamp_ms is not None:
+            end = await self.offset_at(partition, wanted.to_timestamp_ms, OFFSET_MAX)
+        high_watermark = log.high_watermark
+        to_offset = high_watermark if end is None else min(end, high_watermark)
+        from_offset = min(max(begin or 0, log.log_start), high_watermark)
+        located = Located(
+            topic=self._broker.kafka_name(partition.topic.name),
+            full=partition.topic.name.full,
+            partition=partition.index,
+            earliest=log.log_start,
+            high_watermark=high_watermark,
+            last_stable=partition.last_stable_offset,
+            from_offset=from_offset,
+            to_offset=max(to_offset, from_offset),
+            tail_from=from_offset,
+        )
+        if located.from_offset < located.to_offset:
+            located.aborted = partition.transactions.aborted_between(located.from_offset, located.to_offset)
+            if self._files is not None:
+                await self._find_segments(self._files, partition, located)
+        return located
+
+    async def offset_at(self, partition: "Partition", timestamp_ms: int, otherwise: int) -> int:
+        """The first offset at or after a time, `otherwise` when there is none.  StorageError: it cannot be found."""
+        try:
+            found = await find_timestamp(self._broker.interop, partition, timestamp_ms)
+        except WireError as error:
+            raise EntryCorrupt(f"the offset at {timestamp_ms} cannot be found: {error}") from error
+        return otherwise if found is None else found[0]
+
+    async def _find_segments(self, files: SegmentFiles, partition: "Partition", located: Located) -> None:
+        infos = [
+            info
+            for info in partition.log.ledgers
+            if not info.is_empty
+            and info.end_offset > located.from_offset
+            and info.first_offset < located.to_offset
+        ]
+        step_bytes = max(CUT_BYTES, sum(info.size_bytes for info in infos) // CUTS_MAX)
+        for number, info in enumerate(infos):
+            if number % _TURN_EVERY == _TURN_EVERY - 1:
+                await asyncio.sleep(0)
+            is_last = number == len(infos) - 1
+            try:
+                segment = await _segment_of(files, info, located, step_bytes, write_out=not is_last)
+            except LedgerNotFound:
+                segment = None
+            if segment is None:
+                return  # from here on it is tail, or retention was faster and the tail will say so
+            located.segments.append(segment)
+            located.tail_from = min(segment.last_offset + 1, located.to_offset)
+            if not is_last and segment.last_offset + 1 < info.end_offset:
+                return
+
+
+async def _segment_of(
+    files: SegmentFiles, info: "LedgerInfo", located: Located, step_bytes: int, *, write_out: bool
+) -> Segment | None:
+    """The segment of one ledger; None when nothing of the range is in its file."""
+    stat = files.stat(info.ledger_id)
+    if stat is not None and write_out and stat.last_offset + 1 < info.end_offset:
+        # A ledger that has a successor: its rest would make everything behind it tail.
+        await files.write_out(info.ledger_id)
+        stat = files.stat(info.ledger_id)
+    if stat is None or stat.last_offset < located.from_offset:
+        return None
+    cuts, end_position = await files.cuts(
+        info.ledger_id,
+        -1 if located.from_offset <= info.first_offset else located.from_offset,
+        min(located.to_offset, stat.last_offset + 1),
+        step_bytes,
+    )
+    return Segment(
+        ledger_id=info.ledger_id,
+        path=stat.path,
+        is_sealed=stat.is_finished,
+        first_offset=info.first_offset,
+        last_offset=stat.last_offset,
+        max_timestamp_ms=stat.max_timestamp_ms,
+        data_bytes=stat.end_position,
+        cuts=[(info.first_offset if offset < 0 else offset, position) for offset, position in cuts],
+        end_position=end_position,
+    )

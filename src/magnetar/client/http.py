@@ -1,0 +1,115 @@
+"""One HTTP request after another to one server, and what to do when it does not answer.
+
+A connection that cannot be made or breaks, and a server that says 503, are tried again with growing pauses until
+`retry_s` have passed; so only what may be done twice is asked this way.  A client can be used by several threads.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, LocationParseError
+from urllib3.util import parse_url
+
+from magnetar.client.errors import (
+    BadAnswer,
+    ClientError,
+    NotFound,
+    OutOfRange,
+    Refused,
+    Unavailable,
+    Unreachable,
+)
+
+CONNECT_S: Final = 5.0
+_PAUSE_S: Final = 0.1
+_PAUSE_S_MAX: Final = 2.0
+_KINDS: Final[Mapping[int, type[Refused]]] = {404: NotFound, 416: OutOfRange, 503: Unavailable}
+
+
+class HttpClient:
+    """`url` is the server's, such as `http://localhost:8080`.  Times in seconds; `read_s` is for one answer."""
+
+    def __init__(self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0) -> None:
+        try:
+            parsed = parse_url(url)
+        except LocationParseError:
+            parsed = None
+        if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
+            raise ClientError(f"{url!r} is not the address of a server: it looks like http://localhost:8080")
+        self.url = url.rstrip("/")
+        self._read_s = read_s
+        self._retry_s = retry_s
+        self._pool = urllib3.PoolManager(maxsize=8, retries=False)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def get_json(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        return self._parsed(self.request("GET", path, query=query))
+
+    def send_json(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
+    ) -> Any:
+        """The answer to a JSON body; None when it is empty."""
+        content = None if body is None else json.dumps(body).encode()
+        response = self.request(method, path, query=query, body=content)
+        return self._parsed(response) if response.data else None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        wait_s: float = 0.0,
+    ) -> urllib3.BaseHTTPResponse:
+        """A successful answer, read whole.  `wait_s` is how much longer than usual the server may take.
+
+        Raises:
+            Unreachable, Refused (NotFound, OutOfRange, Unavailable)
+        """
+        give_up_at = time.monotonic() + self._retry_s
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                return self._request_once(method, path, query, body, wait_s)
+            except (Unreachable, Unavailable):
+                if time.monotonic() + pause_s > give_up_at:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_S_MAX)
+
+    def _request_once(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None, wait_s: float
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {} if body is None else {"content-type": "application/json"}
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=self._read_s + wait_s)
+        target = self.url + path if query is None else f"{self.url}{path}?{urlencode(query)}"
+        try:
+            response = self._pool.request(method, target, body=body, headers=headers, timeout=timeout)
+        except HTTPError as error:
+            raise Unreachable(f"the server at {self.url} does not answer: {error}") from error
+        if response.status < 300:
+            return response
+        raise self._refusal(response)
+
+    def _refusal(self, response: urllib3.BaseHTTPResponse) -> ClientError:
+        try:
+            document = json.loads(response.data)
+            reason, code = str(document["reason"]), str(document.get("error", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return BadAnswer(
+                f"{self.url} answered with status {response.status}, and not as a Magnetar server does"
+            )
+        return _KINDS.get(response.status, Refused)(reason, code, response.status)
+
+    def _parsed(self, response: urllib3.BaseHTTPResponse) -> Any:
+        try:
+            return json.loads(response.data)
+        except ValueError as error:
+            raise BadAnswer(f"{self.url} answered with what is not JSON: {error}") from None

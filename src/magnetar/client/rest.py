@@ -1,0 +1,220 @@
+"""Magnetar's REST interface for readers of whole topics (docs/reference/pipelines-rest.md), as typed calls.
+
+Every call may be repeated, and is when the server does not answer (`http.HttpClient`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from magnetar.client.errors import BadAnswer
+from magnetar.client.http import HttpClient
+
+ROOT: Final = "/magnetar/v1"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`topic` is the name by which Kafka clients know it, `full` the one with its scheme."""
+
+    topic: str
+    full: str
+    partitions: int
+    partitioned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is wanted of a partition: offsets (`to_offset` is the first that is not), or times in milliseconds.
+
+    None: from the beginning, up to the end of now.
+    """
+
+    topic: str
+    partition: int
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_timestamp_ms: int | None = None
+    to_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file with some of the range.  `cuts` are (offset, position) where reading can begin; it ends at
+    `end_position`.  Offsets, `max_timestamp_ms` and `data_bytes` speak of the whole file."""
+
+    ledger: int
+    path: str
+    sealed: bool
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    data_bytes: int
+    bytes: int
+    cuts: tuple[tuple[int, int], ...]
+    end_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a range lies.  From `tail_from` on it has to be asked of the server (`entries`).
+
+    `aborted` are (producer id, first offset, last offset) of transactions whose records do not count.  With an `error`,
+    nothing else but `topic` and `partition` means anything.
+    """
+
+    topic: str
+    full: str
+    partition: int
+    earliest: int
+    high_watermark: int
+    last_stable: int
+    from_offset: int
+    to_offset: int
+    tail_from: int
+    segments: tuple[Segment, ...]
+    aborted: tuple[tuple[int, int, int], ...]
+    error: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """`store` has to be found in the directory that the paths lie in; None when nothing lies in files."""
+
+    lease: str | None
+    store: str | None
+    partitions: tuple[Located, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Store records, whole ones side by side, and where the log stood then."""
+
+    data: bytes
+    earliest: int
+    high_watermark: int
+    last_stable: int
+
+
+class RestClient:
+    """`url` is the server's HTTP address.  Raises `magnetar.client.errors`: `Unreachable` when it has not answered for
+    `retry_s`."""
+
+    def __init__(self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0) -> None:
+        self.http = HttpClient(url, read_s=read_s, retry_s=retry_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.http.close()
+
+    def topics(self, pattern: str | None = None) -> list[Topic]:
+        """All topics that can be read, or those whose short or full name fits `pattern` (RE2), by full name."""
+        query = None if pattern is None else {"pattern": pattern}
+        return [_built(Topic, row) for row in _field(self.http.get_json(f"{ROOT}/topics", query), "topics")]
+
+    def segments(
+        self, ranges: Sequence[Range], *, lease_s: float | None = None, lease: str | None = None
+    ) -> Segments:
+        """Where ranges lie.  With `lease_s`, their files are kept for so long; `lease` is one to be extended."""
+        body: dict[str, Any] = {"partitions": [_asked(one) for one in ranges]}
+        if lease_s is not None:
+            body["lease_s"] = lease_s
+        if lease is not None:
+            body["lease"] = lease
+        answer = self.http.send_json("POST", f"{ROOT}/segments", body)
+        return Segments(
+            _field(answer, "lease"),
+            _field(answer, "store"),
+            tuple(_located(row) for row in _field(answer, "partitions")),
+        )
+
+    def entries(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        bytes_max: int = 4 << 20,
+        wait_ms: int = 0,
+        end_offset: int | None = None,
+        as_kafka: bool = False,
+    ) -> Entries:
+        """Store records from the one that holds `offset` on: one, then what fits `bytes_max` before `end_offset`.
+
+        When there is none yet, the server waits up to `wait_ms` for one.  `as_kafka` has every entry converted to a
+        Kafka batch.  Raises OutOfRange when retention was faster.
+        """
+        query = {
+            "topic": topic,
+            "partition": str(partition),
+            "offset": str(offset),
+            "bytes_max": str(bytes_max),
+            "wait_ms": str(wait_ms),
+        }
+        if end_offset is not None:
+            query["end_offset"] = str(end_offset)
+        if as_kafka:
+            query["as"] = "kafka"
+        response = self.http.request("GET", f"{ROOT}/entries", query=query, wait_s=wait_ms / 1000)
+        try:
+            earliest, high_watermark, last_stable = (
+                int(response.headers[f"X-Magnetar-{name}"])
+                for name in ("Earliest", "High-Watermark", "Last-Stable")
+            )
+        except (KeyError, ValueError):
+            raise BadAnswer(f"{self.http.url} does not say how far the log of {topic} reaches") from None
+        return Entries(response.data, earliest, high_watermark, last_stable)
+
+
+def _asked(wanted: Range) -> dict[str, Any]:
+    row = {
+        "topic": wanted.topic,
+        "partition": wanted.partition,
+        "from_offset": wanted.from_offset,
+        "to_offset": wanted.to_offset,
+        "from_timestamp": wanted.from_timestamp_ms,
+        "to_timestamp": wanted.to_timestamp_ms,
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _located(row: Any) -> Located:
+    error = _field(row, "error")
+    if error is not None:
+        return Located(
+            _field(row, "topic"), "", _field(row, "partition"), -1, -1, -1, -1, -1, -1, (), (), error,
+            _field(row, "reason"),
+        )  # fmt: skip
+    segments = tuple(_segment(one) for one in _field(row, "segments"))
+    aborted = tuple((one[0], one[1], one[2]) for one in _field(row, "aborted"))
+    return _built(Located, {**row, "segments": segments, "aborted": aborted, "reason": None})
+
+
+def _segment(row: Any) -> Segment:
+    cuts = tuple((offset, position) for offset, position in _field(row, "cuts"))
+    return _built(Segment, {**row, "sealed": _field(row, "state") == "sealed", "cuts": cuts})
+
+
+def _field(answer: Any, name: str) -> Any:
+    try:
+        return answer[name]
+    except (KeyError, TypeError, IndexError):
+        raise BadAnswer(
+            f"the server's answer has no {name}: its version may not suit this client's"
+        ) from None
+
+
+def _built(kind: type[T], row: Any) -> T:
+    """One of the classes above from a row that has its fields; later servers' additional ones are left out."""
+    return kind(**{name: _field(row, name) for name in kind.__dataclass_fields__})  # type: ignore[attr-defined]

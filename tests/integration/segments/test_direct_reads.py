@@ -1,0 +1,204 @@
+"""What a reader takes from files and from the server is together what a consumer sees."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pulsar  # type: ignore[import-untyped]
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from magnetar.client.errors import NotFound, OutOfRange, Refused
+from magnetar.client.rest import Range, RestClient
+from magnetar.testing.server import MagnetarProcess
+
+from .reading import from_server, read_range
+
+pytestmark = pytest.mark.clients
+
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MagnetarProcess]:
+    with MagnetarProcess() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: MagnetarProcess) -> Iterator[RestClient]:
+    with RestClient(server.http_url) as made:
+        yield made
+
+
+def make_topic(server: MagnetarProcess, name: str, partitions: int = 1, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    admin.create_topics([NewTopic(name, partitions, config=settings)])[name].result(TIMEOUT_S)
+
+
+def consumed(server: MagnetarProcess, topic: str, end: int) -> dict[int, bytes | None]:
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "oracle", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: dict[int, bytes | None] = {}
+    while max(found, default=-1) < end - 1:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, f"nothing more after {len(found)} of {end}"
+        assert message.error() is None, message.error()
+        found[message.offset()] = message.value()
+    consumer.close()
+    return {offset: value for offset, value in found.items() if offset < end}
+
+
+def produce(server: MagnetarProcess, topic: str, count: int, size: int = 1000, **config: Any) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 2, **config})
+    for number in range(count):
+        producer.produce(topic, f"{number}:".encode().ljust(size, b"k"), partition=0)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_files_and_tail_hold_what_a_consumer_sees_while_both_protocols_write(
+    server: MagnetarProcess, client: RestClient
+) -> None:
+    make_topic(server, "mixed", segment_bytes=str(3 << 20))
+    written = threading.Event()
+
+    def publish() -> None:
+        made = pulsar.Client(server.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        producer = made.create_producer(
+            "mixed-partition-0", compression_type=pulsar.CompressionType.LZ4, block_if_queue_full=True
+        )
+        for number in range(1500):
+            producer.send_async(f"{number}:".encode().ljust(2000, b"p"), None)
+        producer.flush()
+        made.close()
+
+    def write() -> None:
+        for _ in range(6):
+            produce(server, "mixed", 500, **{"compression.type": "zstd"})
+            produce(server, "mixed", 2000)
+        written.set()
+
+    threads = [threading.Thread(target=publish), threading.Thread(target=write)]
+    for thread in threads:
+        thread.start()
+    reads = []
+    while not written.is_set() or not reads:
+        reads.append(read_range(client, Range("mixed", 0)))
+    for thread in threads:
+        thread.join()
+    reads.append(read_range(client, Range("mixed", 0)))
+
+    located, in_files, in_tail = reads[-1]
+    everything = consumed(server, "mixed", located.high_watermark)
+    assert len(everything) == 16_500
+    assert len(located.segments) >= 3, located
+    assert [one.sealed for one in located.segments[:-2]] != []
+    for located, in_files, in_tail in reads:
+        assert not set(in_files) & set(in_tail)
+        found = in_files | in_tail
+        assert found == {
+            offset: value for offset, value in everything.items() if offset < located.high_watermark
+        }
+    assert any(in_files and in_tail for _, in_files, in_tail in reads)
+
+
+@pytest.mark.parametrize("first", [0, 1, 999, 2500, 3999])
+def test_a_range_is_read_from_its_nearest_cut(
+    server: MagnetarProcess, client: RestClient, first: int
+) -> None:
+    if not client.topics("ranges"):
+        make_topic(server, "ranges")
+        produce(server, "ranges", 4000)
+    located, in_files, in_tail = read_range(client, Range("ranges", 0, first, first + 500))
+    found = in_files | in_tail
+    wanted = range(first, min(first + 500, 4000))
+    assert set(wanted) <= set(found)
+    assert (located.from_offset, located.to_offset) == (first, wanted.stop)
+    assert all(found[offset] == f"{offset}:".encode().ljust(1000, b"k") for offset in found)
+    if located.segments:  # of four megabytes, no more than the range and what its batches hold besides
+        assert located.segments[0].bytes < 2 << 20
+
+
+def test_times_stand_for_the_first_record_at_or_after_them(
+    server: MagnetarProcess, client: RestClient
+) -> None:
+    make_topic(server, "times")
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for number in range(10):
+        producer.produce("times", b"x", partition=0, timestamp=1_000 + number * 100)
+        producer.flush(TIMEOUT_S)
+    located = client.segments([Range("times", 0, from_timestamp_ms=1_250, to_timestamp_ms=1_500)]).partitions[
+        0
+    ]
+    assert (located.from_offset, located.to_offset) == (3, 5)
+    behind = client.segments([Range("times", 0, from_timestamp_ms=9_999)]).partitions[0]
+    assert (behind.from_offset, behind.to_offset, behind.tail_from) == (10, 10, 10)
+
+
+def test_an_unknown_topic_is_an_error_of_its_row_only(server: MagnetarProcess, client: RestClient) -> None:
+    make_topic(server, "known")
+    known, unknown, beyond, wrong = client.segments(
+        [Range("known", 0), Range("unknown", 0), Range("known", 1), Range("not a name", 0)]
+    ).partitions
+    assert known.error is None
+    assert (known.full, known.segments, known.tail_from) == ("persistent://public/default/known", (), 0)
+    assert (unknown.error, beyond.error) == ("UNKNOWN_TOPIC", "UNKNOWN_TOPIC")
+    assert wrong.error == "INVALID_TOPIC_NAME"
+    assert unknown.reason
+
+
+def test_a_non_persistent_topic_is_refused_with_a_sentence(
+    server: MagnetarProcess, client: RestClient
+) -> None:
+    name = "non-persistent://public/default/passing"
+    made = pulsar.Client(server.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    made.create_producer(name)
+    located = client.segments([Range(name, 0)]).partitions[0]
+    with pytest.raises(Refused, match="not persistent") as refusal:
+        client.entries(name, 0, 0)
+    made.close()
+    assert located.error == refusal.value.code == "NON_PERSISTENT"
+    assert "passing" not in [topic.topic for topic in client.topics()]
+
+
+def test_entries_outside_of_the_log_are_refused(server: MagnetarProcess, client: RestClient) -> None:
+    make_topic(server, "short")
+    produce(server, "short", 3)
+    assert client.entries("short", 0, 3).data == b""
+    with pytest.raises(OutOfRange, match="from 0 to 3"):
+        client.entries("short", 0, 4)
+    with pytest.raises(NotFound) as unknown:
+        client.entries("shorter", 0, 0)
+    assert unknown.value.code == "UNKNOWN_TOPIC"
+
+
+def test_topics_are_listed_by_pattern(server: MagnetarProcess, client: RestClient) -> None:
+    make_topic(server, "listed-a", 3)
+    make_topic(server, "listed-b")
+    names = [(topic.topic, topic.full, topic.partitions) for topic in client.topics("listed-.*")]
+    assert names == [
+        ("listed-a", "persistent://public/default/listed-a", 3),
+        ("listed-b", "persistent://public/default/listed-b", 1),
+    ]
+    assert [topic.topic for topic in client.topics("persistent://public/default/listed-a")] == ["listed-a"]
+    assert client.topics("listed") == []
+    with pytest.raises(Refused, match="regular expression"):
+        client.topics("(")
+
+
+def test_a_reader_that_waits_is_woken_by_an_append(server: MagnetarProcess, client: RestClient) -> None:
+    make_topic(server, "awaited")
+    located = client.segments([Range("awaited", 0)]).partitions[0]
+    timer = threading.Timer(0.3, produce, (server, "awaited", 1))
+    timer.start()
+    answer = client.entries("awaited", 0, 0, wait_ms=20_000)
+    timer.join()
+    assert answer.high_watermark == 1
+    assert answer.data
+    assert located.high_watermark == 0
+    assert from_server(client, client.segments([Range("awaited", 0)]).partitions[0])
