@@ -1,0 +1,114 @@
+"""The tables that a statement names, found by Spark's parser, and the statement with other names in their place.
+
+Spark's session catalog knows one level of names, topics have three.  So a name of one part stays as it is and becomes a
+temporary view of that name: a CTE of the same name hides it as SQL wants.  Any other name is replaced in the text by
+that of a view, with the topic's last name as its alias, so that `ops.flights` still gives columns of `flights`.
+The text changes nowhere else; `Rewritten.original` takes a position in the new text back to the old one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from magnetar.pipelines.sql.names import quote
+
+JavaObject: TypeAlias = Any  # py4j's: has the methods of whatever it stands for
+# A statement that explains or describes another one keeps it where a walk over the tree does not come by.
+_HOLDERS: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
+_QUERIED: Final = "UnresolvedRelation"
+_NAMED: Final = "UnresolvedTableOrView"  # as in DESCRIBE: no alias may follow
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A name in a statement: characters `start` to `stop` (exclusive) of its text.  `queried` is false where only a
+    name may stand, as after DESCRIBE."""
+
+    parts: tuple[str, ...]
+    start: int
+    stop: int
+    queried: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A statement's new text, and where in it something was put in place of something else."""
+
+    text: str
+    shifts: tuple[
+        tuple[int, int, int], ...
+    ]  # position in the new text, its length there, characters it grew by
+
+    def original(self, position: int) -> int:
+        """The position in the statement as it was written; inside of a replaced name, where that name begins."""
+        grown = 0
+        for start, length, growth in self.shifts:
+            if position < start:
+                break
+            if position < start + length:
+                return start - grown
+            grown += growth
+        return position - grown
+
+
+def relations(plan: JavaObject, text: str) -> list[Relation]:
+    """The tables that the parsed `plan` of `text` names, in the order of the text, each place once."""
+    found: dict[int, Relation] = {}
+    for node, kind in _walk(plan):
+        if kind not in (_QUERIED, _NAMED):
+            continue
+        origin = node.origin()
+        if origin.startIndex().isEmpty():
+            continue
+        start, stop = origin.startIndex().get(), origin.stopIndex().get() + 1
+        parts = tuple(_items(node.multipartIdentifier()))
+        queried = kind == _QUERIED and not _after_table(text[:start])
+        found[start] = Relation(parts, start, stop, queried)
+    return [found[start] for start in sorted(found)]
+
+
+def rewrite(text: str, replacements: Sequence[tuple[Relation, str, str]]) -> Rewritten:
+    """`text` with relations, in the order of the text, each replaced by a view of another name, under an alias."""
+    pieces: list[str] = []
+    shifts = []
+    copied = length = 0
+    for relation, view, alias in replacements:
+        new = f"({quote(view)} AS {quote(alias)})" if relation.queried else quote(view)
+        pieces += [text[copied : relation.start], new]
+        length += relation.start - copied
+        shifts.append((length, len(new), len(new) - (relation.stop - relation.start)))
+        length += len(new)
+        copied = relation.stop
+    return Rewritten("".join([*pieces, text[copied:]]), tuple(shifts))
+
+
+def namespace_of(node: JavaObject) -> tuple[str, ...]:
+    """The namespace that a SHOW statement names, () if none."""
+    for child, kind in _walk(node):
+        if kind == "UnresolvedNamespace":
+            return tuple(_items(child.multipartIdentifier()))
+    return ()
+
+
+def _walk(plan: JavaObject) -> Iterator[tuple[JavaObject, str]]:
+    """Every node of a plan with its kind: children, CTEs and the plans of subqueries in expressions."""
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        kind = str(node.nodeName())
+        yield node, kind
+        if kind in _HOLDERS:
+            waiting.append(getattr(node, _HOLDERS[kind])())
+        waiting += _items(node.children())
+        waiting += _items(node.innerChildren())
+
+
+def _items(sequence: JavaObject) -> list[Any]:
+    """What a Scala `Seq` holds."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _after_table(before: str) -> bool:
+    """Whether the name follows the keyword of `TABLE name`, which takes no alias."""
+    *_, last = before.rsplit(maxsplit=1) or [""]
+    return last.upper().lstrip("(") == "TABLE" and before[-1:].isspace()
