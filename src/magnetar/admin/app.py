@@ -27,6 +27,7 @@ from magnetar.admin.routes import (
     namespaces,
     pipelines,
     policies,
+    positions,
     schemas,
     segments,
     subscriptions,
@@ -53,6 +54,7 @@ ROUTERS: Final = (
     topics.router,
     pipelines.router,
     segments.router,
+    positions.router,
     unserved.router,
 )
 

@@ -12,7 +12,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt, LedgerNotFound, WireError
 from magnetar.broker.interop_offsets import find_timestamp
 from magnetar.broker.nonpersistent import NonPersistentPartition
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 CUT_BYTES: Final = 4 << 20
 CUTS_MAX: Final = 20_000  # of one partition's answer: longer ranges have them further apart
-OFFSET_MAX: Final = LONG_MAX
 _TURN_EVERY: Final = 64  # segments between two turns of the event loop
 
 
@@ -125,10 +123,11 @@ class SegmentCatalogue:
         log = partition.log
         begin = wanted.from_offset
         if begin is None and wanted.from_timestamp_ms is not None:
-            begin = await self.offset_at(partition, wanted.from_timestamp_ms, OFFSET_MAX)
+            begin = await self.offset_at(partition, wanted.from_timestamp_ms)
+            begin = log.high_watermark if begin is None else begin
         end = wanted.to_offset
         if end is None and wanted.to_timestamp_ms is not None:
-            end = await self.offset_at(partition, wanted.to_timestamp_ms, OFFSET_MAX)
+            end = await self.offset_at(partition, wanted.to_timestamp_ms)
         high_watermark = log.high_watermark
         to_offset = high_watermark if end is None else min(end, high_watermark)
         from_offset = min(max(begin or 0, log.log_start), high_watermark)
@@ -149,13 +148,13 @@ class SegmentCatalogue:
                 await self._find_segments(self._files, partition, located)
         return located
 
-    async def offset_at(self, partition: "Partition", timestamp_ms: int, otherwise: int) -> int:
-        """The first offset at or after a time, `otherwise` when there is none.  StorageError: it cannot be found."""
+    async def offset_at(self, partition: "Partition", timestamp_ms: int) -> int | None:
+        """The first offset at or after a time; None when there is none.  StorageError when it cannot be found."""
         try:
             found = await find_timestamp(self._broker.interop, partition, timestamp_ms)
         except WireError as error:
             raise EntryCorrupt(f"the offset at {timestamp_ms} cannot be found: {error}") from error
-        return otherwise if found is None else found[0]
+        return None if found is None else found[0]
 
     async def _find_segments(self, files: SegmentFiles, partition: "Partition", located: Located) -> None:
         infos = [

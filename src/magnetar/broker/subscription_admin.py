@@ -18,6 +18,7 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
+from magnetar.broker.subscriptions.request import check_name
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
@@ -134,6 +135,36 @@ class SubscriptionAdmin:
         """
         self.cursor(partition, name)
         await self._subscriptions.delete(partition, name, force=force)
+
+    async def hold(self, name: str, positions: "Mapping[Partition, int]") -> None:
+        """Have a subscription that holds what lies from these offsets on: made where there is none, else moved forward.
+
+        Where it stands further already it stays.  All is stored in one step.
+
+        Raises:
+            SubscriptionNotAllowed: the name cannot be one.
+            SubscriptionBusy: members of the Kafka group of that name consume one of the topics; nothing is done.
+            MetadataError: nothing is stored.
+        """
+        check_name(name)
+        stored: dict[CursorKey, Cursor] = {}
+        opened: list[tuple[Subscription, int]] = []
+        for partition, offset in positions.items():
+            open_one = self._open(partition, name)
+            if open_one is not None:
+                opened.append((open_one, offset))
+                continue
+            self._check_free(partition, name)
+            found = self._cursors.get(_key(partition, name))
+            cursor = Cursor(offset) if found is None else found.copy()
+            if cursor.ack_cumulative(offset) or found is None or not found.holds_data:
+                cursor.commit_timestamp_ms = partition.log.now_ms()
+                cursor.holds_data = True
+                stored[_key(partition, name)] = cursor
+        for open_one, offset in opened:
+            open_one.skip_to(offset)
+        if stored:
+            await self._cursors.commit(stored)
 
     # --- moving ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A connection that cannot be made or breaks, and a server that says 503, are trie
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -23,6 +23,8 @@ from magnetar.client.errors import (
     Unavailable,
     Unreachable,
 )
+
+Query = Sequence[tuple[str, str]]
 
 CONNECT_S: Final = 5.0
 _PAUSE_S: Final = 0.1
@@ -48,12 +50,10 @@ class HttpClient:
     def close(self) -> None:
         self._pool.clear()
 
-    def get_json(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+    def get_json(self, path: str, query: Query = ()) -> Any:
         return self._parsed(self.request("GET", path, query=query))
 
-    def send_json(
-        self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
-    ) -> Any:
+    def send_json(self, method: str, path: str, body: Any = None, query: Query = ()) -> Any:
         """The answer to a JSON body; None when it is empty."""
         content = None if body is None else json.dumps(body).encode()
         response = self.request(method, path, query=query, body=content)
@@ -64,7 +64,7 @@ class HttpClient:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Query = (),
         body: bytes | None = None,
         wait_s: float = 0.0,
     ) -> urllib3.BaseHTTPResponse:
@@ -85,11 +85,11 @@ class HttpClient:
             pause_s = min(pause_s * 2, _PAUSE_S_MAX)
 
     def _request_once(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None, wait_s: float
+        self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
     ) -> urllib3.BaseHTTPResponse:
         headers = {} if body is None else {"content-type": "application/json"}
         timeout = urllib3.Timeout(connect=CONNECT_S, read=self._read_s + wait_s)
-        target = self.url + path if query is None else f"{self.url}{path}?{urlencode(query)}"
+        target = self.url + path if not query else f"{self.url}{path}?{urlencode(query)}"
         try:
             response = self._pool.request(method, target, body=body, headers=headers, timeout=timeout)
         except HTTPError as error:

@@ -4,11 +4,13 @@ Every call may be repeated, and is when the server does not answer (`http.HttpCl
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
 
-from magnetar.client.errors import BadAnswer
+from magnetar.client.errors import BadAnswer, NotFound, Refused
 from magnetar.client.http import HttpClient
 
 ROOT: Final = "/magnetar/v1"
@@ -100,6 +102,43 @@ class Entries:
     last_stable: int
 
 
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Where a partition begins and ends.  `offset_for_timestamp` is None when no record is that new, or no time was
+    asked for.  With an `error`, nothing else but `topic` and `partition` means anything."""
+
+    topic: str
+    full: str
+    partition: int
+    earliest: int
+    high_watermark: int
+    last_stable: int
+    offset_for_timestamp: int | None
+    error: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a subscription stands: the first offset that is not acknowledged, and how many messages are not."""
+
+    topic: str
+    full: str
+    partition: int
+    offset: int
+    backlog: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`type` is Pulsar's name of it (`AVRO`), `schema` its definition."""
+
+    version: int
+    type: str
+    schema: str
+    properties: dict[str, str]
+
+
 class RestClient:
     """`url` is the server's HTTP address.  Raises `magnetar.client.errors`: `Unreachable` when it has not answered for
     `retry_s`."""
@@ -120,7 +159,7 @@ class RestClient:
 
     def topics(self, pattern: str | None = None) -> list[Topic]:
         """All topics that can be read, or those whose short or full name fits `pattern` (RE2), by full name."""
-        query = None if pattern is None else {"pattern": pattern}
+        query = [] if pattern is None else [("pattern", pattern)]
         return [_built(Topic, row) for row in _field(self.http.get_json(f"{ROOT}/topics", query), "topics")]
 
     def segments(
@@ -155,17 +194,17 @@ class RestClient:
         When there is none yet, the server waits up to `wait_ms` for one.  `as_kafka` has every entry converted to a
         Kafka batch.  Raises OutOfRange when retention was faster.
         """
-        query = {
-            "topic": topic,
-            "partition": str(partition),
-            "offset": str(offset),
-            "bytes_max": str(bytes_max),
-            "wait_ms": str(wait_ms),
-        }
+        query = [
+            ("topic", topic),
+            ("partition", str(partition)),
+            ("offset", str(offset)),
+            ("bytes_max", str(bytes_max)),
+            ("wait_ms", str(wait_ms)),
+        ]
         if end_offset is not None:
-            query["end_offset"] = str(end_offset)
+            query.append(("end_offset", str(end_offset)))
         if as_kafka:
-            query["as"] = "kafka"
+            query.append(("as", "kafka"))
         response = self.http.request("GET", f"{ROOT}/entries", query=query, wait_s=wait_ms / 1000)
         try:
             earliest, high_watermark, last_stable = (
@@ -175,6 +214,57 @@ class RestClient:
         except (KeyError, ValueError):
             raise BadAnswer(f"{self.http.url} does not say how far the log of {topic} reaches") from None
         return Entries(response.data, earliest, high_watermark, last_stable)
+
+    def renew_lease(self, lease: str, lease_s: float) -> None:
+        """Let a lease end `lease_s` from now.  Raises NotFound when it has ended."""
+        self.http.send_json("POST", f"{ROOT}/leases/{quote(lease, safe='')}", {"lease_s": lease_s})
+
+    def end_lease(self, lease: str) -> None:
+        """Nothing needs the lease's files any more.  Nothing happens when it has ended."""
+        with suppress(NotFound):
+            self.http.send_json("DELETE", f"{ROOT}/leases/{quote(lease, safe='')}")
+
+    def offsets(self, wanted: Sequence[tuple[str, int, int | None]]) -> list[Offsets]:
+        """Where partitions begin and end, for (topic, partition, a time in milliseconds or None) each."""
+        rows = [
+            {"topic": topic, "partition": partition, "timestamp": timestamp_ms}
+            for topic, partition, timestamp_ms in wanted
+        ]
+        answer = self.http.send_json("POST", f"{ROOT}/offsets", {"partitions": rows})
+        return [_offsets(row) for row in _field(answer, "partitions")]
+
+    def positions(self, subscription: str, topics: Sequence[str] = ()) -> list[Position]:
+        """Where a subscription stands, in all its topics or in some.  Raises NotFound when it has none of them."""
+        query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
+        answer = self.http.get_json(f"{ROOT}/positions", query)
+        return [_built(Position, row) for row in _field(answer, "positions")]
+
+    def set_positions(self, subscription: str, positions: Sequence[tuple[str, int, int]]) -> None:
+        """Make a subscription that holds what lies from each (topic, partition, offset) on, or move it forward.
+
+        Raises Refused for the first position that cannot be had; the others are set.
+        """
+        rows = [
+            {"topic": topic, "partition": partition, "offset": offset}
+            for topic, partition, offset in positions
+        ]
+        answer = self.http.send_json(
+            "POST", f"{ROOT}/positions", {"subscription": subscription, "positions": rows}
+        )
+        for row in _field(answer, "positions"):
+            if _field(row, "error") is not None:
+                raise Refused(str(_field(row, "reason")), str(_field(row, "error")), 409)
+
+    def drop_positions(self, subscription: str, topics: Sequence[str] = (), *, force: bool = False) -> int:
+        """Drop a subscription, of all its topics or of some; of how many partitions it was."""
+        query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
+        query += [("force", "true")] * force
+        return int(_field(self.http.send_json("DELETE", f"{ROOT}/positions", query=query), "dropped"))
+
+    def schema(self, topic: str, version: int | None = None) -> Schema:
+        """A version of a topic's schema, or the newest one.  Raises NotFound."""
+        query = [] if version is None else [("version", str(version))]
+        return _built(Schema, self.http.get_json(f"{ROOT}/topics/{quote(topic, safe='')}/schema", query))
 
 
 def _asked(wanted: Range) -> dict[str, Any]:
@@ -199,6 +289,15 @@ def _located(row: Any) -> Located:
     segments = tuple(_segment(one) for one in _field(row, "segments"))
     aborted = tuple((one[0], one[1], one[2]) for one in _field(row, "aborted"))
     return _built(Located, {**row, "segments": segments, "aborted": aborted, "reason": None})
+
+
+def _offsets(row: Any) -> Offsets:
+    error = _field(row, "error")
+    if error is not None:
+        return Offsets(
+            _field(row, "topic"), "", _field(row, "partition"), -1, -1, -1, None, error, _field(row, "reason")
+        )
+    return _built(Offsets, {**row, "reason": None})
 
 
 def _segment(row: Any) -> Segment:

@@ -14,10 +14,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from magnetar.admin.answers import BadBody, Refused, code_of, object_body
+from magnetar.admin.answers import BadBody, Refused, code_of, object_body, value
 from magnetar.admin.context import broker_of
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError
+from magnetar.broker.schemas.compatibility import text_of
+from magnetar.broker.schemas.model import SchemaNotFound
 from magnetar.broker.segments import Located, Range, Segment
 
 if TYPE_CHECKING:
@@ -92,6 +94,64 @@ def _pattern(text: str | None) -> Callable[[str], object]:
     return fullmatch
 
 
+@router.get(
+    "/magnetar/v1/topics/{topic:path}/schema", summary="A topic's schema: the newest one, or ?version"
+)
+async def schema(request: Request, topic: str) -> Response:
+    broker = broker_of(request)
+    name = broker.kafka_topic(topic).name
+    version = _query(request.query_params, "version", -1)
+    try:
+        found = broker.schemas.get(name, None if version < 0 else version)
+    except SchemaNotFound:
+        which = "schema" if version < 0 else f"schema of version {version}"
+        raise Refused(404, f"{topic} has no {which}", "SCHEMA_NOT_FOUND") from None
+    assert found.schema is not None
+    return value(
+        {
+            "version": found.version,
+            "type": found.schema.type.name,
+            "schema": text_of(found.schema),
+            "properties": dict(found.schema.properties),
+        }
+    )
+
+
+@router.post("/magnetar/v1/offsets", summary="Where partitions begin and end, and what they have at a time")
+async def offsets(request: Request) -> Response:
+    broker = broker_of(request)
+    wanted = [
+        (text_in(row, "topic"), partition_in(row), number_in(row, "timestamp"))
+        for row in rows_of(await object_body(request), "partitions")
+    ]
+    found = []
+    for number, (topic, index, timestamp_ms) in enumerate(wanted):
+        if number % _TURN_EVERY == _TURN_EVERY - 1:
+            await asyncio.sleep(0)
+        try:
+            found.append(await _offsets_row(broker, topic, index, timestamp_ms))
+        except BrokerError as error:
+            found.append(error_row(topic, index, error))
+    return await _json({"partitions": found})
+
+
+async def _offsets_row(broker: "Broker", topic: str, index: int, timestamp_ms: int | None) -> dict[str, Any]:
+    partition = broker.segments.partition(topic, index)
+    at_time = None
+    if timestamp_ms is not None:
+        at_time = await broker.segments.offset_at(partition, timestamp_ms)
+    return {
+        "topic": broker.kafka_name(partition.topic.name),
+        "full": partition.topic.name.full,
+        "partition": partition.index,
+        "earliest": partition.log.log_start,
+        "high_watermark": partition.log.high_watermark,
+        "last_stable": partition.last_stable_offset,
+        "offset_for_timestamp": at_time,
+        "error": None,
+    }
+
+
 # --- where a range lies ----------------------------------------------------------------------------------------------
 
 
@@ -117,20 +177,20 @@ def rows_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
 
 
 def text_in(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    if not isinstance(value, str) or not value:
+    found = row.get(name)
+    if not isinstance(found, str) or not found:
         raise BadBody(f"{name} must be a text")
-    return value
+    return found
 
 
 def number_in(row: Mapping[str, Any], name: str, largest: int = LONG_MAX) -> int | None:
     """A whole number from 0 on; None when there is none."""
-    value = row.get(name)
-    if value is None:
+    found = row.get(name)
+    if found is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= largest:
         raise BadBody(f"{name} must be a whole number from 0 to {largest}")
-    return value
+    return found
 
 
 def partition_in(row: Mapping[str, Any]) -> int:

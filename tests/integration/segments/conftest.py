@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+
+from magnetar.client.rest import RestClient
+from magnetar.testing.server import MagnetarProcess
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MagnetarProcess]:
+    with MagnetarProcess() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: MagnetarProcess) -> Iterator[RestClient]:
+    with RestClient(server.http_url) as made:
+        yield made
