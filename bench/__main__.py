@@ -16,8 +16,10 @@ from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
 from bench.pulsar_measures import PULSAR_MEASURES
 from bench.runner import Result, Runner
+from bench.spark_client import SPARK_KAFKA, SparkJobs
+from bench.spark_measures import SPARK_MEASURES
 
-MEASURES = (*measures.MEASURES, *PULSAR_MEASURES)
+MEASURES = (*measures.MEASURES, *PULSAR_MEASURES, *SPARK_MEASURES)
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = REPOSITORY / "bench" / ".work"
 LOG_WIDTH = 150  # in a file or a pipe, where rich would take 80 and cut the figures
@@ -109,6 +111,7 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
         client.Librdkafka(program),
         None if kafka is None else client.ProducerPerformance(kafka),
         None if pulsar is None else PulsarPerf(pulsar),
+        SparkJobs(servers.find_peer(REPOSITORY, SPARK_KAFKA)),
     )
     profiles = arguments.output.parent if arguments.profile else None
     results: list[Result] = []

@@ -16,6 +16,7 @@ from bench.client import Librdkafka, Load, ProducerPerformance
 from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
 from bench.servers import KAFKA, Server
+from bench.spark_client import SparkJobs
 from bench.stats import Better, Figure, Samples
 
 SIZES = {"100B": 100, "1KiB": 1024, "16KiB": 16 * 1024}
@@ -59,6 +60,7 @@ class Tools:
     client: Librdkafka
     java: ProducerPerformance | None
     perf: PulsarPerf | None = None
+    spark: SparkJobs = SparkJobs(None)  # noqa: RUF009 - it has no state
 
 
 Run = Callable[[Server, Tools, Effort], Samples]
@@ -68,7 +70,8 @@ Run = Callable[[Server, Tools, Effort], Samples]
 class Measure:
     """`settings` start a Magnetar of its own; `fresh` gives every run a stopped server with an empty data folder.
 
-    `peer` is the server that runs in turn with Magnetar; none where it is called "".
+    `peer` is the server that runs in turn with Magnetar; none where it is called "".  `table` is that of the
+    report which it belongs to, by default its peer's.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Measure:
     settings: tuple[str, ...] = ()
     fresh: bool = False
     peer: str = KAFKA
+    table: str = ""
 
 
 def bulk(size: int, partitions: int) -> Run:

@@ -12,14 +12,16 @@ from bench import stats
 from bench.pulsar_server import PULSAR
 from bench.runner import Result
 from bench.servers import KAFKA, MAGNETAR
+from bench.spark_measures import TABLE as SPARK
 from bench.stats import Comparison, Figure, Summary, Verdict
 
 SCHEMA = 1
 NOISE_WARNING_SHARE = 0.10
 WIDTH_WITH_EXTREMES = 120
-TITLES = {  # by peer: the title, and the heading of what Magnetar is compared with
+TITLES = {  # by peer, or by table: the title, and the heading of what Magnetar is compared with
     KAFKA: ("Magnetar (journal synced) beside Apache Kafka (its defaults)", "Kafka"),
     PULSAR: ("Magnetar (journal synced) beside Apache Pulsar standalone (as it ships)", "Pulsar"),
+    SPARK: ("Spark with Magnetar beside Spark with Kafka's connector and Apache Kafka", "connector"),
     "": ("Magnetar: from one protocol to the other, beside both ends in one", "one protocol"),
 }
 COLOURS = {Verdict.GOAL: "bold green", Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.NONE: "dim"}
@@ -39,8 +41,8 @@ def compare(result: Result, figure: Figure) -> Comparison:
 
 def show(results: Sequence[Result], console: Console) -> None:
     """A table for each peer that Magnetar was measured beside."""
-    for peer, (title, heading) in TITLES.items():
-        chosen = [result for result in results if result.measure.peer == peer]
+    for name, (title, heading) in TITLES.items():
+        chosen = [result for result in results if (result.measure.table or result.measure.peer) == name]
         if chosen:
             _show_table(chosen, title, heading, console)
     console.print(
