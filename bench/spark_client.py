@@ -55,7 +55,7 @@ def _http(server: Server) -> str:
 
 def _finish(command: list[str], seconds_max: float) -> str:
     """Its output once it has ended well; RunFailed otherwise."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -63,15 +63,14 @@ def _finish(command: list[str], seconds_max: float) -> str:
         text=True,
         errors="replace",
         start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=seconds_max)
-    except subprocess.TimeoutExpired:
-        raise RunFailed(f"Spark was not done within {seconds_max:.0f} s") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds_max)
+        except subprocess.TimeoutExpired:
+            raise RunFailed(f"Spark was not done within {seconds_max:.0f} s") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         tail = " | ".join(output.strip().splitlines()[-3:])
         raise RunFailed(f"{Path(command[0]).name} ended with {process.returncode}: {tail}")

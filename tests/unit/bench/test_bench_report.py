@@ -38,6 +38,13 @@ BARS = {
     "Pulsar consume 1KiB, server CPU": (0.6, None),
     "Kafka reads Pulsar's, first time": (0.5, None),
     "Pulsar reads Kafka's, first time": (0.5, None),
+    # issue 5
+    "read 100B rows into nothing": (1.0, None),
+    "read 100B rows, count, sum, max": (1.0, None),
+    "decode and encode 100B by descriptor": (3.0, None),
+    "read 1KiB rows into nothing": (1.0, None),
+    "read 1KiB rows, count, sum, max": (1.0, None),
+    "decode and encode 1KiB by descriptor": (3.0, None),
 }
 
 
