@@ -1,0 +1,298 @@
+"""Who leads which partition, who coordinates what, and a connection to each of them.
+
+A request that is refused for a reason that passes (a leader moved, a server starts again) is sent again, after asking
+anew who is responsible, until `patience_s` is over.  Nothing here is sent twice unless sending it twice is harmless.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from typing import Any, Final
+
+from magnetar.client.kafka.connection import (
+    CREATE_TOPICS,
+    FIND_COORDINATOR,
+    METADATA,
+    Address,
+    Connection,
+)
+from magnetar.client.kafka.errors import (
+    ConnectionLost,
+    Fenced,
+    KafkaClientError,
+    NotInTime,
+    Refused,
+    UnknownTopic,
+)
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+BACK_OFF_MIN_S: Final = 0.02
+BACK_OFF_MAX_S: Final = 1.0
+UNKNOWN_TOPIC_PATIENCE_S: Final = 3.0  # what a cluster may take to make a topic that did not exist
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+
+
+class CoordinatorKind(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Patience:
+    """Waits a little longer each time, and gives up at a deadline."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._back_off_s = BACK_OFF_MIN_S
+
+    def wait(self, what: str, why: object) -> None:
+        """Raises NotInTime when there is no time left."""
+        if time.monotonic() + self._back_off_s > self._deadline:
+            raise NotInTime(f"{what} was not possible in the time allowed: {why}")
+        time.sleep(self._back_off_s)
+        self._back_off_s = min(2 * self._back_off_s, BACK_OFF_MAX_S)
+
+
+def error_of(code: int) -> ErrorCode:
+    """The code of a response; one that this client does not know is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def refusal(what: str, code: ErrorCode, detail: str | None = None) -> Refused:
+    return (Fenced if code in _FENCED else Refused)(what, code, detail)
+
+
+class Cluster:
+    """See the module's text.
+
+    bootstrap  `host:port,host:port`, as `bootstrap.servers`
+    patience_s how long a request may be tried again
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "magnetar",
+        request_timeout_s: float = 30.0,
+        patience_s: float = 120.0,
+    ) -> None:
+        self._bootstrap = parse_addresses(bootstrap)
+        self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
+        self.patience_s = patience_s
+        self._nodes: dict[int, Address] = {}
+        self._controller = -1
+        self._connections: dict[tuple[Address, bool], Connection] = {}
+        self._leaders: dict[str, list[int]] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    def partition_count(self, topic: str) -> int:
+        """Raises UnknownTopic, NotInTime, Refused."""
+        leaders = self._leaders.get(topic)
+        if leaders is None:
+            self.refresh([topic])
+            leaders = self._leaders[topic]
+        return len(leaders)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads; as last heard.  Raises UnknownTopic, NotInTime, Refused."""
+        count = self.partition_count(topic)
+        if not 0 <= partition < count:
+            raise UnknownTopic(f"topic '{topic}' has {count} partitions, there is no partition {partition}")
+        return self._leaders[topic][partition]
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """Ask who leads the partitions of `topics`; missing topics are made where the cluster does that.
+
+        Raises:
+            UnknownTopic, NotInTime, Refused.
+        """
+        wanted = sorted(set(topics))
+        patience = Patience(self.patience_s)
+        missing = Patience(UNKNOWN_TOPIC_PATIENCE_S)
+        while True:
+            code, topic = self._learn(wanted, patience)
+            if code is ErrorCode.NONE:
+                return
+            what = f"finding out about topic '{topic}'"
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                try:
+                    missing.wait(what, code.name)
+                except NotInTime:
+                    raise UnknownTopic(
+                        f"topic '{topic}' does not exist: create it, or correct its name"
+                    ) from None
+            elif code.retriable:
+                patience.wait(what, code.name)
+            else:
+                raise refusal(what, code)
+
+    def _learn(self, wanted: list[str], patience: Patience) -> tuple[ErrorCode, str]:
+        """Ask once: what is wrong with the first topic of which something is."""
+        request = MetadataRequest([MetadataRequestTopic(name=name) for name in wanted])
+        answer = self._ask_anybody(METADATA, request, patience)
+        self._nodes = {node.node_id: Address(node.host, node.port) for node in answer.brokers}
+        self._controller = answer.controller_id
+        for topic in answer.topics:
+            code = error_of(topic.error_code)
+            leaders = [-1] * len(topic.partitions)
+            for partition in topic.partitions:
+                if not 0 <= partition.partition_index < len(leaders):
+                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+                elif partition.leader_id in self._nodes:
+                    leaders[partition.partition_index] = partition.leader_id
+            if code is ErrorCode.NONE and (not leaders or -1 in leaders):
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            if code is not ErrorCode.NONE:
+                self._leaders.pop(topic.name, None)
+                return code, topic.name
+            self._leaders[topic.name] = leaders
+        return ErrorCode.NONE, ""
+
+    def create_topic(self, topic: str, partition_count: int) -> None:
+        """Make a topic, unless there is one.  Raises NotInTime, Refused."""
+        request = CreateTopicsRequest([CreatableTopic(topic, partition_count, -1)], timeout_ms=10_000)
+
+        def code(answer: Any) -> ErrorCode:
+            found = error_of(answer.topics[0].error_code)
+            return ErrorCode.NONE if found is ErrorCode.TOPIC_ALREADY_EXISTS else found
+
+        def controller() -> Connection:
+            self._learn([], Patience(self.patience_s))
+            return self.node(self._controller)
+
+        self.ask(f"creating topic '{topic}'", controller, CREATE_TOPICS, request, code)
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def node(self, node_id: int, *, for_data: bool = False) -> Connection:
+        """An open connection to a node.  Raises ConnectionLost.
+
+        `for_data`: the one on which a producer has requests in flight; on the other one there is never any.
+        """
+        address = self._nodes.get(node_id)
+        if address is None:
+            raise ConnectionLost(f"the cluster names no address of node {node_id}")
+        return self._connection(address, for_data=for_data)
+
+    def every_node(self) -> Iterator[Connection]:
+        """A connection to each node of the cluster that can be reached now.  Raises NotInTime."""
+        self._learn([], Patience(self.patience_s))
+        for node_id in sorted(self._nodes):
+            try:
+                yield self.node(node_id)
+            except ConnectionLost:
+                continue
+
+    def anybody(self) -> Connection:
+        """A connection to any broker.  Raises ConnectionLost when none can be reached."""
+        lost = ConnectionLost("no broker is known")
+        for address in dict.fromkeys([*self._nodes.values(), *self._bootstrap]):
+            try:
+                return self._connection(address)
+            except ConnectionLost as failure:
+                lost = failure
+        raise lost
+
+    def drop(self, node_id: int) -> None:
+        """Close the connection on which a producer has requests in flight, and so forget their answers."""
+        address = self._nodes.get(node_id)
+        known = None if address is None else self._connections.pop((address, True), None)
+        if known is not None:
+            known.close()
+
+    def _connection(self, address: Address, *, for_data: bool = False) -> Connection:
+        known = self._connections.get((address, for_data))
+        if known is None or not known.is_open:
+            known = Connection(address, self._client_id, self._request_timeout_s)
+            self._connections[address, for_data] = known
+        return known
+
+    def coordinator(self, kind: CoordinatorKind, key: str) -> Connection:
+        """A connection to who coordinates a group or a transactional id.  Raises ConnectionLost, Refused."""
+        address = self._coordinators.get((kind, key))
+        if address is None:
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+            answer = self._ask_anybody(FIND_COORDINATOR, request, Patience(self.patience_s))
+            code = error_of(answer.error_code)
+            if code.retriable:
+                raise ConnectionLost(f"nobody coordinates '{key}' now: {code.name}")
+            if code is not ErrorCode.NONE:
+                raise refusal(f"finding the coordinator of '{key}'", code, answer.error_message)
+            address = self._coordinators[kind, key] = Address(answer.host, answer.port)
+        return self._connection(address)
+
+    def _ask_anybody(self, api_key: int, request: object, patience: Patience) -> Any:
+        """The answer of the first broker that gives one."""
+        while True:
+            try:
+                return self.anybody().call(api_key, request)
+            except ConnectionLost as lost:
+                patience.wait(f"reaching a broker of {', '.join(map(str, self._bootstrap))}", lost)
+
+    # --- requests that may be sent again ----------------------------------------------------------------------------
+
+    def ask(
+        self,
+        what: str,
+        where: Callable[[], Connection],
+        api_key: int,
+        request: object,
+        code_of: Callable[[Any], ErrorCode],
+    ) -> Any:
+        """The answer of `where()` to a request that is harmless to repeat, once its code is NONE.
+
+        Raises:
+            NotInTime: it was refused for a passing reason until the time was over.
+            Fenced, Refused: it was refused for good.
+        """
+        patience = Patience(self.patience_s)
+        while True:
+            why: object
+            try:
+                answer = where().call(api_key, request)
+                code = code_of(answer)
+                if code is ErrorCode.NONE:
+                    return answer
+                if not code.retriable:
+                    raise refusal(what, code)
+                why = code.name
+            except ConnectionLost as lost:
+                why, code = lost, ErrorCode.NETWORK_EXCEPTION
+            if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                self._coordinators.clear()
+            patience.wait(what, why)
+
+
+def parse_addresses(bootstrap: str) -> list[Address]:
+    """Addresses of `host:port,[v6]:port`.  Raises KafkaClientError."""
+    addresses = []
+    for part in filter(None, (part.strip() for part in bootstrap.split(","))):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise KafkaClientError(f"'{part}' is not host:port")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    if not addresses:
+        raise KafkaClientError("no broker is named: give host:port")
+    return addresses

@@ -1,0 +1,204 @@
+"""One blocking connection to one broker: requests out, responses in, in the same order.
+
+Requests may be pipelined: `send` several, then `receive` as many.  Versions are the newest that both sides know, inside
+what this client was written for (`VERSIONS`).  Whatever goes wrong closes the connection and is `ConnectionLost`: what
+was in flight may or may not have happened, and the caller decides whether it may be sent again.
+"""
+
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from struct import Struct
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from magnetar.base.errors import WireError
+from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.header import decode_response_header, encode_request_header
+from magnetar.wire.kafka.messages import NAMES, load
+from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
+from magnetar.wire.kafka.runtime import Buffer
+
+RESPONSE_BYTES_MAX: Final = 64 << 20
+_PARTS_MAX: Final = 512  # of one system call; the kernel takes 1,024
+_SIZE: Final = Struct(">i")
+
+PRODUCE: Final = 0
+METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+OFFSET_FETCH: Final = 9
+FIND_COORDINATOR: Final = 10
+API_VERSIONS: Final = 18
+CREATE_TOPICS: Final = 19
+INIT_PRODUCER_ID: Final = 22
+ADD_PARTITIONS_TO_TXN: Final = 24
+END_TXN: Final = 26
+LIST_TRANSACTIONS: Final = 66
+
+# (oldest, newest) that is spoken here.  Newer ones do without AddPartitionsToTxn and raise the epoch with each
+# transaction (KIP-890), name topics by id, or ask for many groups at once; OffsetCommit v4 is the last that says how
+# long to keep.
+VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    PRODUCE: (3, 9),
+    METADATA: (4, 9),
+    OFFSET_COMMIT: (2, 4),
+    OFFSET_FETCH: (2, 7),
+    FIND_COORDINATOR: (1, 3),
+    API_VERSIONS: (0, 0),
+    CREATE_TOPICS: (4, 5),
+    INIT_PRODUCER_ID: (0, 4),
+    ADD_PARTITIONS_TO_TXN: (0, 3),
+    END_TXN: (0, 3),
+    LIST_TRANSACTIONS: (0, 0),
+}
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class _Awaited(NamedTuple):
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+class Connection:
+    """See the module's text.
+
+    Raises:
+        ConnectionLost: nobody answers there within `timeout_s`.
+        KafkaClientError: what answers knows no version of an API that is spoken here.
+    """
+
+    def __init__(self, address: Address, client_id: str, timeout_s: float) -> None:
+        self.address = address
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._awaited: deque[_Awaited] = deque()
+        self._correlation_id = 0
+        self._versions: dict[int, int] = {API_VERSIONS: 0}
+        self.is_open = False
+        try:
+            self._socket = socket.create_connection(address, timeout_s)
+        except OSError as error:
+            raise ConnectionLost(f"no connection to {address}: {error}") from error
+        self.is_open = True
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._agree()
+
+    def _agree(self) -> None:
+        answer = self.call(API_VERSIONS, ApiVersionsRequest())
+        if answer.error_code != ErrorCode.NONE:
+            self.close()
+            raise KafkaClientError(f"{self.address} does not say which versions it speaks")
+        for offered in answer.api_keys:
+            oldest, newest = VERSIONS.get(offered.api_key, (0, -1))
+            version = min(newest, offered.max_version)
+            if version >= max(oldest, offered.min_version):
+                self._versions[offered.api_key] = version
+
+    @property
+    def in_flight(self) -> int:
+        """Responses that are still to come."""
+        return len(self._awaited)
+
+    def speaks(self, api_key: int) -> bool:
+        """Whether there is a version that both sides speak."""
+        return api_key in self._versions
+
+    def version(self, api_key: int) -> int:
+        """The version that both sides speak.  Raises KafkaClientError."""
+        try:
+            return self._versions[api_key]
+        except KeyError:
+            raise KafkaClientError(
+                f"{self.address} speaks no version of {NAMES[api_key]} that this client knows"
+            ) from None
+
+    def call(self, api_key: int, request: object) -> Any:
+        """Send one request and wait for its response; nothing else may be in flight."""
+        assert not self._awaited, self._awaited
+        self.send(api_key, request)
+        return self.receive()
+
+    def send(self, api_key: int, request: object, *, is_answered: bool = True) -> None:
+        """Send a request without waiting; `is_answered` is False for Produce with acks 0."""
+        version = self.version(api_key)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
+        parts: list[Buffer] = [b"", header]
+        _codec(api_key).encode_request(version, request, parts)
+        parts[0] = _SIZE.pack(sum(map(len, parts)))
+        self._write(parts)
+        if is_answered:
+            self._awaited.append(_Awaited(self._correlation_id, api_key, version))
+
+    def receive(self) -> Any:
+        """The response to the oldest request in flight; waits at most as long as the time-out says."""
+        awaited = self._awaited.popleft()
+        deadline = time.monotonic() + self._timeout_s
+        (size,) = _SIZE.unpack(self._read(4, deadline))
+        if not 4 <= size <= RESPONSE_BYTES_MAX:
+            raise self._lost(f"sent a response of {size} bytes")
+        frame = self._read(size, deadline)
+        try:
+            correlation_id, position = decode_response_header(frame, awaited.api_key, awaited.version)
+            if correlation_id != awaited.correlation_id:
+                raise WireError(f"response {correlation_id} instead of {awaited.correlation_id}")
+            return _codec(awaited.api_key).decode_response(awaited.version, frame, position)
+        except WireError as error:
+            raise self._lost(f"sent what cannot be read: {error}") from error
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._awaited.clear()
+            self._socket.close()
+
+    def _write(self, parts: list[Buffer]) -> None:
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        views = [memoryview(part) for part in parts]
+        at = 0
+        try:
+            while at < len(views):
+                written = self._socket.sendmsg(views[at : at + _PARTS_MAX])
+                while at < len(views) and written >= len(views[at]):
+                    written -= len(views[at])
+                    at += 1
+                if written:
+                    views[at] = views[at][written:]
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def _read(self, size: int, deadline: float) -> memoryview:
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to {self.address} is closed")
+        view = memoryview(bytearray(size))
+        at = 0
+        try:
+            while at < size:
+                received = self._socket.recv_into(view[at:])
+                if not received:
+                    raise self._lost("closed it")
+                at += received
+                if time.monotonic() > deadline:
+                    raise self._lost(f"did not answer within {self._timeout_s:g} s")
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        return view
+
+    def _lost(self, why: str) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(f"the connection to {self.address} was lost: {why}")
+
+
+def _codec(api_key: int) -> ModuleType:
+    return load(api_key)

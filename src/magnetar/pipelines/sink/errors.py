@@ -1,0 +1,30 @@
+"""What a Spark user is told when writing: one sentence each, which names the option or the topic and the next step.
+
+Spark shows an exception of a Python data source with its class and text, so the text is the message.
+"""
+
+from magnetar.base.errors import ConfigError, MagnetarError
+
+
+class SinkError(MagnetarError):
+    """Writing cannot go on."""
+
+
+class OptionError(ConfigError, SinkError):
+    """An option is unknown, malformed, or contradicts another one."""
+
+
+class SchemaError(ConfigError, SinkError):
+    """The rows have no columns that a topic can take."""
+
+
+class RowError(SinkError):
+    """A row cannot be written as it is."""
+
+
+class BatchNotDecided(SinkError):
+    """Nothing of a micro-batch has become visible: Spark writes it again when the query is started again."""
+
+
+class RowsLost(SinkError):
+    """A micro-batch was decided, and some of its transactions ended before they could be committed."""
