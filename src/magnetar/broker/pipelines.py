@@ -265,10 +265,10 @@ class Pipelines:
 
     # --- for the worker ----------------------------------------------------------------------------------------------
 
-    async def take_lease(self, worker: str, host: str, pid: int) -> int:
-        """The epoch of `worker`'s lease.  Raises WorkerBusy, MetadataError."""
+    async def take_lease(self, worker: str, host: str, pid: int, place: str) -> int:
+        """The epoch of `worker`'s lease.  Raises as `WorkerLease.take`."""
         before = self.lease.holder
-        holder = await self.lease.take(worker, host, pid)
+        holder = await self.lease.take(worker, host, pid, place)
         if before is None or before.epoch != holder.epoch:
             self._reports.clear()
             self.worker = WorkerSays(at_ms=self._clock.now_ms())

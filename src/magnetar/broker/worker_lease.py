@@ -5,19 +5,22 @@ is silent for `LEASE_S`, another one may take the lease with the next epoch, and
 refused with `WorkerFenced`.  A worker that cannot reach the server stops its pipelines before its lease can have ended,
 so no two ever write to the same checkpoint.
 
+A worker keeps its checkpoints in a directory that it has locked.  One that names the same `place` as the holder, which
+is a directory of a machine, has that lock now: the holder is dead, and nobody need wait for the lease to end.
+
 The holder is stored in the metadata store: a server that starts again gives it as long as if it had just been heard of,
 because it could not renew anything meanwhile.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.metadata.store import MetadataStore
 
-LEASE_S: Final = 15.0
+LEASE_S: Final = 30.0
 WORKER_ID_CHARS_MAX: Final = 100
 
 _PATH: Final = "/pipelines-worker"
@@ -37,12 +40,15 @@ class WorkerFenced(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A worker: `worker` is a name that no other one ever had, `host` and `pid` say where it runs."""
+    """A worker: `worker` is a name that no other one ever had, `host` and `pid` say where it runs, and `place` is the
+    directory that it has locked, as host:path.
+    """
 
     worker: str
     epoch: int
     host: str
     pid: int
+    place: str
 
 
 class WorkerLease:
@@ -59,7 +65,8 @@ class WorkerLease:
         stored = await self._metadata.get(_PATH)
         if stored is not None:
             document = json.loads(stored.value)
-            self._holder = Holder(document["worker"], document["epoch"], document["host"], document["pid"])
+            del document["v"]
+            self._holder = Holder(**document)
             self._ends_at = self._clock.monotonic() + LEASE_S
 
     @property
@@ -67,7 +74,7 @@ class WorkerLease:
         """The worker whose lease runs now."""
         return self._holder if self._clock.monotonic() < self._ends_at else None
 
-    async def take(self, worker: str, host: str, pid: int) -> Holder:
+    async def take(self, worker: str, host: str, pid: int, place: str) -> Holder:
         """Give the lease to `worker`, or renew it.
 
         Raises:
@@ -75,12 +82,12 @@ class WorkerLease:
             MetadataError
         """
         holder = self.holder
-        if holder is not None and holder.worker != worker:
+        if holder is not None and holder.worker != worker and holder.place != place:
             raise WorkerBusy(holder, self._ends_at - self._clock.monotonic())
         if holder is None or holder.worker != worker:
             epoch = self._holder.epoch + 1 if self._holder is not None else 1
-            holder = Holder(worker, epoch, host, pid)
-            document = {"v": 1, "worker": worker, "epoch": epoch, "host": host, "pid": pid}
+            holder = Holder(worker, epoch, host, pid, place)
+            document = {"v": 1, **asdict(holder)}
             # Taken in memory first: no other one gets it while this is being written.
             before = self._holder, self._ends_at
             self._holder, self._ends_at = holder, self._clock.monotonic() + LEASE_S
@@ -106,8 +113,3 @@ class WorkerLease:
         """The worker has stopped everything: the next one need not wait.  Raises as `renew`."""
         self.renew(worker, epoch)
         self._ends_at = self._clock.monotonic()
-
-    def process_ended(self, host: str, pid: int) -> None:
-        """Whoever started this worker saw it end."""
-        if self._holder is not None and (self._holder.host, self._holder.pid) == (host, pid):
-            self._ends_at = self._clock.monotonic()

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli import config
+from magnetar.cli import config, pipelines
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -29,12 +29,13 @@ UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="magnetar",
-    help="A messaging and streaming server that speaks the Apache Kafka protocol.",
+    help="A messaging and streaming server that speaks the Apache Kafka and Apache Pulsar protocols.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 app.add_typer(config.app, name="config")
+app.add_typer(pipelines.app, name="pipelines")
 
 
 def main() -> None:

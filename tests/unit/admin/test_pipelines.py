@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.worker_lease import LEASE_S
+
 from .world import World, run
 
 P = "/magnetar/v1/pipelines"
 W = "/magnetar/v1/worker"
-ME = {"worker": "w", "host": "here", "pid": 7}
+ME = {"worker": "w", "host": "here", "pid": 7, "place": "here:/data"}
 
 
 def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
@@ -17,6 +19,7 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         made = await world.ask("POST", P, {"name": "a", "kind": "table", "config": {"topic": "t"}}, 201)
         assert (made["state"], made["desired"], made["run"]) == ("CREATED", "RUNNING", 1)
         lease = await world.ask("POST", f"{W}/lease", ME)
+        assert lease == {"epoch": 1, "lease_s": LEASE_S, "bootstrap": "127.0.0.1:9092"}
         me = {**ME, "epoch": lease["epoch"]}
         orders = await world.ask("POST", f"{W}/orders", me)
         (spec,) = orders["pipelines"]
@@ -76,9 +79,10 @@ def test_without_a_worker_a_pipeline_is_deleted_at_once(tmp_path: Path) -> None:
         ("GET", f"{P}/no/stats", None, 404),
         ("PUT", f"{P}/no/start", None, 404),
         ("DELETE", f"{P}/no", None, 404),
-        ("POST", f"{W}/lease", {**ME, "worker": "v"}, 409),
+        ("POST", f"{W}/lease", {**ME, "worker": "v", "place": "there:/data"}, 409),
         ("POST", f"{W}/lease", {**ME, "worker": "x" * 101}, 400),
         ("POST", f"{W}/lease", {**ME, "pid": True}, 400),
+        ("POST", f"{W}/lease", {**ME, "place": "x" * 5001}, 400),
         ("POST", f"{W}/orders", {**ME, "epoch": 2}, 409),
         ("POST", f"{W}/orders", {**ME, "epoch": -1}, 400),
         ("POST", f"{W}/report", {**ME, "epoch": 1, "pipelines": {"there": {}}}, 422),

@@ -42,8 +42,8 @@ class World:
         await self.pipelines.load()
         return self.pipelines
 
-    async def worker(self, name: str = "w", pid: int = 1) -> int:
-        return await self.pipelines.take_lease(name, "here", pid)
+    async def worker(self, name: str = "w", pid: int = 1, place: str | None = None) -> int:
+        return await self.pipelines.take_lease(name, "here", pid, place or f"here:/{name}")
 
     async def says(self, epoch: int, worker: str = "w", trouble: str = "", **states: Any) -> None:
         reports = {}
@@ -328,8 +328,7 @@ class TestLease:
             first = await world.worker("w", 1)
             waiting = asyncio.create_task(world.pipelines.orders("w", first, world.pipelines.version, 5))
             await asyncio.sleep(0)
-            world.pipelines.lease.process_ended("here", 1)
-            await world.worker("v", 2)
+            await world.worker("v", 2, place="here:/w")
             world.clock.advance(5)
             with pytest.raises(WorkerFenced):
                 await waiting
@@ -359,17 +358,23 @@ class TestLease:
 
         run(scenario)
 
-    @pytest.mark.parametrize("how", ["end", "seen"])
-    def test_nobody_waits_for_a_worker_that_is_known_to_have_ended(self, how: str) -> None:
+    def test_nobody_waits_for_a_worker_that_said_it_ended(self) -> None:
         async def scenario(world: World) -> None:
             epoch = await world.worker("w", 1)
-            if how == "end":
-                world.pipelines.lease.end("w", epoch)
-            else:
-                world.pipelines.lease.process_ended("here", 2)  # not this one
-                assert world.pipelines.lease.holder is not None
-                world.pipelines.lease.process_ended("here", 1)
+            world.pipelines.lease.end("w", epoch)
             assert await world.worker("v", 2) == epoch + 1
+            with pytest.raises(WorkerFenced):
+                world.pipelines.lease.end("w", epoch)
+
+        run(scenario)
+
+    def test_whoever_holds_the_lock_of_the_holders_directory_need_not_wait(self) -> None:
+        async def scenario(world: World) -> None:
+            epoch = await world.worker("w", 1, place="here:/data")
+            await world.reload()
+            with pytest.raises(WorkerBusy):
+                await world.worker("v", 2, place="there:/data")
+            assert await world.worker("v", 2, place="here:/data") == epoch + 1
 
         run(scenario)
 

@@ -22,6 +22,7 @@ router: Final = APIRouter()
 _P: Final = "/magnetar/v1/pipelines"
 _W: Final = "/magnetar/v1/worker"
 _TROUBLE_CHARS_MAX: Final = 4000
+_TEXT_CHARS_MAX: Final = 5000  # a host and a path of the file system
 
 
 def _pipelines(request: Request) -> Pipelines:
@@ -97,11 +98,15 @@ async def worker(request: Request) -> Response:
     return value({"worker": _worker(_pipelines(request))})
 
 
-@router.post(_W + "/lease", summary="Become the worker: {worker, host, pid} -> {epoch, lease_s}")
+@router.post(
+    _W + "/lease", summary="Become the worker: {worker, host, pid, place} -> {epoch, lease_s, bootstrap}"
+)
 async def lease(request: Request) -> Response:
     body = await object_body(request)
-    epoch = await _pipelines(request).take_lease(_worker_id(body), _text(body, "host"), _number(body, "pid"))
-    return value({"epoch": epoch, "lease_s": LEASE_S})
+    epoch = await _pipelines(request).take_lease(
+        _worker_id(body), _text(body, "host"), _number(body, "pid"), _text(body, "place")
+    )
+    return value({"epoch": epoch, "lease_s": LEASE_S, "bootstrap": _bootstrap(request)})
 
 
 @router.post(
@@ -140,6 +145,16 @@ async def end(request: Request) -> Response:
     body = await object_body(request)
     _pipelines(request).lease.end(_worker_id(body), _number(body, "epoch"))
     return done()
+
+
+def _bootstrap(request: Request) -> str:
+    """Where a Kafka client connects that sent this request: the first listener of each node."""
+    addresses = []
+    for node in broker_of(request).nodes.all:
+        for endpoint in list(node.advertised.values())[:1]:
+            host = endpoint.host or request.url.hostname or "localhost"
+            addresses.append(f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}")
+    return ",".join(addresses)
 
 
 # --- forms -------------------------------------------------------------------------------------------------------
@@ -208,6 +223,8 @@ def _text(body: Mapping[str, Any], name: str) -> str:
     found = body.get(name)
     if not isinstance(found, str) or not found:
         raise BadBody(f"{name} must be a text")
+    if len(found) > _TEXT_CHARS_MAX:
+        raise BadBody(f"{name} has more than {_TEXT_CHARS_MAX} characters")
     return found
 
 

@@ -1,0 +1,307 @@
+"""`magnetar pipelines`: declare, list, start and stop pipelines."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from magnetar.base.errors import ConfigError, MagnetarError
+
+if TYPE_CHECKING:
+    from magnetar.client.pipelines import Pipeline, PipelinesClient
+
+app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_mode=None)
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+FILE_BYTES_MAX: Final = 1 << 20
+
+_TABLE_COLUMNS_MIN: Final = 160  # where the output is no terminal, so that a line can be searched for
+_LOOK_EVERY_S: Final = 0.5
+_SPEC_KEYS: Final = {"name", "kind", "config"}
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class PipelineFailed(MagnetarError):
+    """The pipeline that was waited for has failed; the text says why."""
+
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--admin-url", "--url", metavar="URL", envvar="MAGNETAR_URL", help="The server's HTTP address."
+    ),
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="S", min=0, help="Wait so many seconds until it is so [0].")
+]
+
+
+@app.callback()
+def root() -> None:
+    """Declare, list, start and stop pipelines."""
+
+
+@app.command()
+def create(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Its name, unless the file says it.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON: name, kind, config; - is input."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help="What it is: query, table.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", metavar="JSON", help="Its configuration, as JSON.")
+    ] = None,
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Whether it starts at once.")] = True,
+    wait_s: Wait = 0,
+    output: OutputOption = Output.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Declare a pipeline, from a file or from options."""
+    spec = {} if file is None else _spec_in(file)
+    if kind is not None:
+        spec["kind"] = kind
+    if config is not None:
+        spec["config"] = _parsed(config, "--config")
+    if name is not None:
+        spec["name"] = name
+    for key in ("name", "kind"):
+        if not isinstance(spec.get(key), str):
+            raise ConfigError(
+                f"the pipeline needs a {key}: give it in a file (--file) or on the command line"
+            )
+    given = spec.get("config") or {}
+    if not isinstance(given, Mapping):
+        raise ConfigError("config must be an object")
+    client = _client(url)
+    made = client.create(spec["name"], spec["kind"], given, start=start)
+    if start:
+        made = _until(client, made, "RUNNING", wait_s)
+    _show(made, output)
+
+
+@app.command("list")
+def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+    """All pipelines: what they do and how far they are behind."""
+    rows = _client(url).all()
+    if output is Output.JSON:
+        _print_json([asdict(row) for row in rows])
+        return
+    _table(
+        ("name", "kind", "state", "lag", "rows", "rows/s", "reason"),
+        [
+            (
+                row.name,
+                row.kind,
+                row.state,
+                _number(row.lag),
+                _number(row.rows),
+                _number(row.rows_per_second),
+                row.reason,
+            )
+            for row in rows
+        ],
+    )
+
+
+@app.command()
+def status(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+    """What one pipeline is and does."""
+    _show(_client(url).get(name), output)
+
+
+@app.command()
+def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+    """A pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
+    found = _client(url).stats(name)
+    if output is Output.JSON:
+        _print_json(found)
+    else:
+        _table(("number", "value"), _flat(found))
+
+
+@app.command()
+def start(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Let a pipeline run; one that has failed is tried again."""
+    client = _client(url)
+    _show(_until(client, client.start(name), "RUNNING", wait_s), output)
+
+
+@app.command()
+def stop(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Let a pipeline rest; it goes on from there when it is started again."""
+    client = _client(url)
+    _show(_until(client, client.stop(name), "STOPPED", wait_s), output)
+
+
+@app.command()
+def restart(
+    name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL
+) -> None:
+    """Stop a pipeline and let it run again from where it was."""
+    client = _client(url)
+    _show(_until(client, client.restart(name), "RUNNING", wait_s), output)
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Do not wait until the worker has stopped it.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Stop a pipeline for good; its place in its topics and its checkpoint are gone, what it wrote stays."""
+    client = _client(url)
+    found = client.get(name)
+    what = f"pipeline {name} ({found.kind}, {found.state}) and the subscription {found.subscription}"
+    if dry_run:
+        print(f"would delete the {what}", file=sys.stderr)
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"this deletes the {what}: say --yes")
+        if not typer.confirm(f"Delete the {what}?", err=True):
+            return
+    is_gone = client.delete(name, force=force)
+    print(f"{name} is {'deleted' if is_gone else 'being deleted'}", file=sys.stderr)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _spec_in(file: Path) -> dict[str, Any]:
+    """The pipeline that a file declares."""
+    where = "the input" if str(file) == "-" else str(file)
+    text = sys.stdin.read(FILE_BYTES_MAX + 1) if str(file) == "-" else _text_of(file)
+    if len(text) > FILE_BYTES_MAX:
+        raise ConfigError(f"{where} is larger than {FILE_BYTES_MAX} bytes")
+    import yaml
+
+    try:
+        spec = yaml.safe_load(text)  # JSON is YAML, too
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from None
+    if not isinstance(spec, dict):
+        raise ConfigError(f"{where} must be an object with name, kind and config")
+    unknown = [str(key) for key in spec if key not in _SPEC_KEYS]
+    if unknown:
+        raise ConfigError(f"{where} has the key {unknown[0][:100]}: a pipeline has name, kind and config")
+    return spec
+
+
+def _text_of(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return stream.read(FILE_BYTES_MAX + 1)
+    except ValueError:
+        raise ConfigError(f"{file} is not text in UTF-8") from None
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{where} is not JSON: {error}") from None
+
+
+def _client(url: str) -> "PipelinesClient":
+    from magnetar.client.pipelines import PipelinesClient
+
+    return PipelinesClient(url)
+
+
+def _until(client: "PipelinesClient", pipeline: "Pipeline", state: str, wait_s: float) -> "Pipeline":
+    """The pipeline as it is when it is in that state, or after `wait_s`; PipelineFailed when it fails first."""
+    give_up_at = time.monotonic() + wait_s
+    said = ""
+    while pipeline.state != state and time.monotonic() < give_up_at:
+        if pipeline.state == "FAILED" and state == "RUNNING":
+            raise PipelineFailed(f"{pipeline.name} has failed: {pipeline.reason}")
+        line = f"{pipeline.name}: {pipeline.state} {pipeline.reason}".rstrip()
+        if line != said:
+            print(line, file=sys.stderr)
+            said = line
+        time.sleep(_LOOK_EVERY_S)
+        pipeline = client.get(pipeline.name)
+    return pipeline
+
+
+# --- showing ------------------------------------------------------------------------------------------------------
+
+
+def _show(pipeline: "Pipeline", output: Output) -> None:
+    if output is Output.JSON:
+        _print_json(asdict(pipeline))
+        return
+    rows = [
+        ("name", pipeline.name),
+        ("kind", pipeline.kind),
+        ("state", pipeline.state),
+        ("reason", pipeline.reason),
+        ("desired", pipeline.desired),
+        ("subscription", pipeline.subscription),
+        ("config", json.dumps(pipeline.config)),
+        *_flat(pipeline.status),
+    ]
+    _table(("", "value"), [row for row in rows if row[1]])
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Rows of a nested object, one for each number in it."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{name} ")
+        elif value is not None:
+            rows.append((name, value if isinstance(value, str) else _number(value)))
+    return rows
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else str(value)
+
+
+def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_TABLE_COLUMNS_MIN)
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in names:
+        table.add_column(
+            name, overflow="fold", justify="right" if name in ("lag", "rows", "rows/s") else "left"
+        )
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, markup=False)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))

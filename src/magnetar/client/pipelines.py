@@ -1,0 +1,182 @@
+"""Pipelines over REST (docs/reference/pipelines-rest.md): for the command line, and for the worker that runs them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+from magnetar.client.errors import BadAnswer, Refused
+from magnetar.client.http import HttpClient
+
+PIPELINES: Final = "/magnetar/v1/pipelines"
+WORKER: Final = "/magnetar/v1/worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What was declared, what it does and what the worker says of it.
+
+    `desired` is RUNNING, STOPPED or DELETED; `state` is CREATED, STARTING, RUNNING, FAILED, STOPPED or DELETING; `run`
+    grows whenever a new start is asked for.
+    """
+
+    name: str
+    id: str
+    kind: str
+    config: Mapping[str, Any]
+    desired: str
+    run: int
+    subscription: str
+    created_ms: int = 0
+    state: str = ""
+    reason: str = ""
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pipeline in a list; numbers are None until the worker has reported some."""
+
+    name: str
+    kind: str
+    desired: str
+    state: str
+    reason: str
+    lag: int | None
+    rows: int | None
+    rows_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run the pipelines, for `lease_s` from each sign of life; Kafka clients connect to `bootstrap`."""
+
+    epoch: int
+    lease_s: float
+    bootstrap: str
+
+
+class PipelinesClient:
+    """All calls raise `magnetar.client.errors`.  Those that must not be done twice are not tried again."""
+
+    def __init__(self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0) -> None:
+        self.http = HttpClient(url, read_s=read_s, retry_s=retry_s)
+        self._once = HttpClient(url, read_s=read_s, retry_s=0.0)
+
+    def close(self) -> None:
+        self.http.close()
+        self._once.close()
+
+    # --- for people
+
+    def create(self, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True) -> Pipeline:
+        body = {"name": name, "kind": kind, "config": config}
+        query = {"start": "true" if start else "false"}
+        return _pipeline(self._once.send_json("POST", PIPELINES, body, query))
+
+    def all(self) -> list[Row]:
+        """All pipelines, by name."""
+        answer = self.http.get_json(PIPELINES)
+        try:
+            return [
+                Row(**{name: row[name] for name in Row.__dataclass_fields__}) for row in answer["pipelines"]
+            ]
+        except (KeyError, TypeError) as error:
+            raise _bad(error) from None
+
+    def get(self, name: str) -> Pipeline:
+        return _pipeline(self.http.get_json(_path(name)))
+
+    def stats(self, name: str) -> Mapping[str, Any]:
+        """What the worker last counted and measured; empty until it has."""
+        answer: Mapping[str, Any] = self.http.get_json(_path(name) + "/stats")
+        return answer
+
+    def start(self, name: str) -> Pipeline:
+        return _pipeline(self.http.send_json("PUT", _path(name) + "/start"))
+
+    def stop(self, name: str) -> Pipeline:
+        return _pipeline(self.http.send_json("PUT", _path(name) + "/stop"))
+
+    def restart(self, name: str) -> Pipeline:
+        return _pipeline(self._once.send_json("PUT", _path(name) + "/restart"))
+
+    def delete(self, name: str, *, force: bool = False) -> bool:
+        """Whether it is gone already; otherwise it is as soon as the worker has stopped it."""
+        query = {"force": "true"} if force else None
+        return self._once.request("DELETE", _path(name), query=query).status == 204
+
+    def worker(self) -> Mapping[str, Any] | None:
+        """The worker that runs the pipelines, None when there is none."""
+        try:
+            found: Mapping[str, Any] | None = self.http.get_json(WORKER)["worker"]
+        except (KeyError, TypeError) as error:
+            raise _bad(error) from None
+        return found
+
+    # --- for the worker, which decides itself what to do when it is not answered
+
+    def take_lease(self, worker: str, host: str, pid: int, place: str) -> Lease | None:
+        """Become the worker; None while another one is."""
+        body = {"worker": worker, "host": host, "pid": pid, "place": place}
+        try:
+            answer = self._once.send_json("POST", WORKER + "/lease", body)
+        except Refused as error:
+            if error.code == "WORKER_BUSY":
+                return None
+            raise
+        try:
+            return Lease(answer["epoch"], answer["lease_s"], answer["bootstrap"])
+        except (KeyError, TypeError) as error:
+            raise _bad(error) from None
+
+    def orders(
+        self, worker: str, epoch: int, version: str, wait_ms: int
+    ) -> tuple[str, list[Pipeline] | None]:
+        """All pipelines and the version of that; None when it is `version` and stays it for `wait_ms`."""
+        body = {"worker": worker, "epoch": epoch, "version": version, "wait_ms": wait_ms}
+        answer = self._once.send_json("POST", WORKER + "/orders", body)
+        try:
+            rows = answer["pipelines"]
+            return answer["version"], None if rows is None else [_pipeline(row) for row in rows]
+        except (KeyError, TypeError) as error:
+            raise _bad(error) from None
+
+    def report(
+        self,
+        worker: str,
+        epoch: int,
+        pipelines: Mapping[str, Mapping[str, Any]],
+        about: Mapping[str, Any],
+        trouble: str = "",
+    ) -> None:
+        """What the pipelines do: {name: {id, run, state, reason, status}}; `trouble` is why none of them can run."""
+        body = {
+            "worker": worker,
+            "epoch": epoch,
+            "pipelines": pipelines,
+            "about": about,
+            "trouble": trouble,
+        }
+        self._once.send_json("POST", WORKER + "/report", body)
+
+    def end(self, worker: str, epoch: int) -> None:
+        """Everything is stopped: another worker need not wait."""
+        self._once.send_json("POST", WORKER + "/end", {"worker": worker, "epoch": epoch})
+
+
+def _path(name: str) -> str:
+    return f"{PIPELINES}/{quote(name, safe='')}"
+
+
+def _pipeline(row: Any) -> Pipeline:
+    try:
+        return Pipeline(**{name: row[name] for name in Pipeline.__dataclass_fields__ if name in row})
+    except (KeyError, TypeError) as error:
+        raise _bad(error) from None
+
+
+def _bad(error: Exception) -> BadAnswer:
+    return BadAnswer(
+        f"the server's answer about pipelines is not understood ({error}): is it another version?"
+    )
