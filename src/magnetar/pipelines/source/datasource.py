@@ -1,0 +1,52 @@
+"""What Spark sees: the data source `magnetar`.
+
+Registered by the package `pyspark_magnetar`, which Spark finds by its name.  Everything that Spark calls here begins
+with checked options and a checked schema, so that what is wrong is told before anything runs.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magnetar.pipelines.source import schema as columns
+from magnetar.pipelines.source.options import flag, parse
+from magnetar.pipelines.source.reader import BatchReader, FilteringBatchReader
+from magnetar.pipelines.source.stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME: Final = "magnetar"
+_FILTERS_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def schema_of(options: Mapping[str, str]) -> str:
+    """The columns of a query that names none."""
+    return columns.ddl(
+        headers=flag(options, "includeHeaders"),
+        pulsar_columns=flag(options, "includePulsarColumns"),
+        descriptors=flag(options, "descriptors"),
+    )
+
+
+def batch_reader(options: Mapping[str, str], schema: "StructType") -> BatchReader:
+    """Raises: OptionError, SchemaError."""
+    parsed = parse(options, streaming=False)
+    columns.check(schema, descriptors=parsed.descriptors)
+    # Spark pushes filters from a worker of its own, when spark.sql.python.filterPushdown.enabled; where it is not, a
+    # reader that takes them is an error.
+    takes_filters = not parsed.descriptors and _runs(_FILTERS_WORKER)
+    return FilteringBatchReader(parsed, schema) if takes_filters else BatchReader(parsed, schema)
+
+
+def stream_reader(options: Mapping[str, str], schema: "StructType") -> StreamReader:
+    """Raises: OptionError, SchemaError."""
+    parsed = parse(options, streaming=True)
+    columns.check(schema, descriptors=parsed.descriptors)
+    return StreamReader(parsed, schema)
+
+
+def _runs(worker: str) -> bool:
+    """Whether this process is that worker of Spark's: imported by a daemon, or run by itself."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return worker in sys.modules or (spec is not None and spec.name == worker)

@@ -1,0 +1,26 @@
+"""What a Spark user is told: one sentence each, which names the option or the topic and the next step.
+
+Spark shows an exception of a Python data source with its class and text, so the text is the message.
+"""
+
+from magnetar.base.errors import ConfigError, MagnetarError
+
+
+class SourceError(MagnetarError):
+    """Reading cannot go on."""
+
+
+class OptionError(ConfigError, SourceError):
+    """An option is unknown, malformed, or contradicts another one."""
+
+
+class SchemaError(ConfigError, SourceError):
+    """The schema asked for is not a choice of the columns that there are."""
+
+
+class TopicError(SourceError):
+    """A topic, or a partition of one, is not there."""
+
+
+class DataLost(SourceError):
+    """Records that were asked for have been deleted, and `failOnDataLoss` is true."""
