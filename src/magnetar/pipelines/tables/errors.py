@@ -1,0 +1,23 @@
+"""What a person is told when a table cannot go on: one sentence each, which names the column, file or topic."""
+
+from magnetar.base.errors import ConfigError, MagnetarError
+
+
+class TableError(MagnetarError):
+    """The table cannot be written."""
+
+
+class OptionError(ConfigError, TableError):
+    """A key of the configuration is unknown, malformed, or contradicts another one."""
+
+
+class SchemaConflict(TableError):
+    """Columns of the topic do not fit those that the table has."""
+
+
+class Undecodable(TableError):
+    """A value cannot be read, and the configuration says that this ends the pipeline."""
+
+
+class TableDamaged(TableError):
+    """Files that must be there are not."""
