@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from magnetar.pipelines.sink.stream import StreamWriter
     from magnetar.pipelines.sink.batch import BatchWriter
+    from magnetar.pipelines.sink.stream import StreamWriter
 
 
 def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> "BatchWriter":

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 from magnetar.pipelines.sink.errors import OptionError
 
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers take 12 bytes more by default
 BATCH_BYTES_MIN: Final = 1 << 10
+KAFKA_PORT_DEFAULT: Final = 9092
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 900_000  # what brokers allow at most by default
 DECISION_TOPIC_DEFAULT: Final = "__spark_sink"
 ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
@@ -221,11 +223,21 @@ def _check_kafka(name: str) -> None:
 
 def _bootstrap(given: Mapping[str, str]) -> str:
     bootstrap = _text(given, "kafka.bootstrap.servers", "")
-    if not bootstrap:
-        raise OptionError(
-            "no option says where rows are written to; set kafka.bootstrap.servers, such as 127.0.0.1:9092"
-        )
-    return bootstrap
+    if bootstrap:
+        return bootstrap
+    for name in ("admin.url", "service.url"):  # of a server that is known by another of its ports
+        if name not in given:
+            continue
+        try:
+            host = urlsplit(_text(given, name, "").partition(",")[0]).hostname
+        except ValueError:
+            host = None
+        if not host:
+            raise OptionError(f"option {name}: {given[name]!r} is no address; set kafka.bootstrap.servers")
+        return f"[{host}]:{KAFKA_PORT_DEFAULT}" if ":" in host else f"{host}:{KAFKA_PORT_DEFAULT}"
+    raise OptionError(
+        "no option says where rows are written to; set kafka.bootstrap.servers, such as 127.0.0.1:9092"
+    )
 
 
 def _topic(given: Mapping[str, str]) -> str | None:

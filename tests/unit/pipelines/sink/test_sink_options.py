@@ -61,6 +61,13 @@ def test_what_is_wrong_is_one_sentence(given: dict[str, str], says: str) -> None
     assert says in str(failure.value)
 
 
+def test_the_usual_port_of_a_server_that_is_known_by_another_one() -> None:
+    assert parse({"admin.url": "http://broker:8080"}).bootstrap == "broker:9092"
+    assert parse({"service.url": "pulsar://[::1]:6650,pulsar://b:6650"}).bootstrap == "[::1]:9092"
+    with pytest.raises(OptionError, match=r"option admin\.url"):
+        parse({"admin.url": "broker"})
+
+
 def test_an_address_is_needed() -> None:
     with pytest.raises(OptionError, match=r"set kafka\.bootstrap\.servers"):
         parse({"topic": "t"})
