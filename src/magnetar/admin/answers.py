@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from magnetar.base.errors import BrokerError, MetadataError, StorageError
+from magnetar.base.errors import BrokerError, LeaseNotFound, MetadataError, StorageError, TooManyLeases
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors
 from magnetar.broker.namespaces import (
@@ -76,6 +76,8 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (InvalidPipeline, 422),
     (WorkerBusy, 409),
     (WorkerFenced, 409),
+    (LeaseNotFound, 404),
+    (TooManyLeases, 429),
     (MetadataError, 503),
     (StorageError, 503),
 )

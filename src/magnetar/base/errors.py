@@ -49,5 +49,13 @@ class LedgerFenced(StorageError):
     """Another writer has taken this ledger over, or it is sealed."""
 
 
+class TooManyLeases(BrokerError):
+    """No more files can be kept for readers now."""
+
+
+class LeaseNotFound(BrokerError):
+    """No such lease: never given, ended, or lapsed."""
+
+
 class LedgerNotFound(StorageError):
     """No such ledger: never created, or deleted."""

@@ -9,14 +9,23 @@ any two segments the event loop gets a turn.
 """
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.errors import BrokerError, EntryCorrupt, LedgerNotFound, WireError
+from magnetar.base.errors import (
+    BrokerError,
+    EntryCorrupt,
+    LeaseNotFound,
+    LedgerNotFound,
+    TooManyLeases,
+    WireError,
+)
 from magnetar.broker.interop_offsets import find_timestamp
 from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.transaction_index import AbortedRange
-from magnetar.storage.store import HasSegmentFiles, LedgerId, SegmentFiles
+from magnetar.storage.store import HasSegmentFiles, LedgerId, SegmentFiles, SegmentLeases
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
@@ -112,11 +121,59 @@ class SegmentCatalogue:
             )
         return partition
 
-    async def locate(self, wanted: Range) -> Located:
-        """Where the range lies at this moment.
+    @property
+    def leases(self) -> SegmentLeases:
+        """Of the store's files.  LeaseNotFound for a store without any."""
+        if self._files is None:
+            raise LeaseNotFound("this server keeps nothing in files, and so it gives no leases")
+        return self._files.leases
+
+    async def locate_all(
+        self, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
+    ) -> "tuple[str | None, list[Located | BrokerError]]":
+        """Where each range lies, or why it cannot be told; and the lease on all files of the answer.
+
+        With `lease_id`, that lease is renewed and extended; else with `lease_s` a new one is given, if there are any
+        files to keep.  It lasts when this returns.
+
+        Raises:
+            LeaseNotFound, TooManyLeases
+            StorageError: the lease cannot be stored.
+        """
+        is_new = lease_id is None
+        if lease_id is not None:
+            await self.leases.renew(lease_id, lease_s)
+        elif lease_s is not None and self._files is not None:
+            lease_id = self.leases.open(lease_s)
+        try:
+            found: list[Located | BrokerError] = []
+            for one in wanted:
+                try:
+                    found.append(await self.locate(one, lease_id))
+                except (LeaseNotFound, TooManyLeases):
+                    raise
+                except BrokerError as error:
+                    found.append(error)
+            has_files = any(isinstance(one, Located) and one.segments for one in found)
+            if lease_id is not None and (has_files or not is_new):
+                await self.leases.save(lease_id)
+                return lease_id, found
+        except BaseException:
+            if lease_id is not None and is_new:
+                with suppress(LeaseNotFound):
+                    await self.leases.end(lease_id)
+            raise
+        if lease_id is not None:
+            with suppress(LeaseNotFound):
+                await self.leases.end(lease_id)
+        return None, found
+
+    async def locate(self, wanted: Range, lease_id: str | None = None) -> Located:
+        """Where the range lies at this moment; its files are added to the lease.
 
         Raises:
             InvalidTopicName, UnknownTopic, NonPersistent
+            LeaseNotFound, TooManyLeases
             StorageError: an index cannot be read.
         """
         partition = self.partition(wanted.topic, wanted.partition)
@@ -145,7 +202,7 @@ class SegmentCatalogue:
         if located.from_offset < located.to_offset:
             located.aborted = partition.transactions.aborted_between(located.from_offset, located.to_offset)
             if self._files is not None:
-                await self._find_segments(self._files, partition, located)
+                await self._find_segments(self._files, partition, located, lease_id)
         return located
 
     async def offset_at(self, partition: "Partition", timestamp_ms: int) -> int | None:
@@ -156,7 +213,9 @@ class SegmentCatalogue:
             raise EntryCorrupt(f"the offset at {timestamp_ms} cannot be found: {error}") from error
         return None if found is None else found[0]
 
-    async def _find_segments(self, files: SegmentFiles, partition: "Partition", located: Located) -> None:
+    async def _find_segments(
+        self, files: SegmentFiles, partition: "Partition", located: Located, lease_id: str | None
+    ) -> None:
         infos = [
             info
             for info in partition.log.ledgers
@@ -164,6 +223,8 @@ class SegmentCatalogue:
             and info.end_offset > located.from_offset
             and info.first_offset < located.to_offset
         ]
+        if lease_id is not None:  # before anything is waited for: what is named then stays
+            files.leases.add(lease_id, [info.ledger_id for info in infos])
         step_bytes = max(CUT_BYTES, sum(info.size_bytes for info in infos) // CUTS_MAX)
         for number, info in enumerate(infos):
             if number % _TURN_EVERY == _TURN_EVERY - 1:

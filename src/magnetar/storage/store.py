@@ -15,13 +15,15 @@ scans: `last_offset` (the Kafka offset, Pulsar index, of the entry's last messag
 and `max_timestamp_ms` (the greatest record timestamp in the entry; need not grow).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol, runtime_checkable
+from typing import Final, NewType, Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
 LedgerId = NewType("LedgerId", int)
 EntryId = NewType("EntryId", int)
+
+LEASE_S_MAX: Final = 3600
 
 Done = Callable[[Exception | None], None]
 
@@ -144,6 +146,53 @@ class SegmentStat:
     """Of what lies below `end_position`, as `last_offset`; both -1 when nothing does."""
 
 
+class SegmentLeases(Protocol):
+    """Which segment files stay although their ledgers are deleted, because somebody outside reads them.
+
+    A lease ends when it was not renewed for its length, in seconds.  It survives the death of the process.
+    """
+
+    def open(self, length_s: int) -> str:
+        """The id of a new lease of 1 to `LEASE_S_MAX` seconds, on nothing yet; `save` makes it last.
+
+        Raises:
+            TooManyLeases
+        """
+        ...
+
+    def add(self, lease_id: str, ledgers: Iterable[LedgerId]) -> None:
+        """From now on, at once, the files of these ledgers stay.
+
+        Raises:
+            LeaseNotFound, TooManyLeases
+        """
+        ...
+
+    async def save(self, lease_id: str) -> None:
+        """Return when a start would find the lease as it is.
+
+        Raises:
+            LeaseNotFound, StorageError
+        """
+        ...
+
+    async def renew(self, lease_id: str, length_s: int | None) -> None:
+        """Let the lease end its length from now; `length_s`, if given, is its length from now on.
+
+        Raises:
+            LeaseNotFound, StorageError
+        """
+        ...
+
+    async def end(self, lease_id: str) -> None:
+        """The files are not needed any more.
+
+        Raises:
+            LeaseNotFound
+        """
+        ...
+
+
 class SegmentFiles(Protocol):
     """The files of a store that keeps each ledger in one."""
 
@@ -151,6 +200,9 @@ class SegmentFiles(Protocol):
     def store_id(self) -> str:
         """Names this store for ever; also written into its directory."""
         ...
+
+    @property
+    def leases(self) -> SegmentLeases: ...
 
     def stat(self, ledger_id: LedgerId) -> SegmentStat | None:
         """From memory, at once; None when the ledger is gone."""

@@ -6,6 +6,7 @@ answer is put into text on a thread.
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,13 +15,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from magnetar.admin.answers import BadBody, Refused, code_of, object_body, value
+from magnetar.admin.answers import BadBody, Refused, code_of, done, object_body, value
 from magnetar.admin.context import broker_of
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError
 from magnetar.broker.schemas.compatibility import text_of
 from magnetar.broker.schemas.model import SchemaNotFound
 from magnetar.broker.segments import Located, Range, Segment
+from magnetar.storage.store import LEASE_S_MAX
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
@@ -162,8 +164,35 @@ async def locate(request: Request) -> Response:
     broker = broker_of(request)
     body = await object_body(request)
     wanted = [_range(row) for row in rows_of(body, "partitions")]
-    found = [await _located(broker, one) for one in wanted]
-    return await _json({"lease": None, "store": broker.segments.store_id, "partitions": found})
+    lease = text_in(body, "lease") if body.get("lease") is not None else None
+    lease, found = await broker.segments.locate_all(wanted, lease, _lease_s(body))
+    rows = [
+        error_row(asked.topic, asked.partition, one) if isinstance(one, BrokerError) else _located_row(one)
+        for asked, one in zip(wanted, found, strict=True)
+    ]
+    return await _json({"lease": lease, "store": broker.segments.store_id, "partitions": rows})
+
+
+@router.post("/magnetar/v1/leases/{lease}", summary="Let a lease end {lease_s} from now")
+async def renew(request: Request, lease: str) -> Response:
+    broker = broker_of(request)
+    await broker.segments.leases.renew(lease, _lease_s(await object_body(request)))
+    return done()
+
+
+@router.delete("/magnetar/v1/leases/{lease}", summary="End a lease: its files are not needed any more")
+async def end(request: Request, lease: str) -> Response:
+    await broker_of(request).segments.leases.end(lease)
+    return done()
+
+
+def _lease_s(body: Mapping[str, Any]) -> int | None:
+    found = body.get("lease_s")
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= LEASE_S_MAX:
+        raise BadBody(f"lease_s must be a number of seconds, up to {LEASE_S_MAX}")
+    return math.ceil(found)
 
 
 def rows_of(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
@@ -209,13 +238,6 @@ def _range(row: Mapping[str, Any]) -> Range:
         number_in(row, "from_timestamp"),
         number_in(row, "to_timestamp"),
     )
-
-
-async def _located(broker: "Broker", wanted: Range) -> dict[str, Any]:
-    try:
-        return _located_row(await broker.segments.locate(wanted))
-    except BrokerError as error:
-        return error_row(wanted.topic, wanted.partition, error)
 
 
 def error_row(topic: str, partition: int, error: BrokerError) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from magnetar.storage.local.catalogue import Catalogue, points_count
 from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Queued
+from magnetar.storage.local.leases import Lease, load_leases
 from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.replay import Record, replay, survey
 from magnetar.storage.local.ring import RingFile, prepare_file
@@ -42,6 +43,9 @@ class Recovered:
     next_file_number: int = 0
     deleted: list[int] = field(default_factory=list)
     """Ledgers of which the catalogue does not know yet that they are gone."""
+    leases: list[Lease] = field(default_factory=list)
+    orphans: list[tuple[int, Path]] = field(default_factory=list)
+    """Segments of ledgers that are gone, and which only leases keep."""
 
 
 def recover(store: "LocalLedgerStore") -> Recovered:
@@ -66,6 +70,7 @@ def recover(store: "LocalLedgerStore") -> Recovered:
             ledger.points_noted = points_count(points)
         found.ledgers[ledger_id] = ledger
     _replay(store, found)
+    found.leases = load_leases(store.disk, store.data_dir / "leases")
     _remove_segments_of_deleted(store, found)
     return found
 
@@ -73,6 +78,7 @@ def recover(store: "LocalLedgerStore") -> Recovered:
 def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> None:
     """Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again."""
     known = found.catalogue.next_ledger_id
+    leased = set().union(*(lease.ledgers for lease in found.leases))
     for name in store.disk.names(store.segments):
         digits, dot, suffix = name.partition(".")
         if not re.fullmatch(r"[0-9a-f]{16}", digits) or dot + suffix != ".segment":
@@ -81,7 +87,10 @@ def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> 
         if ledger_id in found.ledgers:
             continue
         if ledger_id < known or ledger_id in found.deleted:
-            store.disk.remove(store.segments / name)
+            if ledger_id in leased:
+                found.orphans.append((ledger_id, store.segments / name))
+            else:
+                store.disk.remove(store.segments / name)
         else:
             log.warning("segment of an unknown ledger left alone: file=%s", name)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import LedgerNotFound, StorageError
 from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.local.leases import Leases
 from magnetar.storage.local.recovery import load_index
 from magnetar.storage.local.segment_file import ID_BYTES, ID_FILE
 from magnetar.storage.store import LedgerId, SegmentStat
@@ -85,6 +86,10 @@ class LocalSegments:
     @property
     def store_id(self) -> str:
         return self._store_id
+
+    @property
+    def leases(self) -> Leases:
+        return self._store.leases
 
     def stat(self, ledger_id: LedgerId) -> SegmentStat | None:
         ledger = self._store.find(ledger_id)

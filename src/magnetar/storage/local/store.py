@@ -22,6 +22,7 @@ from magnetar.storage.local.disk import Disk, RealDisk
 from magnetar.storage.local.format import ROUND_BYTES, Control, control_record
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Journal, Queued
+from magnetar.storage.local.leases import Leases
 from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.recovery import Recovered, load_index, recover
@@ -75,7 +76,7 @@ class LocalLedgerStore:
         loop = asyncio.get_running_loop()
 
         def prepare() -> tuple[bool, str]:
-            for directory in (data_dir, data_dir / "journal", data_dir / "segments"):
+            for directory in (data_dir, data_dir / "journal", data_dir / "segments", data_dir / "leases"):
                 disk.make_directory(directory)
             disk.sync_directory(data_dir)
             return disk.can_direct(data_dir), store_id(disk, data_dir)
@@ -125,6 +126,8 @@ class LocalLedgerStore:
         self.behind = WriteBehind(
             self, Crew(self.disk, direct=self.direct), recovered.catalogue, recovered.deleted
         )
+        self.leases = Leases(self.disk, self.data_dir / "leases", self.clock, self.behind.remove)
+        self.leases.begin(recovered.leases, recovered.orphans)
         for ledger in self._ledgers.values():
             if ledger.dirty or ledger.touched:
                 ledger.touched = False
@@ -211,6 +214,7 @@ class LocalLedgerStore:
         for ledger in self._ledgers.values():
             if ledger.state is State.OPEN:
                 ledger.state = State.FAILED
+        self.leases.close()
         if self._preparing is not None:
             await asyncio.wait([self._preparing])
         if self.journal.queued_bytes:

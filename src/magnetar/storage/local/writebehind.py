@@ -412,11 +412,14 @@ class WriteBehind:
             self._remove_file(ledger)
 
     def _remove_file(self, ledger: LocalLedger) -> None:
-        path = self._store.path_of(ledger)
+        self._store.leases.give_up(ledger.ledger_id, self._store.path_of(ledger))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file that nobody needs any more."""
 
         def report(_: None, error: Exception | None) -> None:
             if error is not None:
-                log.warning("segment could not be removed: file=%s error=%s", path.name, error)
+                log.warning("file could not be removed: file=%s error=%s", path.name, error)
 
         self.worker.submit(self._crew.disk.remove, path, report=report)
 

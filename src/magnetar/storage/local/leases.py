@@ -1,0 +1,295 @@
+"""Leases: which segment files must not be removed yet, because somebody outside of the server reads them.
+
+A ledger may be deleted while it is leased: it is gone for everybody at once, and only its file stays until the last
+lease on it has ended.  A lease ends when its holder says so, or when it was not renewed for its length.
+
+Leases survive the death of the process: each is a file in the store's `leases` directory, which is there before the
+holder is told.  A start finds them and lets each begin anew, so a holder that could not renew meanwhile has its whole
+length to come back; no clock of the day is involved.  They need not survive a loss of power, and are not synced.
+
+Lease file, big-endian.  v1; named by the lease's id:
+
+     0  8s   magic             b"MGLEASE1"
+     8  u32  lease_s           the lease's length
+    12  u32  count
+    16  u64  ledger ids, ascending
+     .  u32  crc32c            of everything before
+
+All methods are called on the event loop, those that say so excepted.
+"""
+
+import asyncio
+import logging
+import re
+import sys
+import uuid
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import LeaseNotFound, StorageError, TooManyLeases
+from magnetar.storage.local.disk import Disk
+from magnetar.storage.store import LEASE_S_MAX, LedgerId
+
+log = logging.getLogger(__name__)
+
+LEASES_MAX: Final = 1000
+LEDGERS_MAX: Final = 100_000  # of one lease
+MAGIC: Final = b"MGLEASE1"
+_HEAD: Final = Struct(">8sII")
+_CRC: Final = Struct(">I")
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Lease:
+    """Some segments, kept until `ends_at_s` (monotonic)."""
+
+    __slots__ = ("ends_at_s", "lease_id", "ledgers", "length_s")
+
+    def __init__(self, lease_id: str, length_s: int, ledgers: Iterable[int] = ()) -> None:
+        self.lease_id = lease_id
+        self.length_s = length_s
+        self.ledgers = set(ledgers)
+        self.ends_at_s = 0.0
+
+
+def encode(length_s: int, ledgers: Iterable[int]) -> bytes:
+    """A lease file."""
+    ids = array("Q", sorted(ledgers))
+    if sys.byteorder == "little":
+        ids.byteswap()
+    content = _HEAD.pack(MAGIC, length_s, len(ids)) + ids.tobytes()
+    return content + _CRC.pack(crc32c(content))
+
+
+def decode(lease_id: str, content: bytes) -> Lease | None:
+    """The lease of a file; None for what is none, or damaged."""
+    if len(content) < _HEAD.size + _CRC.size:
+        return None
+    magic, length_s, count = _HEAD.unpack_from(content)
+    body = content[: -_CRC.size]
+    if (
+        magic != MAGIC
+        or not 0 < length_s <= LEASE_S_MAX
+        or len(body) != _HEAD.size + 8 * count
+        or content[-_CRC.size :] != _CRC.pack(crc32c(body))
+    ):
+        return None
+    ids = array("Q", body[_HEAD.size :])
+    if sys.byteorder == "little":
+        ids.byteswap()
+    return Lease(lease_id, length_s, ids)
+
+
+class Leases:
+    """Implements `SegmentLeases`; see the module's text.
+
+    `remove(path)` gets the files of ledgers that are gone when their last lease has ended.
+    """
+
+    def __init__(self, disk: Disk, directory: Path, clock: Clock, remove: Callable[[Path], None]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        self._remove = remove
+        self._leases: dict[str, Lease] = {}
+        self._counts: Counter[int] = Counter()
+        self._waiting: dict[int, Path] = {}
+        """Files of deleted ledgers, to be removed when no lease is on them."""
+        self._timer: TimerHandle | None = None
+        self._saving = asyncio.Lock()
+        self._is_closed = False
+
+    def begin(self, found: Iterable[Lease], orphans: Iterable[tuple[int, Path]]) -> None:
+        """Take over what a start has found: leases, and files that they alone keep."""
+        for lease in found:
+            self._leases[lease.lease_id] = lease
+            self._counts.update(lease.ledgers)
+            self._extend(lease)
+        for ledger_id, path in orphans:
+            self.give_up(ledger_id, path)
+        self._set_timer()
+
+    # -- for the store
+
+    def is_leased(self, ledger_id: int) -> bool:
+        return ledger_id in self._counts
+
+    def give_up(self, ledger_id: int, path: Path) -> None:
+        """The ledger is gone: have its file removed, now or when its last lease ends."""
+        if self.is_leased(ledger_id):
+            self._waiting[ledger_id] = path
+        else:
+            self._remove(path)
+
+    @property
+    def waiting_count(self) -> int:
+        """Files that nothing but leases keeps."""
+        return len(self._waiting)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    # -- for holders
+
+    def open(self, length_s: int) -> str:
+        """A new lease, on nothing yet; `save` makes it last.
+
+        Raises:
+            TooManyLeases
+        """
+        if len(self._leases) >= LEASES_MAX:
+            raise TooManyLeases(f"{LEASES_MAX} leases are held already: end some, or wait for one to lapse")
+        lease = Lease(uuid.uuid4().hex, _checked(length_s))
+        self._leases[lease.lease_id] = lease
+        self._extend(lease)
+        self._set_timer()
+        return lease.lease_id
+
+    def add(self, lease_id: str, ledgers: Iterable[LedgerId]) -> None:
+        """From now on the files of these ledgers stay.
+
+        Raises:
+            LeaseNotFound, TooManyLeases
+        """
+        lease = self._get(lease_id)
+        new = set(map(int, ledgers)) - lease.ledgers
+        if len(lease.ledgers) + len(new) > LEDGERS_MAX:
+            raise TooManyLeases(
+                f"a lease is on at most {LEDGERS_MAX} segments: ask for fewer partitions at a time"
+            )
+        lease.ledgers |= new
+        self._counts.update(new)
+
+    async def save(self, lease_id: str) -> None:
+        """Return when the lease would be found by a start.
+
+        Raises:
+            LeaseNotFound: it has lapsed meanwhile.
+            StorageError: it cannot be written.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._saving:
+            lease = self._get(lease_id)
+            try:
+                await loop.run_in_executor(
+                    None, self._write, lease_id, lease.length_s, frozenset(lease.ledgers)
+                )
+            except OSError as error:
+                raise StorageError(f"a lease cannot be stored: {error.strerror or error}") from error
+            if lease_id not in self._leases:  # it ended while it was written
+                await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
+
+    async def renew(self, lease_id: str, length_s: int | None) -> None:
+        """Let the lease end its length from now; `length_s` changes the length.
+
+        Raises:
+            LeaseNotFound, StorageError
+        """
+        lease = self._get(lease_id)
+        is_changed = length_s is not None and length_s != lease.length_s
+        if length_s is not None:
+            lease.length_s = _checked(length_s)
+        self._extend(lease)
+        self._set_timer()
+        if is_changed:
+            await self.save(lease_id)
+
+    async def end(self, lease_id: str) -> None:
+        """The lease's files are not needed any more.
+
+        Raises:
+            LeaseNotFound
+        """
+        lease = self._get(lease_id)
+        self._let_go(lease)
+        loop = asyncio.get_running_loop()
+        async with self._saving:
+            await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
+
+    def close(self) -> None:
+        """Leases stay as they are, for the next start."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- inside
+
+    def _get(self, lease_id: str) -> Lease:
+        lease = self._leases.get(lease_id)
+        if lease is None:
+            raise LeaseNotFound("there is no such lease: it has ended, or was not renewed in time")
+        return lease
+
+    def _extend(self, lease: Lease) -> None:
+        lease.ends_at_s = self._clock.monotonic() + lease.length_s
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._leases and not self._is_closed:
+            first_s = min(lease.ends_at_s for lease in self._leases.values())
+            self._timer = self._clock.call_later(max(first_s - self._clock.monotonic(), 0.001), self._lapse)
+
+    def _lapse(self) -> None:
+        self._timer = None
+        now_s = self._clock.monotonic()
+        for lease in [one for one in self._leases.values() if one.ends_at_s <= now_s]:
+            log.info("lease lapsed: lease=%s segments=%d", lease.lease_id, len(lease.ledgers))
+            self._let_go(lease)
+            self._remove(self._directory / lease.lease_id)
+        self._set_timer()
+
+    def _let_go(self, lease: Lease) -> None:
+        del self._leases[lease.lease_id]
+        counts = self._counts
+        for ledger_id in lease.ledgers:
+            counts[ledger_id] -= 1
+            if not counts[ledger_id]:
+                del counts[ledger_id]
+                if ledger_id in self._waiting:
+                    self._remove(self._waiting.pop(ledger_id))
+
+    def _write(self, lease_id: str, length_s: int, ledgers: frozenset[int]) -> None:
+        """On any thread."""
+        content = encode(length_s, ledgers)
+        fresh = self._directory / (lease_id + ".new")
+        file = self._disk.open(fresh, create=True)
+        try:
+            file.write(content, 0)
+            file.truncate(len(content))
+        finally:
+            file.close()
+        self._disk.rename(fresh, self._directory / lease_id)
+
+
+def load_leases(disk: Disk, directory: Path) -> list[Lease]:
+    """Blocking.  The leases that the last process left."""
+    found = []
+    for name in disk.names(directory):
+        if _NAME.fullmatch(name) is None:
+            disk.remove(directory / name)
+            continue
+        file = disk.open(directory / name)
+        try:
+            content = bytearray(min(file.size(), _HEAD.size + 8 * LEDGERS_MAX + _CRC.size + 1))
+            file.read(memoryview(content), 0)
+        finally:
+            file.close()
+        lease = decode(name, bytes(content))
+        if lease is None:
+            log.warning("a lease that cannot be read is given up: file=%s", name)
+            disk.remove(directory / name)
+        else:
+            found.append(lease)
+    return found
+
+
+def _checked(length_s: int) -> int:
+    if not 0 < length_s <= LEASE_S_MAX:
+        raise ValueError(f"a lease lasts from 1 to {LEASE_S_MAX} seconds, not {length_s}")
+    return length_s

@@ -1,0 +1,214 @@
+"""A leased segment's file outlives its ledger, the process too, and goes when the last lease on it has ended."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import LeaseNotFound, LedgerNotFound, TooManyLeases
+from magnetar.storage.local import leases
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.store import LedgerId
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.disk import CrashDisk, Fate
+
+from .conftest import SMALL
+from .helpers import fill, pattern
+
+DATA = Path("/data")
+
+
+class Rig:
+    """A store whose time and disk are the test's."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.disk = CrashDisk()
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[LocalLedgerStore]:
+        store = await LocalLedgerStore.start(DATA, settings=SMALL, clock=self.clock, disk=self.disk)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def killed(self) -> None:
+        """The process is gone, what it wrote is not: the next start finds the disk so."""
+        self.disk = self.disk.after_power_loss(Fate.KEPT)
+
+    def files(self) -> list[str]:
+        return self.disk.names(DATA / "segments")
+
+
+async def filled(store: LocalLedgerStore) -> LedgerId:
+    ledger = await store.create()
+    await fill(ledger, [pattern(n, 5000) for n in range(20)])
+    await ledger.seal()
+    await store.checkpoint()
+    return ledger.ledger_id
+
+
+async def settled(store: LocalLedgerStore) -> None:
+    """What the write-behind was told has been done."""
+    await store.behind.worker.run(int)
+
+
+def test_a_deleted_ledger_keeps_its_file_until_its_last_lease_ends() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            one, other = store.leases.open(600), store.leases.open(600)
+            for lease in (one, other):
+                store.leases.add(lease, [ledger_id])
+                await store.leases.save(lease)
+            await store.delete(ledger_id)
+            await settled(store)
+            with pytest.raises(LedgerNotFound):
+                await store.open(ledger_id)
+            assert len(rig.files()) == 1
+            await store.leases.end(one)
+            await settled(store)
+            assert len(rig.files()) == 1
+            await store.leases.end(other)
+            await settled(store)
+            assert rig.files() == []
+            assert rig.disk.names(DATA / "leases") == []
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_on_a_ledger_that_lives_removes_nothing_when_it_ends() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            lease = store.leases.open(600)
+            store.leases.add(lease, [ledger_id])
+            await store.leases.end(lease)
+            await settled(store)
+            assert len(rig.files()) == 1
+            await store.delete(ledger_id)
+            await settled(store)
+            assert rig.files() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_lapses_unless_it_is_renewed() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            lease = store.leases.open(100)
+            store.leases.add(lease, [ledger_id])
+            await store.leases.save(lease)
+            await store.delete(ledger_id)
+            rig.clock.advance(99)
+            await store.leases.renew(lease, None)
+            rig.clock.advance(99)
+            await settled(store)
+            assert len(rig.files()) == 1
+            rig.clock.advance(1.1)
+            await settled(store)
+            assert rig.files() == []
+            assert rig.disk.names(DATA / "leases") == []
+            with pytest.raises(LeaseNotFound):
+                await store.leases.renew(lease, None)
+            with pytest.raises(LeaseNotFound):
+                store.leases.add(lease, [ledger_id])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("deleted", ["before", "after"])
+def test_a_start_after_a_kill_keeps_what_is_leased_for_the_leases_whole_length(deleted: str) -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            unleased = await filled(store)
+            lease = store.leases.open(100)
+            store.leases.add(lease, [ledger_id])
+            await store.leases.save(lease)
+            await store.leases.renew(lease, 200)
+            if deleted == "before":
+                await store.delete(ledger_id)
+            await store.delete(unleased)
+            rig.killed()
+        rig.clock.advance(1000)  # a long time until somebody starts it again
+        async with rig.store() as store:
+            if deleted == "after":
+                await store.delete(ledger_id)
+            await settled(store)
+            assert rig.files() == [f"{ledger_id:016x}.segment"]
+            rig.clock.advance(199)
+            await store.leases.renew(lease, None)
+            rig.clock.advance(199)
+            await settled(store)
+            assert len(rig.files()) == 1
+            rig.clock.advance(2)
+            await settled(store)
+            assert rig.files() == []
+        async with rig.store() as store:
+            assert len(store.leases) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_damaged_lease_is_given_up_at_the_start() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            lease = store.leases.open(100)
+            store.leases.add(lease, [LedgerId(1), LedgerId(2)])
+            await store.leases.save(lease)
+        file = rig.disk.open(DATA / "leases" / lease)
+        file.write(b"\xff", 20)
+        file.close()
+        rig.disk.open(DATA / "leases" / "something.new", create=True).close()
+        async with rig.store() as store:
+            assert len(store.leases) == 0
+            assert rig.disk.names(DATA / "leases") == []
+
+    asyncio.run(scenario())
+
+
+def test_leases_are_bounded_in_number_size_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LEASES_MAX", 3)
+    monkeypatch.setattr(leases, "LEDGERS_MAX", 5)
+
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            given = [store.leases.open(10) for _ in range(3)]
+            with pytest.raises(TooManyLeases):
+                store.leases.open(10)
+            store.leases.add(given[0], map(LedgerId, range(5)))
+            with pytest.raises(TooManyLeases):
+                store.leases.add(given[0], [LedgerId(5)])
+            store.leases.add(given[0], [LedgerId(4)])  # it has that one
+            for wrong in (0, -1, 3601):
+                with pytest.raises(ValueError, match="from 1 to 3600"):
+                    await store.leases.renew(given[0], wrong)
+            await store.leases.end(given[0])
+            store.leases.open(10)
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_file_is_read_as_it_was_written() -> None:
+    ledgers = {1, 7, 1 << 40}
+    found = leases.decode("a" * 32, leases.encode(600, ledgers))
+    assert found is not None
+    assert (found.length_s, found.ledgers) == (600, ledgers)
+    content = leases.encode(600, ledgers)
+    for cut in range(len(content)):
+        assert leases.decode("a" * 32, content[:cut]) is None
+    for place in range(len(content)):
+        wrong = bytearray(content)
+        wrong[place] ^= 1
+        assert leases.decode("a" * 32, bytes(wrong)) is None
