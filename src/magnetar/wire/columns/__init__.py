@@ -5,7 +5,15 @@ them, in the layout of Apache Arrow.  `encode` takes such columns and gives reco
 or a file; `pipelines/columns.py` makes tables of what comes out.
 """
 
-from magnetar.wire.columns.engine import BATCH_BYTES_MAX, decode, encode
+from magnetar.wire.columns.engine import (
+    BATCH_BYTES_MAX,
+    decode,
+    encode,
+    is_compiled,
+    load,
+    load_kept,
+    prepare,
+)
 from magnetar.wire.columns.model import (
     APPEND_TIME,
     CREATE_TIME,
@@ -39,4 +47,8 @@ __all__ = [
     "Window",
     "decode",
     "encode",
+    "is_compiled",
+    "load",
+    "load_kept",
+    "prepare",
 ]

@@ -1,10 +1,15 @@
-"""Decoding and encoding, as the rest of the program calls them."""
+"""Decoding and encoding, as the rest of the program calls them: by compiled code as soon as that is loaded.
+
+The first call asks for it, or whoever sees one coming (`prepare`, `load`; a process that forks workers calls
+`load_kept`, and they all share what it has loaded).  Until then Python does the work, a hundredth as fast.  Pulsar's
+own columns are Python's work in any case.
+"""
 
 from typing import Final
 
 import numpy as np
 
-from magnetar.wire.columns import plain, plain_encode
+from magnetar.wire.columns import decoding, plain, plain_encode
 from magnetar.wire.columns.model import (
     DECODED_BYTES_MAX,
     Columns,
@@ -14,6 +19,7 @@ from magnetar.wire.columns.model import (
     Wanted,
     Window,
 )
+from magnetar.wire.compiling import CompiledModules
 from magnetar.wire.kafka.records import COMPRESSION_MASK
 from magnetar.wire.kafka.runtime import Buffer
 from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
@@ -22,6 +28,55 @@ BATCH_BYTES_MAX: Final = 1 << 20
 """Of an encoded batch, unless said otherwise: what brokers take by default."""
 
 _AT_ONCE_MAX: Final = 256 << 20  # 32-bit offsets hold that and another entry, whatever becomes of its bytes
+_PATIENCE_BYTES: Final = 1 << 20  # a tenth of a second of Python; more waits for the compiled code
+
+_compiled = CompiledModules(
+    __file__,
+    ["magnetar.wire.columns.compiled_scan", "magnetar.wire.columns.compiled_fill"],
+    [
+        "../convert/compiled_bytes.py",
+        "../convert/compiled_protobuf.py",
+        "../convert/naming.py",
+        "../kafka/records.py",
+        "../stored.py",
+        "compiled_fill.py",
+        "compiled_memory.py",
+        "compiled_scan.py",
+        "layout.py",
+        "model.py",
+    ],
+    "columns are not compiled, so reading and writing them stays slow",
+)
+
+
+def is_compiled() -> bool:
+    """Whether the compiled code is loaded."""
+    return _compiled.is_loaded
+
+
+def prepare() -> None:
+    """Begin to load the compiled code; returns at once."""
+    _compiled.start()
+
+
+def load(timeout_s: float | None = None) -> bool:
+    """Load the compiled code and wait for that; whether it is there.  Seconds where it never was compiled."""
+    return _compiled.load(timeout_s)
+
+
+def load_kept() -> bool:
+    """Load it, if it was compiled earlier, without a thread: for processes that fork."""
+    return _compiled.load_kept()
+
+
+def _use_compiled(size: int) -> bool:
+    """Whether compiled code is to decode or encode `size` bytes."""
+    if not _compiled.finished.is_set():
+        _compiled.start()
+        if size <= _PATIENCE_BYTES:
+            return False
+        _compiled.finished.wait()
+    return is_compiled()
 
 
 def decode(
@@ -38,7 +93,12 @@ def decode(
     Raises:
         EntryCorrupt: bytes that are not what was stored.
     """
-    return plain.decode(data, wanted or Wanted(), window or Window(), min(bytes_max, _AT_ONCE_MAX))
+    wanted = wanted or Wanted()
+    window = window or Window()
+    bytes_max = max(1, min(bytes_max, _AT_ONCE_MAX))
+    if wanted.pulsar or not _use_compiled(len(data)):
+        return plain.decode(data, wanted, window, bytes_max)
+    return decoding.decode(_compiled.modules, data, wanted, window, bytes_max)
 
 
 def encode(

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt, WireError
+from magnetar.wire.columns.model import Window
 from magnetar.wire.convert import plain as convert
 from magnetar.wire.convert.batches import assembled_record, publish_time_ms, sealed_record
 from magnetar.wire.convert.codecs import expand_pulsar
-from magnetar.wire.kafka.record_reader import expand
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, expand
 from magnetar.wire.kafka.records import (
     COMPRESSION_MASK,
     HEADER_SIZE,
@@ -78,6 +79,14 @@ def stored_records(data: memoryview) -> Iterator[StoredRecord]:
             raise corrupt(ledger_id, entry_id, last_offset) from error
         yield StoredRecord(end, ledger_id, entry_id, base_offset, last_offset, is_pulsar, body[payload_at:])
         position = end
+
+
+def stored_record(
+    data: memoryview, position: int, end: int, payload_at: int, base_offset: int, *, is_pulsar: bool
+) -> StoredRecord:
+    """The record from `position` to `end`, of which the rest is known."""
+    _, _, ledger_id, entry_id, last_offset, _ = RECORD.unpack_from(data, position)
+    return StoredRecord(end, ledger_id, entry_id, base_offset, last_offset, is_pulsar, data[payload_at:end])
 
 
 def corrupt(ledger_id: int, entry_id: int, last_offset: int) -> EntryCorrupt:
@@ -159,3 +168,73 @@ class Chunks:
 
 def is_last_chunk(view: EntryView) -> bool:
     return bool(view.metadata.chunk_id == view.metadata.num_chunks_from_msg - 1)
+
+
+def touches(window: Window, stored: StoredRecord) -> bool:
+    """Whether any of its offsets lies in the window."""
+    return stored.last_offset >= window.from_offset and (
+        window.to_offset is None or stored.base_offset < window.to_offset
+    )
+
+
+class Opener:
+    """Opens entries in the order of the log, and notes what has no rows and why."""
+
+    def __init__(self, window: Window) -> None:
+        self.needs_assembly: list[int] = []
+        self.undecodable: list[tuple[int, str]] = []
+        self._window = window
+        self._chunks = Chunks()
+
+    def open(self, stored: StoredRecord) -> tuple[Entry, BatchHeader | EntryView] | None:
+        """What an entry holds, and where that is written; None when it has no rows for this window."""
+        try:
+            return self._pulsar(stored) if stored.is_pulsar else self._kafka(stored)
+        except WireError as error:
+            self.cannot(stored, str(error))
+            return None
+
+    def cannot(self, stored: StoredRecord, reason: str) -> None:
+        """Note that nothing of an entry can be read."""
+        if touches(self._window, stored):
+            self.undecodable.append((stored.base_offset, reason))
+
+    def _kafka(self, stored: StoredRecord) -> tuple[Entry, BatchHeader] | None:
+        if not touches(self._window, stored):
+            return None
+        header = batch_header(stored)
+        if header.is_control or self._is_aborted(header):
+            return None
+        return _bounded(kafka_entry(header, stored.payload)), header
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return (
+            self._window.committed
+            and header.is_transactional
+            and any(
+                producer_id == header.producer_id and first <= header.base_offset <= last
+                for producer_id, first, last in self._window.aborted
+            )
+        )
+
+    def _pulsar(self, stored: StoredRecord) -> tuple[Entry, EntryView] | None:
+        view = pulsar_view(stored)
+        if view.is_marker:
+            return None
+        is_wanted = touches(self._window, stored)
+        if not view.is_chunk or view.is_encrypted:
+            return (_bounded(pulsar_entry(view)), view) if is_wanted else None
+        if not is_last_chunk(view):
+            self._chunks.add(view)
+        elif is_wanted:
+            entry = self._chunks.complete(view)
+            if entry is not None:
+                return _bounded(entry), view
+            self.needs_assembly.append(stored.last_offset)
+        return None
+
+
+def _bounded(entry: Entry) -> Entry:
+    if entry.size > RECORDS_BYTES_MAX:
+        raise WireError(f"an entry of {entry.size} bytes")
+    return entry

@@ -10,17 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from magnetar.base.errors import WireError
-from magnetar.wire.columns.entries import (
-    Chunks,
-    Entry,
-    StoredRecord,
-    batch_header,
-    is_last_chunk,
-    kafka_entry,
-    pulsar_entry,
-    pulsar_view,
-    stored_records,
-)
+from magnetar.wire.columns.entries import Entry, Opener, StoredRecord, stored_records
 from magnetar.wire.columns.model import (
     APPEND_TIME,
     CREATE_TIME,
@@ -40,7 +30,7 @@ from magnetar.wire.convert.batches import PRODUCER_NAME, publish_time_ms
 from magnetar.wire.convert.codecs import expand_pulsar
 from magnetar.wire.convert.naming import ORDERING_KEY, RawHeader, as_text, properties_of
 from magnetar.wire.convert.plain import INT64_MAX, to_int64
-from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, RawRecord, read_raw_records
+from magnetar.wire.kafka.record_reader import RawRecord, read_raw_records
 from magnetar.wire.kafka.records import BatchHeader
 from magnetar.wire.kafka.runtime import Buffer
 from magnetar.wire.pulsar.entry import EntryView, read_batch
@@ -72,8 +62,24 @@ def decode(data: Buffer, wanted: Wanted, window: Window, bytes_max: int = DECODE
     walk = _Walk(wanted, window, bytes_max)
     walk.run(memoryview(data).cast("B"))
     return Decoded(
-        _columns(walk.rows, wanted), walk.consumed, walk.last_offset, walk.needs_assembly, walk.undecodable
+        _columns(walk.rows, wanted),
+        walk.consumed,
+        walk.last_offset,
+        walk.opener.needs_assembly,
+        walk.opener.undecodable,
     )
+
+
+def fault_of(stored: StoredRecord, window: Window) -> str:
+    """Why nothing of an entry can be read."""
+    opener = Opener(window)
+    opened = opener.open(stored)
+    try:
+        if opened is not None:
+            _Walk(Wanted(), window, DECODED_BYTES_MAX).rows_of(stored, *opened)
+    except WireError as error:
+        return str(error)
+    return opener.undecodable[0][1] if opener.undecodable else "its records do not add up"
 
 
 class _Walk:
@@ -84,71 +90,27 @@ class _Walk:
         self.rows: list[Row] = []
         self.consumed = 0
         self.last_offset = -1
-        self.needs_assembly: list[int] = []
-        self.undecodable: list[tuple[int, str]] = []
-        self.chunks = Chunks()
+        self.opener = Opener(window)
 
     def run(self, data: memoryview) -> None:
         for stored in stored_records(data):
-            try:
-                if stored.is_pulsar:
-                    self._pulsar(stored)
-                elif self._touches(stored):
-                    self._kafka(stored)
-            except WireError as error:
-                if self._touches(stored):
-                    self.undecodable.append((stored.base_offset, str(error)))
+            opened = self.opener.open(stored)
+            if opened is not None:
+                self.left -= opened[0].size
+                try:
+                    self.rows += self.rows_of(stored, *opened)
+                except WireError as error:
+                    self.opener.cannot(stored, str(error))
             self.consumed = stored.end
             self.last_offset = stored.last_offset
             if self.left <= 0:
                 return
 
-    def _touches(self, stored: StoredRecord) -> bool:
+    def rows_of(self, stored: StoredRecord, entry: Entry, source: BatchHeader | EntryView) -> list[Row]:
         window = self.window
-        return stored.last_offset >= window.from_offset and (
-            window.to_offset is None or stored.base_offset < window.to_offset
-        )
-
-    def _kafka(self, stored: StoredRecord) -> None:
-        header = batch_header(stored)
-        if header.is_control or self._is_aborted(header):
-            return
-        self._rows(stored, kafka_entry(header, stored.payload), header)
-
-    def _is_aborted(self, header: BatchHeader) -> bool:
-        return (
-            self.window.committed
-            and header.is_transactional
-            and any(
-                producer_id == header.producer_id and first <= header.base_offset <= last
-                for producer_id, first, last in self.window.aborted
-            )
-        )
-
-    def _pulsar(self, stored: StoredRecord) -> None:
-        view = pulsar_view(stored)
-        if view.is_marker:
-            return
-        if not view.is_chunk or view.is_encrypted:
-            if self._touches(stored):
-                self._rows(stored, pulsar_entry(view), view)
-        elif not is_last_chunk(view):
-            self.chunks.add(view)
-        elif self._touches(stored):
-            entry = self.chunks.complete(view)
-            if entry is None:
-                self.needs_assembly.append(stored.last_offset)
-            else:
-                self._rows(stored, entry, view)
-
-    def _rows(self, stored: StoredRecord, entry: Entry, source: BatchHeader | EntryView) -> None:
-        window = self.window
-        if entry.size > RECORDS_BYTES_MAX:
-            raise WireError(f"an entry of {entry.size} bytes")
         origins = None
         if self.wanted.pulsar:
             origins = _pulsar_origins(stored, source) if isinstance(source, EntryView) else None
-        self.left -= entry.size
         rows = []
         next_delta = 0
         for record in read_raw_records(memoryview(entry.records), entry.record_count):
@@ -177,7 +139,7 @@ class _Walk:
                 origin = _kafka_origin(stored, source, record, timestamp_ms)
             kind = APPEND_TIME if entry.is_stamped else CREATE_TIME
             rows.append(Row(offset, timestamp_ms, kind, record, origin))
-        self.rows += rows
+        return rows
 
 
 def _kafka_origin(stored: StoredRecord, header: BatchHeader, record: RawRecord, timestamp_ms: int) -> Origin:

@@ -82,19 +82,24 @@ def expand_pulsar(data: memoryview, codec: int, size: int) -> memoryview:
     """The `size` bytes that a Pulsar client compressed; WireError when they are not there or too many."""
     if codec == CompressionType.NONE:
         return data
-    expand = _PULSAR_EXPAND.get(codec)
-    if expand is None:
-        raise WireError(f"unknown compression {codec}")
     if size > RECORDS_BYTES_MAX:
         raise WireError(f"{size} bytes behind compression are more than {RECORDS_BYTES_MAX}")
     out = memoryview(bytearray(size or 1) if size <= _ON_HEAP_BYTES_MAX else map_memory(size))
+    expand_pulsar_into(data, codec, size, out)
+    return out[:size]
+
+
+def expand_pulsar_into(data: memoryview, codec: int, size: int, out: memoryview) -> None:
+    """As `expand_pulsar`, to the beginning of `out`, which has room for them and for one byte at least."""
+    expand = _PULSAR_EXPAND.get(codec)
+    if expand is None:
+        raise WireError(f"unknown compression {codec}")
     try:
-        written = expand(data, out)
+        written = expand(data, out[: size or 1])
     except (cramjam.DecompressionError, zlib.error, ValueError) as error:
         raise WireError(f"a payload cannot be decompressed: {error}") from error
     if written != size:
         raise WireError(f"a payload has {written} bytes behind its compression, not {size}")
-    return out[:size]
 
 
 def compress_for_pulsar(data: memoryview, codec: int) -> memoryview:

@@ -8,14 +8,10 @@ from numba import types
 from magnetar.wire.convert.compiled_bytes import (
     BASE64,
     INPUT,
-    NULL,
     OUTPUT,
-    PLAIN,
-    TEXT,
     base64_size,
     byte_at,
     compiled,
-    kind_of,
     put,
     put_bytes,
     put_decoded,
@@ -23,6 +19,7 @@ from magnetar.wire.convert.compiled_bytes import (
     varint,
     zigzag_size,
 )
+from magnetar.wire.convert.compiled_protobuf import header_form, read_pair, read_tag, skip
 from magnetar.wire.convert.naming import ORDERING_KEY
 
 CUT_SHORT: Final = -1
@@ -30,69 +27,6 @@ BAD_MESSAGE: Final = -2
 
 _ORDERING_KEY: Final = np.frombuffer(ORDERING_KEY, np.uint8)
 _FACTS: Final = types.int64[::1]
-
-
-@compiled()
-def _tag(data: Any, position: int, end: int) -> Any:
-    """(tag, position behind it): the number of a field, which is not 0, and its wire type; -1 for none."""
-    tag, behind = varint(data, position, end)
-    if behind - position > 5 or tag < 8 or tag > 0xFFFF_FFFF:
-        return 0, -1
-    return tag, behind
-
-
-@compiled()
-def _skip(data: Any, position: int, end: int, wire_type: int) -> int:
-    """The position behind a field of no interest, -1 when it does not end before `end`."""
-    size = -1
-    if wire_type == 0:
-        size, position = 0, varint(data, position, end)[1]
-    elif wire_type == 1:
-        size = 8
-    elif wire_type == 2:
-        size, position = varint(data, position, end)
-    elif wire_type == 5:
-        size = 4
-    return position + size if position >= 0 and 0 <= size <= end - position else -1
-
-
-@compiled()
-def _read_pair(data: Any, position: int, end: int) -> Any:
-    """(key at, key size, value at, value size) of a KeyValue; the first is -1 when it is malformed."""
-    key_at, key_size, value_at, value_size = position, 0, position, 0
-    while position < end:
-        tag, position = _tag(data, position, end)
-        if position < 0:
-            return -1, 0, 0, 0
-        if tag == 0x0A or tag == 0x12:
-            size, position = varint(data, position, end)
-            if position < 0 or size < 0 or size > end - position:
-                return -1, 0, 0, 0
-            if tag == 0x0A:
-                key_at, key_size = position, size
-            else:
-                value_at, value_size = position, size
-            position += size
-        else:
-            position = _skip(data, position, end, tag & 7)
-            if position < 0:
-                return -1, 0, 0, 0
-    return key_at, key_size, value_at, value_size
-
-
-@compiled()
-def _header_form(data: Any, key_at: int, key_size: int, value_at: int, value_size: int) -> Any:
-    """(kind, name size, value size or -1) of the header that a property stands for."""
-    kind, name_size = kind_of(data, key_at, key_at + key_size)
-    if kind == TEXT:
-        return kind, name_size, value_size
-    if kind == NULL and value_size == 0:
-        return kind, name_size, -1
-    if kind == BASE64:
-        size = base64_size(data, value_at, value_size)
-        if size >= 0:
-            return kind, name_size, size
-    return PLAIN, key_size, value_size
 
 
 @compiled(types.int64(INPUT, types.int64, types.int64, OUTPUT, types.int64, _FACTS))
@@ -131,7 +65,7 @@ def records_of(data: Any, message_count: int, publish_time_ms: int, out: Any, st
         is_base64 = False
         is_null = False
         while position < end:
-            tag, position = _tag(data, position, end)
+            tag, position = read_tag(data, position, end)
             if position < 0:
                 return BAD_MESSAGE
             wire_type = tag & 7
@@ -153,7 +87,7 @@ def records_of(data: Any, message_count: int, publish_time_ms: int, out: Any, st
                     is_null = number != 0
                 continue
             if wire_type != 2:
-                position = _skip(data, position, end, wire_type)
+                position = skip(data, position, end, wire_type)
                 if position < 0:
                     return BAD_MESSAGE
                 continue
@@ -161,10 +95,10 @@ def records_of(data: Any, message_count: int, publish_time_ms: int, out: Any, st
             if position < 0 or length < 0 or length > end - position:
                 return BAD_MESSAGE
             if tag == 0x0A:
-                name_at, name_size, content_at, content_size = _read_pair(data, position, position + length)
+                name_at, name_size, content_at, content_size = read_pair(data, position, position + length)
                 if name_at < 0:
                     return BAD_MESSAGE
-                _, name_size, content_size = _header_form(data, name_at, name_size, content_at, content_size)
+                _, name_size, content_size = header_form(data, name_at, name_size, content_at, content_size)
                 property_count += 1
                 headers_size += (
                     zigzag_size(name_size) + name_size + zigzag_size(content_size) + max(content_size, 0)
@@ -226,15 +160,13 @@ def records_of(data: Any, message_count: int, publish_time_ms: int, out: Any, st
         while property_count:
             tag, field_at = varint(data, field_at, end)
             if tag != 0x0A:
-                field_at = _skip(data, field_at, end, tag & 7)
+                field_at = skip(data, field_at, end, tag & 7)
                 continue
             length, field_at = varint(data, field_at, end)
-            name_at, key_length, content_at, content_length = _read_pair(data, field_at, field_at + length)
+            name_at, key_length, content_at, content_length = read_pair(data, field_at, field_at + length)
             field_at += length
             property_count -= 1
-            kind, name_size, content_size = _header_form(
-                data, name_at, key_length, content_at, content_length
-            )
+            kind, name_size, content_size = header_form(data, name_at, key_length, content_at, content_length)
             at = put_bytes(out, put_zigzag(out, at, name_size), data, name_at, name_size)
             at = put_zigzag(out, at, content_size)
             if kind == BASE64:

@@ -7,7 +7,7 @@ Spec: Kafka documentation, "Message format", section "Record"; snappy in Kafka c
 framing of the xerial library (Java), KIP-110 for zstd.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -118,35 +118,32 @@ def _nullable(data: memoryview, position: int, end: int) -> tuple[bytes | None, 
 
 def expand(data: memoryview, codec: int) -> memoryview:
     """What the codec's number in a batch's attributes says is compressed, up to `RECORDS_BYTES_MAX`; or WireError."""
+    if codec == 0:
+        return data
+    out = memoryview(map_memory(RECORDS_BYTES_MAX))  # only the pages that are written cost anything
+    return out[: expand_into(data, codec, out)]
+
+
+def expand_into(data: memoryview, codec: int, out: memoryview) -> int:
+    """How many bytes it is, written to the beginning of `out`; WireError when they are no such thing or too many."""
     try:
         match codec:
-            case 0:
-                return data
             case 1:
-                return _expand_into_bound(cramjam.gzip.decompress_into, data)
+                return int(cramjam.gzip.decompress_into(data, out))
             case 2:
-                return _expand_snappy(data)
+                return _expand_snappy(data, out)
             case 3:
-                return _expand_into_bound(cramjam.lz4.decompress_into, data)
+                return int(cramjam.lz4.decompress_into(data, out))
             case 4:
-                return _expand_into_bound(cramjam.zstd.decompress_into, data)
+                return int(cramjam.zstd.decompress_into(data, out))
     except cramjam.DecompressionError as error:
         raise WireError(f"a batch cannot be decompressed: {error}") from error
     raise WireError(f"unknown compression {codec}")
 
 
-def _expand_into_bound(
-    decompress_into: Callable[[memoryview, memoryview], int], data: memoryview
-) -> memoryview:
-    """Decompress into fresh anonymous memory: only the pages that are written cost anything."""
-    out = memoryview(map_memory(RECORDS_BYTES_MAX))
-    return out[: decompress_into(data, out)]
-
-
-def _expand_snappy(data: memoryview) -> memoryview:
+def _expand_snappy(data: memoryview, out: memoryview) -> int:
     if bytes(data[:8]) != _XERIAL_MAGIC:
-        return _expand_into_bound(cramjam.snappy.decompress_raw_into, data)
-    out = memoryview(map_memory(RECORDS_BYTES_MAX))
+        return int(cramjam.snappy.decompress_raw_into(data, out))
     size = 0
     position = _XERIAL_HEADER_SIZE
     while position < len(data):
@@ -158,4 +155,4 @@ def _expand_snappy(data: memoryview) -> memoryview:
             raise WireError("a snappy block is longer than its batch")
         size += cramjam.snappy.decompress_raw_into(data[position : position + length], out[size:])
         position += length
-    return out[:size]
+    return size

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import WireError
+from magnetar.wire.compiling import CompiledModules
 from magnetar.wire.convert import (
     assembled_to_kafka,
     covering_batch,
@@ -487,10 +488,10 @@ def test_zlib_streams_that_java_clients_leave_without_an_end_are_read(size: int)
 
 
 def test_python_serves_until_the_compiled_code_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    loader = engine._Loader()
-    monkeypatch.setattr(loader, "start", lambda: None)  # on its way, and not there yet
-    monkeypatch.setattr(engine, "_loader", loader)
+    compiled = CompiledModules("", [], [], "")
+    monkeypatch.setattr(compiled, "start", lambda: None)  # on its way, and not there yet
+    monkeypatch.setattr(engine, "_compiled", compiled)
     batch = kafka_batch([Sent(1, b"k", b"v")] * 100)
     assert len(messages_in(kafka_to_pulsar(batch))) == 100
-    loader.finished.set()  # without the modules: they cannot be loaded here
+    compiled.finished.set()  # without the modules: they cannot be loaded here
     assert len(messages_in(kafka_to_pulsar(batch))) == 100

@@ -1,4 +1,4 @@
-"""How compiled code comes to be: where it is kept, and what happens when it cannot be had."""
+"""What converts while there is no compiled code, or none can be had."""
 
 import os
 import subprocess
@@ -7,41 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.wire.compiling import CompiledModules
 from magnetar.wire.convert import engine, kafka_to_pulsar
 
 from .records import Sent, kafka_batch
 
 
-def test_compiled_code_is_kept_beside_its_sources_under_their_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    folder = Path(engine._cache_folder() or "")
-    assert folder.parent == Path(engine.__file__).parent / "__pycache__"
-    assert folder.is_dir()
-
-
-def test_the_users_own_folder_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert engine._cache_folder() == str(tmp_path)
-
-
-def test_where_nothing_can_be_written_there_is_no_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("HOME", str(tmp_path / "file"))  # no folder can be made below a file
-    monkeypatch.setattr(engine, "__file__", str(tmp_path / "file" / "engine.py"))
-    monkeypatch.setattr(engine, "_SOURCES", ())
-    assert engine._cache_folder() is None
+def test_every_source_of_the_compiled_code_names_its_folder() -> None:
+    here = Path(engine.__file__).parent
+    assert {path.name for path in here.glob("compiled_*.py")} < set(engine._compiled._sources)
 
 
 def test_without_numba_python_converts_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "compiled.nbc").touch()  # nothing is compiled for this
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    loader = engine._Loader()
-    monkeypatch.setattr(engine, "_loader", loader)
+    compiled = CompiledModules(str(tmp_path / "engine.py"), ["no_such_module"], [], "they stay slow")
+    monkeypatch.setattr(engine, "_compiled", compiled)
     monkeypatch.setitem(sys.modules, "numba", None)
     assert not engine.load()
     assert "stay slow" in caplog.text

@@ -1,0 +1,318 @@
+"""Stored records to a table of their entries, compiled; `convert/compiled_bytes.py` has the rules.
+
+Checksums are taken, and what the window or a transaction leaves out is left out here.  Whatever is not plain to see is
+`OTHER`, and Python looks at it: what this code takes for a batch or a message is one.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+
+from magnetar.wire.columns.compiled_memory import (
+    crc32c,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+)
+from magnetar.wire.columns.layout import (
+    BASE_OFFSET,
+    BODY_AT,
+    BODY_SIZE,
+    CODEC,
+    CONSUMED,
+    CORRUPT_AT,
+    COUNT,
+    FROM_OFFSET,
+    IN_DATA,
+    IS_STAMPED,
+    KAFKA,
+    KIND,
+    LAST_OFFSET,
+    LAST_SEEN,
+    LAST_WANTED,
+    METADATA_AT,
+    METADATA_END,
+    OTHER,
+    PAYLOAD_AT,
+    PLAIN_SIZE,
+    PULSAR_BATCH,
+    PULSAR_MESSAGE,
+    SOURCE,
+    STAMPED_MS,
+    STORED_AT,
+    STORED_END,
+    TIME_MS,
+)
+from magnetar.wire.convert.compiled_bytes import INPUT, compiled, is_utf8, varint
+from magnetar.wire.convert.compiled_protobuf import read_tag, skip
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX
+from magnetar.wire.kafka.records import (
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    LOG_APPEND_TIME,
+    MAGIC,
+    RECORD_BYTES_MIN,
+    TRANSACTIONAL,
+)
+from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX, MESSAGE_BYTES_MIN
+from magnetar.wire.stored import (
+    BATCH_BYTES_MIN,
+    COUNT_TAG,
+    ENTRY_BYTES_MAX,
+    ENTRY_MAGIC,
+    FORMAT,
+    FORMAT_AT,
+    PULSAR_BYTES_MIN,
+    PULSAR_MAGIC,
+    RECORD_BYTES,
+)
+
+_FORMAT: Final = np.frombuffer(FORMAT, np.uint8)
+_ENTRY_MAGIC: Final = int.from_bytes(ENTRY_MAGIC)
+_PULSAR_MAGIC: Final = int.from_bytes(PULSAR_MAGIC)
+_CRC_COVER: Final = 8
+_CODECS: Final = 5
+
+# What is read of a MessageMetadata.
+_M_BATCH, _M_COUNT, _M_CODEC, _M_SIZE, _M_PUBLISHED, _M_IS_CHUNK, _M_WIDTH = range(7)
+
+
+@compiled()
+def _is_whole_pair(data: Any, position: int, end: int) -> bool:
+    has_key = False
+    has_value = False
+    while position < end:
+        tag, position = read_tag(data, position, end)
+        if position < 0:
+            return False
+        has_key = has_key or tag == 0x0A
+        has_value = has_value or tag == 0x12
+        position = skip(data, position, end, tag & 7)
+        if position < 0:
+            return False
+    return has_key and has_value
+
+
+@compiled()
+def _read_metadata(data: Any, position: int, end: int, found: Any) -> bool:
+    """Whether it is the metadata of a plain batch or message, or of a chunk; `found` gets what they need."""
+    for index in range(_M_WIDTH):
+        found[index] = 0
+    required = 0
+    while position < end:
+        tag, position = read_tag(data, position, end)
+        if position < 0:
+            return False
+        wire_type = tag & 7
+        if wire_type == 0:
+            number, position = varint(data, position, end)
+            if position < 0:
+                return False
+            if tag == 0x10:  # sequence_id
+                required |= 2
+            elif tag == 0x18:  # publish_time
+                required |= 4
+                found[_M_PUBLISHED] = max(number, 0)
+            elif tag == 0x40:  # compression
+                if number < 0 or number >= _CODECS:
+                    return False
+                found[_M_CODEC] = number
+            elif tag == 0x48:  # uncompressed_size
+                found[_M_SIZE] = number & 0xFFFF_FFFF
+            elif tag == 0x58:  # num_messages_in_batch
+                found[_M_BATCH] = 1
+                found[_M_COUNT] = number & 0xFFFF_FFFF
+            elif tag == 0xA0:  # marker_type
+                return False
+            continue
+        at = position
+        if wire_type == 2:
+            _, at = varint(data, position, end)
+        position = skip(data, position, end, wire_type)
+        if position < 0:
+            return False
+        if tag == 0x0A:  # producer_name
+            if not is_utf8(data, at, position):
+                return False
+            required |= 1
+        elif tag == 0x22:  # properties
+            if not _is_whole_pair(data, at, position):
+                return False
+        elif tag == 0x6A:  # encryption_keys
+            return False
+        elif tag == 0xD2:  # uuid
+            found[_M_IS_CHUNK] = 1
+    return required == 7
+
+
+@compiled()
+def _scan_pulsar(data: Any, at: int, end: int, touches: bool, row: Any, found: Any) -> bool:
+    """Whether the entry at `at` is to be in the table."""
+    metadata_at = at + 10
+    metadata_end = metadata_at + load_u32(data, at + 6)
+    is_plain = metadata_end <= end and _read_metadata(data, metadata_at, metadata_end, found)
+    if not touches:
+        # All that counts here are the chunks of a message whose last one may be wanted.
+        row[KIND] = OTHER
+        return is_plain and found[_M_IS_CHUNK] != 0
+    row[KIND] = OTHER
+    if not is_plain or found[_M_IS_CHUNK] != 0:
+        return True
+    size = end - metadata_end
+    count = found[_M_COUNT] if found[_M_BATCH] else 1
+    codec = found[_M_CODEC]
+    if count != row[LAST_OFFSET] - row[BASE_OFFSET] + 1:
+        return True
+    if found[_M_BATCH]:
+        room = size if codec == 0 or found[_M_SIZE] == 0 else found[_M_SIZE]
+        if count < 1 or count > BATCH_MESSAGES_MAX or count * MESSAGE_BYTES_MIN > room:
+            return True
+    if codec == 0 and size > RECORDS_BYTES_MAX:
+        return True
+    row[KIND] = PULSAR_BATCH if found[_M_BATCH] else PULSAR_MESSAGE
+    row[CODEC] = codec
+    row[BODY_AT] = metadata_end
+    row[BODY_SIZE] = size
+    row[PLAIN_SIZE] = found[_M_SIZE]
+    row[COUNT] = count
+    row[TIME_MS] = found[_M_PUBLISHED]
+    row[METADATA_AT] = metadata_at
+    row[METADATA_END] = metadata_end
+    return True
+
+
+@compiled()
+def _scan_kafka(data: Any, at: int, end: int, aborted: Any, row: Any) -> bool:
+    """Whether the entry at `at` is to be in the table."""
+    row[KIND] = OTHER
+    base_offset = row[BASE_OFFSET]
+    last_delta = load_i32(data, at + 23)
+    if (
+        load_u8(data, at + 16) != MAGIC
+        or load_i32(data, at + 8) + LENGTH_PREFIX != end - at
+        or base_offset < 0
+        or last_delta < 0
+        or base_offset > row[LAST_OFFSET]
+        or row[LAST_OFFSET] - base_offset != last_delta
+    ):
+        return True
+    attributes = load_i16(data, at + 21)
+    if attributes & CONTROL:
+        return False
+    if attributes & TRANSACTIONAL:
+        producer_id = load_i64(data, at + 43)
+        for index in range(len(aborted)):
+            if aborted[index, 0] == producer_id and aborted[index, 1] <= base_offset <= aborted[index, 2]:
+                return False
+    codec = attributes & COMPRESSION_MASK
+    size = end - at - HEADER_SIZE
+    count = max(load_i32(data, at + 57), 0)
+    if codec >= _CODECS or size > RECORDS_BYTES_MAX or (codec == 0 and count * RECORD_BYTES_MIN > size):
+        return True
+    row[KIND] = KAFKA
+    row[CODEC] = codec
+    row[BODY_AT] = at + HEADER_SIZE
+    row[BODY_SIZE] = size
+    row[COUNT] = count
+    row[TIME_MS] = load_i64(data, at + 27)
+    row[STAMPED_MS] = load_i64(data, at + 35)
+    row[IS_STAMPED] = 1 if attributes & LOG_APPEND_TIME else 0
+    return True
+
+
+@compiled()
+def _split(data: Any, body_at: int, end: int, last_offset: int) -> Any:
+    """(whether a Pulsar client sent it, where its own bytes begin or -1, first offset), as `stored.split_entry`."""
+    size = end - body_at
+    if size < 6 or load_u16(data, body_at) != _ENTRY_MAGIC:
+        return False, -1, 0
+    behind = 6 + load_u32(data, body_at + 2)
+    if behind + 4 > size:
+        return False, -1, 0
+    at = body_at + behind
+    word = load_u32(data, at)
+    if word >> 16 == _PULSAR_MAGIC:
+        count = (
+            load_u8(data, at - 4)
+            | (load_u8(data, at - 3) << 8)
+            | (load_u8(data, at - 2) << 16)
+            | (load_u8(data, at - 1) << 24)
+        )
+        base_offset = last_offset + 1 - count
+        if (
+            load_u8(data, at - 5) != COUNT_TAG
+            or count == 0
+            or last_offset < 0
+            or base_offset < 0
+            or size - behind < PULSAR_BYTES_MIN
+        ):
+            return True, -1, 0
+        return True, at, base_offset
+    payload = behind + 4 + word
+    if size - payload < BATCH_BYTES_MIN or behind + FORMAT_AT + len(_FORMAT) > size:
+        return False, -1, 0
+    for index in range(len(_FORMAT)):
+        if load_u8(data, at + FORMAT_AT + index) != _FORMAT[index]:
+            return False, -1, 0
+    return False, body_at + payload, load_i64(data, body_at + payload)
+
+
+@compiled(types.int64(INPUT, types.int64[::1], types.int64[:, ::1], types.int64[:, ::1], types.int64[::1]))
+def scan(data: Any, window: Any, aborted: Any, table: Any, facts: Any) -> int:
+    """Fill `table` with the entries in `data` that have rows in the window; their number.
+
+    `aborted`: producer id, first and last offset of each transaction whose records are to be left out.
+    """
+    size = len(data)
+    position = 0
+    count = 0
+    found = np.zeros(_M_WIDTH, np.int64)
+    facts[CONSUMED] = 0
+    facts[LAST_SEEN] = -1
+    facts[CORRUPT_AT] = -1
+    while size - position >= RECORD_BYTES and count < len(table):
+        length = load_u32(data, position)
+        body_at = position + RECORD_BYTES
+        if length > ENTRY_BYTES_MAX:
+            facts[CORRUPT_AT] = position
+            break
+        end = body_at + length
+        if end > size:
+            break
+        last_offset = load_i64(data, position + 24)
+        is_pulsar, payload_at, base_offset = False, -1, 0
+        if crc32c(data, position + _CRC_COVER, end) == load_u32(data, position + 4):
+            is_pulsar, payload_at, base_offset = _split(data, body_at, end, last_offset)
+        if payload_at < 0:
+            facts[CORRUPT_AT] = position
+            break
+        begins_inside = base_offset <= window[LAST_WANTED]
+        touches = begins_inside and last_offset >= window[FROM_OFFSET]
+        row = table[count]
+        row[STORED_AT] = position
+        row[STORED_END] = end
+        row[PAYLOAD_AT] = payload_at
+        row[SOURCE] = IN_DATA
+        row[BODY_AT] = payload_at
+        row[BODY_SIZE] = 0
+        row[COUNT] = 0
+        row[CODEC] = 0
+        row[BASE_OFFSET] = base_offset
+        row[LAST_OFFSET] = last_offset
+        row[STAMPED_MS] = 0
+        row[IS_STAMPED] = 0
+        if is_pulsar:
+            if begins_inside and _scan_pulsar(data, payload_at, end, touches, row, found):
+                count += 1
+        elif touches and _scan_kafka(data, payload_at, end, aborted, row):
+            count += 1
+        facts[CONSUMED] = end
+        facts[LAST_SEEN] = last_offset
+        position = end
+    return count

@@ -1,0 +1,50 @@
+"""The table between the compiled steps: one row of int64 for each entry that has rows of its own.
+
+`compiled_scan.py` fills it, the engine decompresses what it names, `compiled_fill.py` makes columns of it.
+"""
+
+from typing import Final
+
+(
+    KIND,
+    CODEC,  # the protocol's own number
+    STORED_AT,  # the record of the store, in the data
+    STORED_END,
+    PAYLOAD_AT,  # what the client sent
+    SOURCE,  # where the body is: IN_DATA, IN_EXPANDED
+    BODY_AT,  # Kafka's records, Pulsar's messages or the message itself
+    BODY_SIZE,
+    PLAIN_SIZE,  # of a compressed Pulsar body, as its sender says
+    COUNT,  # records or messages
+    BASE_OFFSET,
+    LAST_OFFSET,
+    TIME_MS,  # the batch's first timestamp, or the publish time
+    STAMPED_MS,  # the time of all records when IS_STAMPED
+    IS_STAMPED,
+    METADATA_AT,  # Pulsar's MessageMetadata
+    METADATA_END,
+    TABLE_WIDTH,
+) = range(18)
+
+KAFKA: Final = 0
+PULSAR_BATCH: Final = 1
+PULSAR_MESSAGE: Final = 2
+OTHER: Final = 3  # chunks, what is encrypted, what is damaged: left to Python
+DAMAGED: Final = 4  # its records do not add up
+
+IN_DATA: Final = 0
+IN_EXPANDED: Final = 1
+
+# What a scan says in the end.
+CONSUMED, LAST_SEEN, CORRUPT_AT, FACTS_WIDTH = range(4)
+
+# What is filled: rows, and how far each buffer goes.
+ROWS, KEY_END, VALUE_END, PAIRS, NAMES_END, CONTENTS_END, ENDS_WIDTH = range(7)
+
+# The window, as numbers: all inclusive.
+FROM_OFFSET, LAST_WANTED, FROM_MS, LAST_MS, WINDOW_WIDTH = range(5)
+
+# Columns to make, as numbers.
+WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TYPE, WANT_HEADERS, WANTS_WIDTH = range(7)
+
+STORED_BYTES_MIN: Final = 40 + 6 + 10  # a record's header, an entry's, and the least that a client sends

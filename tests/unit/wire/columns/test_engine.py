@@ -1,0 +1,31 @@
+"""What decodes while there is no compiled code."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from convert.records import Sent, kafka_batch
+
+from magnetar.wire.columns import decode, engine
+from magnetar.wire.compiling import CompiledModules
+
+from .stored import Log
+
+
+def test_every_source_of_the_compiled_code_names_its_folder() -> None:
+    here = Path(engine.__file__).parent
+    assert {path.name for path in here.glob("compiled_*.py")} < set(engine._compiled._sources)
+
+
+def test_without_numba_python_decodes_however_much_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.undo()  # of the fixture that chooses
+    monkeypatch.setattr(
+        engine, "_compiled", CompiledModules(str(tmp_path / "engine.py"), ["no_such_module"], [], "slow")
+    )
+    monkeypatch.setitem(sys.modules, "numba", None)
+    log = Log()
+    log.kafka(kafka_batch([Sent(1, b"k", bytes(2 << 20))]))
+    assert decode(log.data).columns.count == 1
+    assert "slow" in caplog.text
