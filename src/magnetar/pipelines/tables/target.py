@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from magnetar.pipelines.tables.folder import Folder
 from magnetar.pipelines.tables.parts import Part
 
 SWEEP_AGE_S: Final = 3_600.0
@@ -23,7 +24,10 @@ class Batch:
 
 
 class Target(Protocol):
-    """A table that batches are committed to, each once however often it is tried."""
+    """A table that batches are committed to, each once however often it is tried.  `folder` is where it lies."""
+
+    @property
+    def folder(self) -> Folder: ...
 
     def schema(self) -> pa.Schema | None:
         """The table's columns; None while there is no table."""
