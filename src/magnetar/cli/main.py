@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli import config, pipelines
+from magnetar.cli import config, pipelines, worker
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.add_typer(pipelines.app, name="pipelines")
+app.command("worker")(worker.worker)
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ class PipelinesClient:
 
     def create(self, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True) -> Pipeline:
         body = {"name": name, "kind": kind, "config": config}
-        query = {"start": "true" if start else "false"}
+        query = [("start", "true" if start else "false")]
         return _pipeline(self._once.send_json("POST", PIPELINES, body, query))
 
     def all(self) -> list[Row]:
@@ -103,7 +103,7 @@ class PipelinesClient:
 
     def delete(self, name: str, *, force: bool = False) -> bool:
         """Whether it is gone already; otherwise it is as soon as the worker has stopped it."""
-        query = {"force": "true"} if force else None
+        query = [("force", "true")] if force else []
         return self._once.request("DELETE", _path(name), query=query).status == 204
 
     def worker(self) -> Mapping[str, Any] | None:

@@ -1,0 +1,58 @@
+"""`magnetar worker`: run the pipelines that are declared to a server."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from magnetar.base.errors import ConfigError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+FOLDER: Final = "pipelines"  # in the data directory
+
+
+def worker(
+    url: Annotated[
+        str,
+        typer.Option(
+            "--admin-url",
+            "--url",
+            metavar="URL",
+            envvar="MAGNETAR_URL",
+            help="The server's HTTP address.",
+        ),
+    ] = DEFAULT_URL,
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", metavar="DIR", help="Where DIR/pipelines keeps the checkpoints.")
+    ] = Path("magnetar-data"),
+    checkpoint_dir: Annotated[
+        Path | None,
+        typer.Option("--checkpoint-dir", metavar="DIR", help="Where checkpoints are, instead of that."),
+    ] = None,
+    master: Annotated[
+        str,
+        typer.Option("--master", metavar="MASTER", help="Spark's master, such as spark://host:7077."),
+    ] = "local[*]",
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="The memory of Spark's driver, such as 2g.")
+    ] = "1g",
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "info",
+    log_format: Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text or json.")] = "text",
+    with_parent: Annotated[
+        bool, typer.Option("--with-parent", help="End when standard input ends.", hidden=True)
+    ] = False,
+) -> None:
+    """Run the declared pipelines on Spark until SIGTERM; one worker at a time, others wait."""
+    from magnetar.base.logging import LEVELS, configure_logging
+
+    if log_level not in LEVELS:
+        raise ConfigError(f"--log-level must be one of {', '.join(LEVELS)}, not {log_level[:100]!r}")
+    if log_format not in ("text", "json"):
+        raise ConfigError(f"--log-format must be text or json, not {log_format[:100]!r}")
+    configure_logging(log_level, log_format)
+    from magnetar.pipelines.worker.process import WorkerOptions, run
+
+    folder = (checkpoint_dir or data_dir / FOLDER).expanduser().absolute()
+    raise typer.Exit(run(WorkerOptions(url, folder, master, memory, with_parent)))

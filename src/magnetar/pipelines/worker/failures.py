@@ -1,0 +1,57 @@
+"""Why a pipeline failed, in one sentence, and whether trying again may help.
+
+What Spark raises for a query that ended is the text of a Java exception around the text of a Python traceback around
+what was said in the first place; that is looked for, from the inside out.
+"""
+
+import re
+from typing import Final
+
+from magnetar.base.errors import ConfigError
+
+REASON_CHARS_MAX: Final = 1000
+
+# Raised by our source, sinks and kinds when the declaration, or the topic, has to be changed first.
+_FINAL: Final = frozenset(("OptionError", "SchemaError", "ConfigError", "DataLost", "RowsLost"))
+# By Spark: the query cannot be run as it is written, whenever it is tried.
+_FINAL_SPARK: Final = frozenset(
+    ("AnalysisException", "ParseException", "PySparkTypeError", "PySparkValueError", "PySparkAttributeError")
+)
+_RAISED: Final = re.compile(r"^(?P<name>(?:[A-Za-z_][\w]*\.)*[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
+_CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ")
+_NOISE: Final = re.compile(r"\s*(SQLSTATE: \w+|JVM stacktrace:).*", re.DOTALL)
+_OURS: Final = ("magnetar.", "pyspark_magnetar.")
+_WRAPPERS: Final = frozenset(
+    ("StreamingQueryException", "PySparkRuntimeError", "PythonException", "SparkException")
+)
+
+
+def explain(error: BaseException) -> tuple[str, bool]:
+    """The reason, and whether trying again may help."""
+    if isinstance(error, ConfigError):
+        return _bounded(str(error)), False
+    text = str(error)
+    raised = list(_RAISED.finditer(text))
+    # Ours says the most; else the last one of a traceback is what was raised first.
+    ours = [one for one in raised if one["name"].startswith(_OURS)]
+    others = [one for one in raised if one["name"].rpartition(".")[2] not in _WRAPPERS]
+    if ours:
+        name = ours[-1]["name"].rpartition(".")[2]
+        return _bounded(ours[-1]["text"]), name not in _FINAL
+    kind = type(error).__name__
+    if kind in _FINAL_SPARK:
+        return _bounded(f"{kind}: {_without_condition(text)}"), False
+    if others:
+        name = others[-1]["name"].rpartition(".")[2]
+        return _bounded(f"{name}: {_without_condition(others[-1]['text'])}"), name not in _FINAL_SPARK
+    return _bounded(f"{kind}: {_without_condition(text)}" if text.strip() else kind), True
+
+
+def _without_condition(text: str) -> str:
+    """Without what is only of use to programs, and without stack traces."""
+    return _CONDITION.sub("", _NOISE.sub("", text), count=1)
+
+
+def _bounded(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= REASON_CHARS_MAX else f"{line[: REASON_CHARS_MAX - 3]}..."

@@ -1,0 +1,155 @@
+"""The worker's talk with its server: the lease, the orders, the reports.
+
+Two threads talk, one waits for orders and one reports, so that neither holds up the other; both count as signs of life.
+What they learn is put into a queue; decisions are made elsewhere.
+
+A lease is lost when the server says so, and also when it has not been reached for two thirds of the lease: then the
+worker must have stopped everything before another one may begin.
+"""
+
+import os
+import queue
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar.base.logging import get_logger
+from magnetar.client.errors import ClientError, Refused
+from magnetar.client.pipelines import Lease, Pipeline, PipelinesClient
+
+log = get_logger(__name__)
+
+ANSWER_S: Final = 8.0
+WAIT_MS: Final = 4000  # for orders
+REPORT_EVERY_S: Final = 2.0
+_REPORTED_AT_ONCE: Final = 50  # the server bounds what it reads
+_PAUSE_S: Final = 0.5
+_LEASE_EVERY_S: Final = 1.0
+_SILENCE_SHARE: Final = 2 / 3
+
+Reports = Mapping[str, Mapping[str, Any]]
+
+
+class Link:
+    """See the module's text.  `events` gets a list of pipelines whenever the orders change."""
+
+    def __init__(self, url: str, folder: Path, events: "queue.SimpleQueue[Any]") -> None:
+        self.url = url
+        self.worker = uuid.uuid4().hex
+        self.about: dict[str, Any] = {}  # what the worker does, for people; replaced as a whole
+        self._client = PipelinesClient(url, read_s=ANSWER_S, retry_s=0.0)
+        self._host = socket.gethostname()
+        self._place = f"{self._host}:{folder.resolve()}"
+        self._events = events
+        self._lease: Lease | None = None
+        self._heard_at = 0.0
+        self._fenced = False
+        self._stop = threading.Event()
+        self._report_now = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def lease(self) -> Lease:
+        assert self._lease is not None, "nobody asked for the lease"
+        return self._lease
+
+    def acquire(self, stop: threading.Event) -> bool:
+        """Wait until this is the worker; false when `stop` was set before."""
+        said = ""
+        while not stop.is_set():
+            try:
+                lease = self._client.take_lease(self.worker, self._host, os.getpid(), self._place)
+                trouble = "another worker runs the pipelines: waiting until it ends"
+            except ClientError as error:
+                lease, trouble = None, f"{error}: trying again"
+            if lease is not None:
+                self._lease, self._heard_at = lease, time.monotonic()
+                log.info("this is the worker", epoch=lease.epoch, server=self.url)
+                return True
+            if trouble != said:
+                log.warning(trouble)
+                said = trouble
+            stop.wait(_LEASE_EVERY_S)
+        return False
+
+    def start(self, snapshot: Callable[[], Reports]) -> None:
+        """Begin to wait for orders, and to report what `snapshot` returns."""
+        for name, target in (("orders", self._wait_for_orders), ("reports", self._keep_reporting)):
+            thread = threading.Thread(target=target, args=(snapshot,), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def report_soon(self) -> None:
+        """Something has changed that people wait for."""
+        self._report_now.set()
+
+    def trouble(self) -> str:
+        """Why the lease counts as lost; empty while it is held."""
+        if self._fenced:
+            return "another worker has taken over"
+        silent_s = time.monotonic() - self._heard_at
+        if silent_s > self.lease.lease_s * _SILENCE_SHARE:
+            return f"the server at {self.url} has not answered for {silent_s:.0f} s"
+        return ""
+
+    def close(self, reports: Reports | None = None, trouble: str = "") -> None:
+        """Say what there is to say at the end, give the lease back, and end the threads."""
+        self._stop.set()
+        self._report_now.set()
+        lease = self._lease
+        if lease is not None and not self.trouble():
+            try:
+                self._client.report(self.worker, lease.epoch, reports or {}, self.about, trouble)
+                self._client.end(self.worker, lease.epoch)
+            except ClientError as error:
+                log.warning("the server was not told that this worker ends", error=error)
+        for thread in self._threads:
+            thread.join(ANSWER_S)
+        self._client.close()
+
+    # inside
+
+    def _wait_for_orders(self, _: Callable[[], Reports]) -> None:
+        version = ""
+        while not self._stop.is_set():
+            found: list[Pipeline] | None = None
+            asked_at = time.monotonic()
+            try:
+                version, found = self._client.orders(self.worker, self.lease.epoch, version, WAIT_MS)
+            except ClientError as error:
+                self._heard(error)
+                self._stop.wait(_PAUSE_S)
+                continue
+            self._heard_at = max(self._heard_at, asked_at)
+            if found is not None:
+                self._events.put(found)
+
+    def _keep_reporting(self, snapshot: Callable[[], Reports]) -> None:
+        while not self._stop.is_set():
+            self._report_now.wait(REPORT_EVERY_S)
+            self._report_now.clear()
+            if self._stop.is_set():
+                return
+            asked_at = time.monotonic()
+            rows = list(snapshot().items())
+            try:
+                for first in range(0, max(len(rows), 1), _REPORTED_AT_ONCE):
+                    part = dict(rows[first : first + _REPORTED_AT_ONCE])
+                    self._client.report(self.worker, self.lease.epoch, part, self.about)
+            except ClientError as error:
+                self._heard(error)
+                self._stop.wait(_PAUSE_S)
+                continue
+            self._heard_at = max(self._heard_at, asked_at)
+
+    def _heard(self, error: ClientError) -> None:
+        """A call failed: fenced, refused for another reason, or not reached."""
+        if isinstance(error, Refused) and error.code == "WORKER_FENCED":
+            self._fenced = True
+            self._stop.set()
+        elif isinstance(error, Refused):
+            log.error("the server refuses what this worker says", error=error)

@@ -1,0 +1,217 @@
+"""The process of `magnetar worker`: from its lock to its lease to Spark to the pipelines, and back.
+
+It is built to be killed.  Whatever is worth keeping is in the checkpoints, at the server and in the topics, so when
+something is beyond repair here (the JVM is gone, a query does not stop, the lease is lost) the process lets go of
+everything and starts itself anew (`exec`), with the same id for whoever started it.  In a row, that takes longer each
+time.
+
+Nothing outlives it: the JVM ends when this process does, because its input is a pipe from here, and Spark's Python
+processes end when the JVM does for the same reason.  With `with_parent`, this process ends when its own input does: it
+belongs to a server, which may be killed, too.
+"""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.lockfile import DirectoryLock
+from magnetar.base.logging import get_logger
+from magnetar.pipelines import session, setup
+from magnetar.pipelines.worker.link import Link
+from magnetar.pipelines.worker.queries import Queries, SparkGone
+from magnetar.pipelines.worker.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = get_logger(__name__)
+
+APP_NAME: Final = "magnetar worker"
+EXIT_FAILED: Final = 1
+STOP_SPARK_S_MAX: Final = 15.0
+
+_AGAIN: Final = (
+    "MAGNETAR_WORKER_AGAIN"  # how often this process has started itself anew, and when it last did
+)
+_AGAIN_S_MAX: Final = 60.0
+_CALM_S: Final = 300.0
+_LOOK_EVERY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """`folder` is where pipelines keep their checkpoints; `master` and `memory` are Spark's."""
+
+    admin_url: str
+    folder: Path
+    master: str
+    memory: str
+    with_parent: bool = False
+
+
+def run(options: WorkerOptions) -> int:
+    """Run the pipelines until SIGTERM or SIGINT; the exit code.  Does not return where it starts itself anew."""
+    stop = threading.Event()
+    _listen_to_signals(stop)
+    if options.with_parent:
+        threading.Thread(target=_end_with_input, args=(stop,), name="parent", daemon=True).start()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    lock = _lock(options.folder, stop)
+    if lock is None:
+        return 0
+    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    link = Link(options.admin_url, options.folder, events)
+    if not link.acquire(stop):
+        return 0
+    driver = _Driver(options, link, events, stop)
+    trouble, again = driver.run()
+    if again and not stop.is_set():
+        log.warning("the worker starts itself anew", reason=trouble)
+        _pause(stop)
+    if again and not stop.is_set():
+        lock.release()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  ourselves
+    lock.release()
+    return EXIT_FAILED if trouble and not stop.is_set() else 0
+
+
+class _Driver:
+    """One Spark driver from its start to its end."""
+
+    def __init__(
+        self, options: WorkerOptions, link: Link, events: "queue.SimpleQueue[Any]", stop: threading.Event
+    ) -> None:
+        self._options = options
+        self._link = link
+        self._events = events
+        self._stop = stop
+        self._spark: SparkSession | None = None
+        self._supervisor: Supervisor | None = None
+
+    def run(self) -> tuple[str, bool]:
+        """Run pipelines until something ends that; what it was, and whether a new driver may help."""
+        self._link.start(lambda: self._supervisor.reports() if self._supervisor is not None else {})
+        trouble, again = "", False
+        try:
+            trouble = self._keep_running()
+            again = bool(trouble)
+        except ConfigError as error:
+            trouble = str(error)
+            log.error("no pipeline can run", reason=trouble)
+            self._link.about = {"state": "cannot start"}
+        except (SparkGone, MagnetarError, OSError) as error:
+            trouble, again = str(error), True
+        except Exception as error:
+            log.exception("the worker failed")
+            trouble, again = f"{type(error).__name__}: {error}"[:1000], True
+        finally:
+            self._close(trouble if not again else "")
+        return trouble, again
+
+    def _keep_running(self) -> str:
+        """Why the lease was lost; empty when a stop was asked for."""
+        self._say("is installing Spark")
+        setup.ensure_spark(self._announce)
+        self._say("is starting Spark")
+        began = time.monotonic()
+        self._spark = session.start(APP_NAME, master=self._options.master, memory=self._options.memory)
+        _listen_to_signals(self._stop)  # Spark has put a handler of its own in place
+        log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
+        queries = Queries(
+            self._spark, self._options.folder, self._options.admin_url, self._link.lease.bootstrap
+        )
+        self._supervisor = Supervisor(queries, self._events, self._link.report_soon)
+        self._say("runs", spark=self._spark.version, master=self._options.master)
+        return self._supervisor.run(self._stop, self._link.trouble)
+
+    def _close(self, trouble: str) -> None:
+        """Let go of everything, in an order in which nobody can begin before this has ended."""
+        reports = None
+        if self._supervisor is not None:
+            self._supervisor.close()
+            reports = self._supervisor.reports()
+        if self._spark is not None:
+            stop_spark(self._spark)
+        self._link.close(reports, trouble)
+
+    def _say(self, state: str, **more: str) -> None:
+        self._link.about = {"state": state, **more}
+        self._link.report_soon()
+
+    def _announce(self, line: str) -> None:
+        log.info(line)
+        self._link.about = {"state": "is installing Spark", "progress": line.strip()}
+
+
+def stop_spark(spark: "SparkSession") -> None:
+    """Stop the session and its JVM; one that does not want to is killed."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    stopping = threading.Thread(target=_stop_session, args=(spark,), daemon=True)
+    stopping.start()
+    stopping.join(STOP_SPARK_S_MAX)
+    if process is None:
+        return
+    with suppress(OSError):
+        process.stdin.close()  # for the JVM, this process has ended
+    try:
+        process.wait(STOP_SPARK_S_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _stop_session(spark: "SparkSession") -> None:
+    with suppress(Exception):  # whatever a JVM that is gone makes of it
+        spark.stop()
+
+
+def _lock(folder: Path, stop: threading.Event) -> DirectoryLock | None:
+    """The folder's lock, waited for; None when a stop was asked for before.  Two workers cannot share checkpoints."""
+    said = False
+    while not stop.is_set():
+        try:
+            return DirectoryLock(folder / "worker.lock", "pipelines folder")
+        except ConfigError as error:
+            if not said:
+                log.warning(f"another worker uses this folder, waiting: {error}")
+                said = True
+        stop.wait(_LOOK_EVERY_S)
+    return None
+
+
+def _listen_to_signals(stop: threading.Event) -> None:
+    def asked(*_: object) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGINT, asked)
+
+
+def _end_with_input(stop: threading.Event, hurry: Callable[[int], None] = os._exit) -> None:
+    """Stop when the other end of standard input closes, and do not take long over it."""
+    with suppress(OSError):
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+    log.warning("the server that this worker belongs to has ended: ending, too")
+    stop.set()
+    time.sleep(STOP_SPARK_S_MAX)
+    hurry(EXIT_FAILED)
+
+
+def _pause(stop: threading.Event) -> None:
+    """Longer each time that it comes soon after the last."""
+    count, _, at = os.environ.get(_AGAIN, "0 0").partition(" ")
+    soon = time.time() - float(at or 0) < _CALM_S
+    again = int(count) + 1 if soon else 0
+    os.environ[_AGAIN] = f"{again} {time.time():.0f}"
+    stop.wait(min(2.0**again - 1, _AGAIN_S_MAX))

@@ -1,0 +1,152 @@
+"""The worker's side of Spark: one named streaming query for each pipeline, in a session and a scheduler pool of its
+own.
+
+Everything here may block for seconds and is called on the supervisor's helper threads, except `ended`, which is asked
+for each query twice a second.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.client.pipelines import Pipeline
+from magnetar.pipelines.worker.kinds import Context, Spec, find_kind
+from magnetar.pipelines.worker.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT: Final = "checkpoint"
+OWNER: Final = "pipeline.json"  # says whose folder it is
+
+
+class SparkGone(Exception):
+    """The JVM has ended, does not answer, or has a query that does not stop: this driver is of no more use."""
+
+
+class EndedByItself(MagnetarError):
+    """A query ended without an error."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A started query and its numbers."""
+
+    query: "StreamingQuery"
+    session: "SparkSession"
+    listener: "StreamingQueryListener"
+    progress: Progress
+
+
+class Queries:
+    """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline."""
+
+    def __init__(self, spark: "SparkSession", folder: Path, admin_url: str, bootstrap: str) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._admin_url = admin_url
+        self._bootstrap = bootstrap
+
+    def start(self, pipeline: Pipeline, ended: Callable[[], None]) -> Running:
+        """Check and start a pipeline; `ended` is called when its query has terminated, whatever the reason.
+
+        Raises whatever its kind or Spark does; a ConfigError when the declaration has to be changed first.
+        """
+        kind = find_kind(pipeline.kind)
+        config = kind.validate(pipeline.config)
+        folder = own_folder(self._folder, pipeline)
+        spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
+        context = Context(self._admin_url, self._bootstrap, folder)
+        session = self._spark.newSession()
+        progress = Progress()
+        listener = _listener(progress, ended)
+        session.streams.addListener(listener)
+        # Inherited by the query's own thread: each pipeline gets its share of the cores.
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
+        try:
+            query = kind.start(session, spec, str(folder / CHECKPOINT), context)
+        except BaseException:
+            session.streams.removeListener(listener)
+            raise
+        return Running(query, session, listener, progress)
+
+    @staticmethod
+    def ended(running: Running) -> BaseException | None:
+        """Why the query ended; None while it goes on.  Raises SparkGone when nobody can say."""
+        from py4j.protocol import Py4JError
+
+        try:
+            if running.query.isActive:
+                return None
+            return running.query.exception() or EndedByItself("the query has ended by itself")
+        except (Py4JError, OSError) as error:
+            raise SparkGone(f"Spark does not answer: {error}") from error
+
+    @staticmethod
+    def stop(running: Running) -> None:
+        """Stop the query after what it is writing, and let go of its session."""
+        running.query.stop()
+        running.session.streams.removeListener(running.listener)
+
+    def is_alive(self) -> bool:
+        """Whether the JVM, which this process started, is there."""
+        process = getattr(self._spark.sparkContext._gateway, "proc", None)
+        return process is None or process.poll() is None
+
+    def forget(self, name: str) -> None:
+        """Remove what is kept of a pipeline that is deleted."""
+        folder = self._folder / name
+        if (folder / OWNER).exists():
+            shutil.rmtree(folder)
+
+
+def own_folder(parent: Path, pipeline: Pipeline) -> Path:
+    """The pipeline's folder, made if it is not there; what an earlier pipeline of its name left is removed.
+
+    Raises:
+        ConfigError: there is something else of that name.
+        OSError
+    """
+    folder = parent / pipeline.name
+    owner = folder / OWNER
+    if folder.exists():
+        try:
+            found = json.loads(owner.read_text())["id"]
+        except FileNotFoundError:
+            if any(folder.iterdir()):
+                raise ConfigError(f"{folder} is not a pipeline's folder: move it away") from None
+            found = None
+        except (ValueError, KeyError, TypeError):
+            found = None  # cut off while it was written, which is before anything else is there
+        if found == pipeline.id:
+            return folder
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    written = folder / f".{OWNER}"
+    written.write_text(json.dumps({"id": pipeline.id, "name": pipeline.name}))
+    written.replace(owner)
+    return folder
+
+
+def _listener(progress: Progress, ended: Callable[[], None]) -> "StreamingQueryListener":
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...
+
+        def onQueryIdle(self, event: Any) -> None: ...
+
+        def onQueryProgress(self, event: Any) -> None:
+            progress.add(json.loads(event.progress.json), time.monotonic())
+
+        def onQueryTerminated(self, event: Any) -> None:
+            ended()
+
+    return Listener()

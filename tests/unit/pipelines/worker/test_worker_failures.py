@@ -1,0 +1,76 @@
+import pytest
+
+from magnetar.base.errors import ConfigError
+from magnetar.client.errors import Unreachable
+from magnetar.pipelines.worker.failures import REASON_CHARS_MAX, explain
+
+STREAM = """[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exception: \
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: \
+Traceback (most recent call last):
+  File "/x/pyspark/sql/worker/python_streaming_source_runner.py", line 200, in main
+    handle(reader)
+  File "/x/magnetar/pipelines/source/stream.py", line 80, in latestOffset
+    raise kind("topic orders is gone")
+{raised}
+ SQLSTATE: 38000 SQLSTATE: XXKST"""
+
+
+class StreamingQueryException(Exception):
+    """Named as Spark's."""
+
+
+class AnalysisException(Exception):
+    """Named as Spark's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "may_help"),
+    [
+        (ConfigError("sql must be a text"), "sql must be a text", False),
+        (Unreachable("nobody is there"), "Unreachable: nobody is there", True),
+        (
+            StreamingQueryException(
+                STREAM.replace(
+                    "{raised}", "magnetar.pipelines.source.errors.TopicError: topic orders is gone"
+                )
+            ),
+            "topic orders is gone",
+            True,
+        ),
+        (
+            StreamingQueryException(
+                STREAM.replace(
+                    "{raised}", "magnetar.pipelines.source.errors.DataLost: offsets 0-9 are deleted"
+                )
+            ),
+            "offsets 0-9 are deleted",
+            False,
+        ),
+        (
+            StreamingQueryException(
+                STREAM.replace("{raised}", "ConnectionResetError: [Errno 104] reset by peer")
+            ),
+            "ConnectionResetError: [Errno 104] reset by peer",
+            True,
+        ),
+        (
+            AnalysisException(
+                "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703"
+            ),
+            "AnalysisException: A column `x` cannot be resolved.",
+            False,
+        ),
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device", True),
+        (ValueError(), "ValueError", True),
+    ],
+)
+def test_the_reason_is_what_was_said_in_the_first_place(
+    error: Exception, reason: str, may_help: bool
+) -> None:
+    assert explain(error) == (reason, may_help)
+
+
+def test_a_reason_is_one_line_and_bounded() -> None:
+    reason, _ = explain(RuntimeError("a\n" * 10_000))
+    assert len(reason) == REASON_CHARS_MAX
+    assert "\n" not in reason
