@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """Topics of a Magnetar server; docs/reference/spark.md has the options."""
+    """Topics of a Magnetar server; docs/reference/spark.md and spark-writing.md have the options."""
 
     @classmethod
     def name(cls) -> str:

@@ -25,8 +25,16 @@ from magnetar.pipelines.sink.exactly_once import (
 from magnetar.pipelines.sink.options import WriteOptions
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.messages.list_transactions import ListTransactionsRequest
-
-from .sink_kit import Died, MortalCluster, options_for, read_committed, rows, run_batch, values_of, wait_until
+from tests.integration.pipelines.sink_kit import (
+    Died,
+    MortalCluster,
+    options_for,
+    read_committed,
+    rows,
+    run_batch,
+    values_of,
+    wait_until,
+)
 
 PARTITIONS = 2
 TASKS = 3

@@ -14,8 +14,7 @@ from magnetar.client.kafka.transactions import idempotent_producer
 from magnetar.pipelines.sink.errors import RowError
 from magnetar.pipelines.sink.rows import RowWriter
 from magnetar.testing.server import MagnetarProcess
-
-from .sink_kit import options_for, read_committed, rows, values_of
+from tests.integration.pipelines.sink_kit import options_for, read_committed, rows, values_of
 
 PARTITIONS = 3
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
