@@ -60,6 +60,18 @@ def load_i16(data: Any, position: int) -> int:
     return number - ((number & 0x8000) << 1)  # type: ignore[no-any-return]
 
 
+def _store_u8(typing_context: Any, out: Any, at: Any, byte: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        builder.store(builder.trunc(arguments[2], ir.IntType(8)), builder.gep(array.data, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, types.int64), generate
+
+
+store_u8: Any = intrinsic(_store_u8)
+
+
 def _copy_16(typing_context: Any, out: Any, at: Any, data: Any, position: Any) -> Any:
     """Copy 16 bytes, in one load and one store."""
 

@@ -155,7 +155,7 @@ class _Work:
         window = self._window
         capacity = len(self._view) // STORED_BYTES_MIN + 1
         if len(_kept.table) < capacity:
-            _kept.table = np.empty((capacity, TABLE_WIDTH), np.int64)
+            _kept.table = fresh(capacity * TABLE_WIDTH, np.int64).reshape(capacity, TABLE_WIDTH)
         aborted = np.zeros((0, 3), np.int64)
         if window.committed and window.aborted:
             aborted = np.array(window.aborted, np.int64).reshape(-1, 3)
@@ -294,9 +294,9 @@ class _Buffers:
         self.key = _binary(rows_max, bytes_max) if wanted.key else _NO_BINARY
         self.value = _binary(rows_max, bytes_max) if wanted.value else _NO_BINARY
         self.numbers = (
-            np.empty(rows_max, np.int64) if wanted.offset else _NO_NUMBERS,
-            np.empty(rows_max, np.int64) if wanted.timestamp else _NO_NUMBERS,
-            np.empty(rows_max, np.int32) if wanted.timestamp_type else _NO_TYPES,
+            fresh(rows_max, np.int64) if wanted.offset else _NO_NUMBERS,
+            fresh(rows_max, np.int64) if wanted.timestamp else _NO_NUMBERS,
+            fresh(rows_max, np.int32) if wanted.timestamp_type else _NO_TYPES,
         )
         self.headers: Any = (_NO_TYPES, _NO_BINARY, _NO_BINARY)
         if wanted.headers:
@@ -352,18 +352,18 @@ class _Buffers:
 
 
 def _offsets(rows: int) -> Any:
-    offsets = np.empty(rows + 1, np.int32)
+    offsets = fresh(rows + 1, np.int32)
     offsets[0] = 0
     return offsets
 
 
 def _binary(rows: int, size: int) -> Any:
-    return _offsets(rows), octets(size + _COPY_SLACK), octets(rows)
+    return _offsets(rows), fresh(size + _COPY_SLACK, np.uint8), fresh(rows, np.uint8)
 
 
-def octets(size: int) -> Any:
+def fresh(count: int, kind: Any) -> Any:
     """Memory for compiled code to write to."""
-    return np.empty(size, np.uint8)
+    return np.empty(count, kind)
 
 
 def readable(data: memoryview) -> Any:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from magnetar.wire.columns import decoding, plain, plain_encode
+from magnetar.wire.columns import decoding, encoding, plain, plain_encode
 from magnetar.wire.columns.model import (
     DECODED_BYTES_MAX,
     Columns,
@@ -29,16 +29,18 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 _AT_ONCE_MAX: Final = 256 << 20  # 32-bit offsets hold that and another entry, whatever becomes of its bytes
 _PATIENCE_BYTES: Final = 1 << 20  # a tenth of a second of Python; more waits for the compiled code
+_BYTES_PER_ROW: Final = 100  # about, where nobody has counted
 
 _compiled = CompiledModules(
     __file__,
-    ["magnetar.wire.columns.compiled_scan", "magnetar.wire.columns.compiled_fill"],
+    [f"magnetar.wire.columns.compiled_{name}" for name in ("scan", "fill", "encode")],
     [
         "../convert/compiled_bytes.py",
         "../convert/compiled_protobuf.py",
         "../convert/naming.py",
         "../kafka/records.py",
         "../stored.py",
+        "compiled_encode.py",
         "compiled_fill.py",
         "compiled_memory.py",
         "compiled_scan.py",
@@ -120,7 +122,7 @@ def encode(
     timestamp_ms  of all records when there is no timestamp column
 
     Raises:
-        ValueError: a compression, limit or row that does not exist.
+        ValueError: a compression, limit or row that does not exist, or columns that contradict themselves.
     """
     if not 0 <= compression <= 4 or compression & ~COMPRESSION_MASK:
         raise ValueError(f"there is no compression {compression}")
@@ -130,6 +132,8 @@ def encode(
         rows = np.arange(columns.count, dtype=np.int64)
     elif len(rows) and not (rows.min() >= 0 and rows.max() < columns.count):
         raise ValueError(f"rows that {columns.count} rows do not have")
-    return plain_encode.encode(
-        columns, compression, rows, bytes_max, records_max, producer or Producer(), timestamp_ms
-    )
+    producer = producer or Producer()
+    limits = (rows, bytes_max, records_max, producer, timestamp_ms)
+    if not _use_compiled(_BYTES_PER_ROW * len(rows)):
+        return plain_encode.encode(columns, compression, *limits)
+    return encoding.encode(_compiled.modules["compiled_encode"], columns, compression, *limits)

@@ -48,3 +48,9 @@ FROM_OFFSET, LAST_WANTED, FROM_MS, LAST_MS, WINDOW_WIDTH = range(5)
 WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TYPE, WANT_HEADERS, WANTS_WIDTH = range(7)
 
 STORED_BYTES_MIN: Final = 40 + 6 + 10  # a record's header, an entry's, and the least that a client sends
+
+# Where an encoded batch lies, and what its header says.
+CUT_BEGIN, CUT_END, CUT_COUNT, CUT_BASE_MS, CUT_GREATEST_MS, CUT_WIDTH = range(6)
+
+# What a call has encoded.
+DONE_BATCHES, DONE_ROWS, DONE_NEEDED, DONE_WIDTH = range(4)

@@ -1,0 +1,23 @@
+"""The short run of the fuzzer; the long one is `python tests/fuzz/column_logs.py --mutations 1000000`."""
+
+import numpy
+import pytest
+from column_logs import Guarded, run
+
+
+def test_nothing_but_corrupt_entries_comes_out_of_damaged_logs() -> None:
+    outcome = run(2_000, seed=20_261_121)
+    assert outcome.failures == []
+    assert outcome.mutations == 2_000
+    # Both ends of the scale were reached: damage that shows and damage that does not.
+    assert outcome.refused > 300
+    assert outcome.read > 300
+
+
+def test_the_fuzzer_notices_a_write_outside_the_array() -> None:
+    guarded = Guarded()
+    array = guarded.fresh(3, numpy.int32)
+    outside = numpy.lib.stride_tricks.as_strided(array, shape=(4,))
+    outside[3] = 1
+    with pytest.raises(AssertionError, match="written"):
+        guarded.check()
