@@ -36,9 +36,11 @@ OTHER_TYPES: Final[dict[str, pa.DataType]] = {
     "__producerName": pa.string(),
     "__sequenceId": pa.int64(),
     "__messageProperties": _PROPERTIES,
+    "__schemaVersion": pa.int64(),
 }
 """The columns that a read has when it is asked for them."""
 
+_VERSION: Final = "__schemaVersion"
 _TYPES: Final = KAFKA_TYPES | OTHER_TYPES
 _CONSTANT_ROWS_MIN: Final = 1 << 14
 
@@ -59,11 +61,12 @@ def wanted_of(schema: pa.Schema) -> Wanted:
     return Wanted(
         key="key" in names,
         value="value" in names,
-        offset="offset" in names,
+        offset="offset" in names or _VERSION in names,
         timestamp="timestamp" in names,
         timestamp_type="timestampType" in names,
         headers="headers" in names,
-        pulsar=any(name.startswith("__") for name in names),
+        pulsar=any(name.startswith("__") for name in names - {_VERSION}),
+        schema_version=_VERSION in names,
     )
 
 
@@ -93,6 +96,8 @@ def _array(columns: Columns, field: pa.Field, topic: str, partition: int) -> pa.
             return _numbers(_there(columns.timestamp_us), _TIMESTAMP)
         case "timestampType":
             return _numbers(_there(columns.timestamp_type), pa.int32())
+        case "__schemaVersion":
+            return _numbers(_there(columns.schema_version), pa.int64())
         case "headers":
             return _headers(_there(columns.headers), field.type)
         case _:

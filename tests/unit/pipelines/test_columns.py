@@ -41,6 +41,7 @@ def columns_of(rows: Rows) -> Columns:
             producer_name=binary_column([b"p"] * count),
             properties=texts,
         ),
+        schema_version=longs + 4,
     )
 
 
@@ -66,6 +67,7 @@ def test_every_column_says_what_it_was_made_of(rows: Rows) -> None:
     assert read["__producerName"] == ["p"] * len(rows)
     assert read["__sequenceId"] == [at + 3 for at in range(len(rows))]
     assert read["__messageProperties"] == [[(name, "text") for name, _ in row[2]] for row in rows]
+    assert read["__schemaVersion"] == [at + 4 for at in range(len(rows))]
 
 
 @given(rows)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,9 @@ from magnetar.pipelines.tables.errors import Undecodable
 from magnetar.pipelines.tables.evolution import conformed, merged, without
 from magnetar.pipelines.tables.parts import Naming, Part, PartWriter
 from magnetar.pipelines.tables.schemas import Schemas, TopicColumns
+from magnetar.wire.columns.schema_versions import NO_VERSION
+
+VERSION: Final = "__schemaVersion"
 
 
 class Readable(Protocol):
@@ -88,7 +91,7 @@ class TableTask:
         )
         writer = PartWriter(self._target.folder, self._layout, naming, self.config.values["file_bytes"])
         try:
-            for source in part.record_batches(self._wanted()):
+            for source in part.record_batches(self._wanted(columns)):
                 values, bad = self._values(columns, source)
                 if bad:
                     yield from self._bad(part, source, bad)
@@ -108,8 +111,11 @@ class TableTask:
                 schema if self.schema is None else merged(self.schema, schema, whose=f"topic {part.topic}")
             )
 
-    def _wanted(self) -> list[str]:
-        return list(self._layout.wanted(("headers",) if self.config.has_dead_letters else ()))
+    def _wanted(self, columns: TopicColumns) -> list[str]:
+        more = ["headers"] if self.config.has_dead_letters else []
+        if columns.has_versions:
+            more.append(VERSION)
+        return list(self._layout.wanted(more))
 
     def _columns_of(self, topic: str) -> TopicColumns:
         found = self._columns.get(topic)
@@ -122,8 +128,23 @@ class TableTask:
         return found
 
     def _values(self, columns: TopicColumns, source: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        decoded = columns.decoder(-1).decode(source.column("value"), source.column("key"))
-        return conformed(decoded.columns, columns.fields), decoded.undecodable
+        """The columns of the values, and which rows cannot be read; each row by the version it was written with."""
+        if not columns.has_versions:
+            return _decoded(columns, NO_VERSION, source)
+        versions = source.column(VERSION).to_numpy()
+        found = np.unique(versions)
+        if len(found) <= 1:
+            return _decoded(columns, int(found[0]) if len(found) else NO_VERSION, source)
+        bad: dict[int, str] = {}
+        parts, order = [], []
+        for version in found:
+            rows = np.flatnonzero(versions == version)
+            part, wrong = _decoded(columns, int(version), source.take(pa.array(rows)))
+            bad.update((int(rows[row]), reason) for row, reason in wrong.items())
+            parts.append(part)
+            order.append(rows)
+        places = np.argsort(np.concatenate(order))
+        return pa.concat_batches(parts).take(pa.array(places)), bad
 
     def _bad(
         self, part: Readable, source: pa.RecordBatch, bad: Mapping[int, str]
@@ -138,3 +159,10 @@ class TableTask:
             yield letters(source, bad, self.config, part.topic, part.partition)
         else:
             self.dropped += len(bad)
+
+
+def _decoded(
+    columns: TopicColumns, version: int, source: pa.RecordBatch
+) -> tuple[pa.RecordBatch, dict[int, str]]:
+    decoded = columns.decoder(version).decode(source.column("value"), source.column("key"))
+    return conformed(decoded.columns, columns.fields), decoded.undecodable

@@ -19,6 +19,7 @@ from magnetar.wire.columns.model import (
     Wanted,
     Window,
 )
+from magnetar.wire.columns.schema_versions import schema_versions
 from magnetar.wire.compiling import CompiledModules
 from magnetar.wire.kafka.records import COMPRESSION_MASK
 from magnetar.wire.kafka.runtime import Buffer
@@ -99,8 +100,12 @@ def decode(
     window = window or Window()
     bytes_max = max(1, min(bytes_max, _AT_ONCE_MAX))
     if wanted.pulsar or not _use_compiled(len(data)):
-        return plain.decode(data, wanted, window, bytes_max)
-    return decoding.decode(_compiled.modules, data, wanted, window, bytes_max)
+        found = plain.decode(data, wanted, window, bytes_max)
+    else:
+        found = decoding.decode(_compiled.modules, data, wanted, window, bytes_max)
+    if wanted.schema_version and found.columns.offset is not None:
+        found.columns.schema_version = schema_versions(data[: found.consumed], found.columns.offset)
+    return found
 
 
 def encode(

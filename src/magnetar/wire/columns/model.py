@@ -47,6 +47,7 @@ class Wanted:
     timestamp_type: bool = True
     headers: bool = False
     pulsar: bool = False
+    schema_version: bool = False  # of Pulsar's messages; needs `offset`
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ class Columns:
     timestamp_type: Int32s | None = None  # CREATE_TIME or APPEND_TIME
     headers: PairsColumn | None = None
     pulsar: PulsarColumns | None = None
+    schema_version: Int64s | None = None  # -1 where none is named
 
 
 @dataclass(slots=True)

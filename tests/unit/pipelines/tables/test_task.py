@@ -29,6 +29,7 @@ class FakeSlice:
     topic: str = "flights"
     partition: int = 0
     from_offset: int = 0
+    version: int = -1
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -48,6 +49,7 @@ class FakeSlice:
                 "offset": offset,
                 "timestamp": offset,
                 "headers": [{"key": "own", "value": b"\xff"}],
+                "__schemaVersion": self.version,
             }
             yield pa.RecordBatch.from_arrays(
                 [pa.array([row[name]], types[name]) for name in columns], names=columns
@@ -166,6 +168,18 @@ def test_a_new_version_of_the_schema_adds_its_columns(tmp_path: Path) -> None:
     third = as_json(2, b="string", c="double")
     run(config(tmp_path), [first, second, third], 2, FakeSlice([b'{"b": "y", "c": 1.5}'], from_offset=2))
     assert rows(tmp_path, "a", "b", "c") == [(0, 1, None, None), (1, 2, "x", None), (2, None, "y", 1.5)]
+
+
+def test_each_record_is_read_with_its_own_version(tmp_path: Path) -> None:
+    versions = [TopicSchema("INT32", version=0), TopicSchema("INT64", version=1)]
+    slices = [
+        FakeSlice([b"\0\0\0\5"], version=0),
+        FakeSlice([b"\0\0\0\0\0\0\0\6", b"\0\0\0\5"], from_offset=1, version=1),
+        FakeSlice([b"\0\0\0\0\0\0\0\7"], from_offset=3),  # the newest one
+    ]
+    letters = run(config(tmp_path), versions, 0, *slices)
+    assert rows(tmp_path, "value") == [(0, 5), (1, 6), (3, 7)]
+    assert [row["key"] for row in letters] == [b"k2"]
 
 
 def test_a_table_that_is_made_later_has_room_for_all_versions(tmp_path: Path) -> None:
