@@ -3,9 +3,9 @@
 Both take seconds to start, so they are shared: a test makes topics of its own (`topic` gives a name), and leaves the
 session's settings as they were.  Mark a module with
 
-    pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+    pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
-so that all of them run in one process, one after the other.
+so that all of them run in one process, one after the other, and have time on a machine that does other things too.
 """
 
 import os

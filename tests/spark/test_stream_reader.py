@@ -159,6 +159,7 @@ def test_a_long_backlog_is_read_from_files(reader: Make, writers: Writers, topic
     end = stream.latestOffset(start, ALL)
     (task,) = stream.partitions(start, end)
     assert isinstance(task, SliceTask)
+    assert task.scan.lease is not None
     assert any(piece.path is not None for piece in task.pieces)
     assert _read(stream, start, end) == list(range(90_000))
     (task,) = stream.partitions(start, {name: {"0": 50}})

@@ -20,7 +20,7 @@ MIB: Final = 1 << 20
 PIECE_BYTES_MAX: Final = 96 * MIB
 PIECE_BYTES_MIN: Final = 8 * MIB
 TASKS_PER_CORE: Final = 3  # so that cores finish at about the same time
-RECORD_BYTES_GUESS: Final = 1024  # where nothing says how large the records of a tail are
+RECORD_BYTES_GUESS: Final = 256  # where nothing says how large the records of a tail are
 SMALL_RECORDS: Final = 5_000  # a partition with fewer in a micro-batch shares its task with others
 
 AbortedRange = tuple[int, int, int]
