@@ -125,8 +125,12 @@ class Connection:
     def call(self, api_key: int, request: object) -> Any:
         """Send one request and wait for its response; nothing else may be in flight."""
         assert not self._awaited, self._awaited
-        self.send(api_key, request)
-        return self.receive()
+        try:
+            self.send(api_key, request)
+            return self.receive()
+        except BaseException:
+            self.close()  # an answer that is still on its way must not be taken for that of the next request
+            raise
 
     def send(self, api_key: int, request: object, *, is_answered: bool = True) -> None:
         """Send a request without waiting; `is_answered` is False for Produce with acks 0."""
