@@ -14,6 +14,7 @@ class Section(Enum):
     TOPIC_DEFAULTS = "Defaults of topics"
     REQUESTS = "Requests and connections"
     GROUPS = "Consumer groups and producers"
+    PIPELINES = "Pipelines"
     LOGGING = "Logging"
     COMPATIBILITY = "Accepted, without effect"
 

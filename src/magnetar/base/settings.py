@@ -48,7 +48,6 @@ _FAMILIES: Final = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
 )
 
-
 _COUNT: Final = ConfigKey("count", ConfigType.LONG, None, "A number of some unit.")
 
 
@@ -162,6 +161,15 @@ class TransactionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Whether the server has a worker of its own, and that one's Spark."""
+
+    worker_enabled: bool
+    master: str
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     level: str
     format: str
@@ -183,6 +191,7 @@ class ServerSettings:
     groups: GroupSettings
     transactions: TransactionSettings
     producer_id_expiration_ms: int
+    pipelines: PipelineSettings
     log: LogSettings
     given: Mapping[str, Setting]
     notices: tuple[str, ...]
@@ -279,6 +288,10 @@ class _Reader:
                 self._integer("transaction.max.timeout.ms"), self._integer("transactional.id.expiration.ms")
             ),
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
+            pipelines=PipelineSettings(
+                self._boolean("pipelines.worker.enabled"),
+                *map(self._text, ("pipelines.worker.master", "pipelines.worker.memory")),
+            ),
             log=LogSettings(self._text("log.level"), self._text("log.format")),
             given=dict(self._given),
             notices=notices,

@@ -12,6 +12,7 @@ from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import parse_pulsar_url
 from magnetar.base.server_key import Alias, Section, ServerKey, aliases
+from magnetar.base.settings_pipelines import PIPELINE_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 
 MIB: Final = 1 << 20
@@ -444,6 +445,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.TOPIC_DEFAULTS, TOPIC_DEFAULT_KEYS),
         (Section.REQUESTS, _REQUESTS),
         (Section.GROUPS, _GROUPS),
+        (Section.PIPELINES, PIPELINE_KEYS),
         (Section.LOGGING, _LOGGING),
         (Section.COMPATIBILITY, _COMPATIBILITY),
     )

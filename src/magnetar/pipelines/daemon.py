@@ -1,14 +1,15 @@
-"""The process that forks Spark's Python workers: `spark.python.daemon.module`, run as `python -m` by Spark.
+"""The process that forks the Python workers of tasks: `spark.python.daemon.module`, which Spark runs by `python -m`.
 
 It is Spark's own daemon with two changes that make the first read of a session some seconds faster:
 
 * Spark puts its `pyspark.zip` first on the path of these processes.  There is no compiled code in it, so each process
   compiles all of pyspark again.  If the same pyspark is installed as a package, its zip is left out.
-* What a worker imports is imported once here, before the fork.  Spark imports after the fork because pandas and pyarrow
-  start threads; those are idle (allocators', BLAS's) and make themselves anew in the child.  If that should ever be
-  wrong on some machine, `MAGNETAR_PRELOAD=0` in the executors' environment turns it off.
+* What a worker imports is imported once here, before the fork, and so is the compiled codec if it was compiled before.
+  Spark imports after the fork because pandas and pyarrow start threads; those are idle (allocators', BLAS's) and make
+  themselves anew in the child.  If that should ever be wrong on some machine, `MAGNETAR_PRELOAD=0` in the executors'
+  environment turns it off.
 
-Spark starts one such daemon for each kind of worker and names the kind in the first argument.
+The processes that plan reads and commit writes are forked by Spark's own daemon, which cannot be replaced.
 """
 
 import contextlib
@@ -29,8 +30,8 @@ _OURS: Final = (
     "magnetar.pipelines.source.datasource",
     "magnetar.pipelines.source.reader",
     "magnetar.pipelines.source.stream",
-    "magnetar.pipelines.sink.writer",
-    "magnetar.pipelines.sink.stream_writer",
+    "magnetar.pipelines.sink.batch",
+    "magnetar.pipelines.sink.stream",
 )
 
 
@@ -64,6 +65,10 @@ def preload(worker_modules: list[str]) -> None:
     for name in (*_ALWAYS, *worker_modules, *_OURS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        from magnetar.wire.columns import engine
+
+        engine.load_kept()
     # What lives until the end need not be looked at by each worker's collector, which would copy its pages.
     gc.freeze()
 

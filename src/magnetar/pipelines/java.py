@@ -160,7 +160,7 @@ def _behind_script(java: Path, cache: Path | None) -> Path:
     java = java.absolute()
     text = _SCRIPT.format(vector=_VECTOR, java=shlex.quote(str(java)))
     name = f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    home = (cache or _user_cache()) / name
+    home = (cache or user_cache()) / name
     try:
         _put_script(home / "bin", text)
     except OSError:
@@ -198,5 +198,6 @@ def _is_script(script: Path, text: str) -> bool:
         return False
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
+    """Where this user's programs keep what they can make again; it need not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "magnetar"

@@ -8,6 +8,7 @@ Each setting has its reason beside it; the figures are in `docs/operating/pipeli
 the process's environment can say: JAVA_HOME, the Python of the workers and the address that Spark listens on.
 """
 
+import hashlib
 import logging
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
-from magnetar.pipelines.java import find_java
+from magnetar.pipelines.java import find_java, user_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ DRIVER_MEMORY: Final = "1g"  # eight pipelines fit; see docs/operating/pipelines
 SHUFFLE_PARTITIONS: Final = 4  # a stateful stream keeps in its checkpoint what it was started with
 TASK_FAILURES_MAX: Final = 4  # Spark's number on a cluster; on one machine it would try nothing twice
 
+_HOME_PARTS: Final = ("bin", "sbin", "jars")
 _LOCAL: Final = re.compile(r"local(?:\[(?P<threads>\*|\d+)\])?")
 _LOOPBACK: Final = re.compile(r"spark://(127\.[\d.]+|localhost|\[::1\]):\d+")
 _STREAMING_CHECKPOINTS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -119,8 +121,8 @@ def _prepare_environment(master: str) -> None:
     import pyspark
 
     os.environ["JAVA_HOME"] = str(find_java().home)
-    # Of another installation, which the user may have for other work: its JVM would not understand this pyspark.
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    # One that the user has for other work may be another version, whose JVM would not understand this pyspark.
+    os.environ["SPARK_HOME"] = str(_spark_home(Path(pyspark.__file__).parent, user_cache()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local") or _LOOPBACK.fullmatch(master):
         # Spark would look up this host's name, and listen where others can reach it.
@@ -130,6 +132,28 @@ def _prepare_environment(master: str) -> None:
     path = os.environ.get("PYTHONPATH", "")
     if ours not in path.split(os.pathsep):
         os.environ["PYTHONPATH"] = f"{path}{os.pathsep}{ours}" if path else ours
+
+
+def _spark_home(package: Path, cache: Path) -> Path:
+    """A SPARK_HOME that is the installed package without its `python` folder, or `package` if none can be made.
+
+    In that folder is pyspark once more, as a zip that the JVM would put first on the path of every Python process that
+    it starts.  Nothing in a zip stays compiled: each of the seven processes of a stream would take a second longer.
+    """
+    digest = hashlib.sha256(str(package).encode()).hexdigest()[:16]
+    home = cache / f"spark-{digest}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for name in _HOME_PARTS:
+            link, target = home / name, package / name
+            if not target.exists() or (link.is_symlink() and link.readlink() == target):
+                continue
+            made = home / f".{name}-{os.getpid()}"
+            made.symlink_to(target)
+            made.replace(link)
+    except OSError:
+        return package
+    return home
 
 
 def _quieten_python() -> None:

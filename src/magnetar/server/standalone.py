@@ -41,6 +41,7 @@ from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.server.connection import Connection, Session
 from magnetar.server.garbage import tune_collector
 from magnetar.server.listeners import ConnectionLimits, Connections, bind
+from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 
@@ -129,8 +130,15 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         app = create_app(broker, metrics, pulsar.settings.endpoint)
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
+        stack.callback(broker.pipelines.release_waiting)
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")
+        if settings.pipelines.worker_enabled:
+            worker = _pipeline_worker(settings, broker, clock, http_sockets[0])
+            worker.start()
+            stack.push_async_callback(
+                worker.stop
+            )  # first of all: it needs everything else to stop its pipelines
         tune_collector(clock, broker.cache.entry_count)
         announce(f"data   {settings.data_dir.resolve()}")
         announce("magnetar is ready")
@@ -192,6 +200,18 @@ def _pulsar_session(service: PulsarService, connection: Connection, connection_i
 def _address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _pipeline_worker(
+    settings: ServerSettings, broker: Broker, clock: SystemClock, http: socket.socket
+) -> PipelineWorker:
+    host, port = http.getsockname()[:2]
+    if host in _ANY_HOST:
+        host = "127.0.0.1"
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    data_dir, wanted = settings.data_dir.resolve(), settings.pipelines
+    command = worker_command(url, data_dir, wanted.master, wanted.memory, settings.log.level)
+    return PipelineWorker(broker.pipelines, clock, command, data_dir / FOLDER)
 
 
 async def _cluster_id(metadata: MetadataStore) -> str:

@@ -65,12 +65,39 @@ class TestBuilder:
 
         monkeypatch.setenv("SPARK_HOME", "/opt/spark-3.5")
         options()
-        assert os.environ["SPARK_HOME"] == str(Path(pyspark.__file__).parent)
+        jars = Path(os.environ["SPARK_HOME"]) / "jars"
+        assert jars.samefile(Path(pyspark.__file__).parent / "jars")
 
     def test_without_spark_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(session, "find_spec", lambda name: None)
         with pytest.raises(ConfigError, match=r"pip install 'magnetar\[spark\]'"):
             session.builder("test")
+
+
+class TestSparkHome:
+    def make_package(self, folder: Path) -> Path:
+        for name in ("bin", "jars", "python"):
+            (folder / name).mkdir(parents=True)
+        return folder
+
+    def test_it_is_the_package_without_its_zip(self, tmp_path: Path) -> None:
+        package = self.make_package(tmp_path / "pyspark")
+        homes = {session._spark_home(package, tmp_path / "cache") for _ in range(2)}
+        (home,) = homes
+        assert sorted(part.name for part in home.iterdir()) == ["bin", "jars"]
+        assert (home / "jars").samefile(package / "jars")
+
+    def test_a_link_that_leads_elsewhere_is_made_again(self, tmp_path: Path) -> None:
+        package = self.make_package(tmp_path / "pyspark")
+        home = session._spark_home(package, tmp_path / "cache")
+        (home / "jars").unlink()
+        (home / "jars").symlink_to(tmp_path)
+        assert (session._spark_home(package, tmp_path / "cache") / "jars").samefile(package / "jars")
+
+    def test_without_a_cache_it_is_the_package(self, tmp_path: Path) -> None:
+        package = self.make_package(tmp_path / "pyspark")
+        (tmp_path / "cache").touch()
+        assert session._spark_home(package, tmp_path / "cache") == package
 
 
 class TestDaemon:

@@ -68,6 +68,8 @@ class Queries:
         progress = Progress()
         listener = _listener(progress, ended)
         session.streams.addListener(listener)
+        # Spark looks for a sink's name in the session that is active in this thread, and in no other one.
+        type(session)._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
         # Inherited by the query's own thread: each pipeline gets its share of the cores.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
         try:

@@ -1,0 +1,37 @@
+"""The server's keys about the worker that runs pipelines."""
+
+import re
+from typing import Final
+
+from magnetar.base.config import ConfigType, Value
+from magnetar.base.server_key import ServerKey
+
+_MEMORY: Final = re.compile(r"[1-9]\d{0,6}[mMgG]")
+
+
+def _memory(value: Value) -> str | None:
+    return None if _MEMORY.fullmatch(str(value)) else "must be a number of MiB or GiB, such as 512m or 2g"
+
+
+PIPELINE_KEYS: Final = (
+    ServerKey(
+        "pipelines.worker.enabled",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether the server starts a worker (`magnetar worker`) of its own when there are pipelines, and installs Spark"
+        " for it; false: one is started elsewhere.",
+    ),
+    ServerKey(
+        "pipelines.worker.master",
+        ConfigType.STRING,
+        "local[*]",
+        "The Spark master of the server's own worker: this machine, or a cluster such as spark://host:7077.",
+    ),
+    ServerKey(
+        "pipelines.worker.memory",
+        ConfigType.STRING,
+        "1g",
+        "The memory of that worker's Spark driver, without what its Python processes take.",
+        check=_memory,
+    ),
+)

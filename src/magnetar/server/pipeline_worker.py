@@ -1,0 +1,166 @@
+"""The worker of a server that has pipelines: `magnetar worker` as a child, from the first declared pipeline on.
+
+Spark is not for this process: the child loads it, and installs it first if need be; its log is a file beside the
+checkpoints.  The child leads a process group with all that it starts, and ends when its input does, so that nothing of
+it outlives this process, however that ends.  When it dies it is started again, later each time; while a worker from
+elsewhere runs the pipelines, none is started.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.logging import get_logger
+
+if TYPE_CHECKING:
+    from magnetar.broker.pipelines import Pipelines
+
+log = get_logger(__name__)
+
+FOLDER: Final = "pipelines"
+LOG_NAME: Final = "worker.log"
+LOG_BYTES_MAX: Final = 16 << 20  # then the old lines go to worker.log.1
+
+LOOK_EVERY_S: Final = 2.0
+IDLE_S: Final = 60.0  # without pipelines, after which a gigabyte of memory is given back
+STOP_S_MAX: Final = 20.0
+_PAUSE_S: Final = 1.0
+_PAUSE_S_MAX: Final = 60.0
+_CALM_S: Final = 60.0  # after which an end is a new one and not the last one again
+
+
+class PipelineWorker:
+    """See the module's text.  `command` is what runs; `folder` is where the worker keeps what it keeps."""
+
+    def __init__(self, pipelines: "Pipelines", clock: Clock, command: Sequence[str], folder: Path) -> None:
+        self._pipelines = pipelines
+        self._clock = clock
+        self._command = command
+        self._folder = folder
+        self._changed = asyncio.Event()
+        self._child: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look after it; the child comes when there is something for it to do."""
+        self._pipelines.on_change.append(self._changed.set)
+        self._task = asyncio.get_running_loop().create_task(self._look_after(), name="pipeline worker")
+
+    async def stop(self) -> None:
+        """Stop the child, with its pipelines where they are, and return when it is gone."""
+        assert self._task is not None
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await self._end_child()
+
+    async def _look_after(self) -> None:
+        failures = 0
+        while True:
+            await self._until(self._is_needed)
+            began = self._clock.monotonic()
+            try:
+                child = await self._spawn()
+            except OSError as error:
+                log.error("the pipelines' worker cannot be started", error=error)
+            else:
+                ended = asyncio.ensure_future(child.wait())
+                idle = asyncio.ensure_future(self._until_idle())
+                try:
+                    await asyncio.wait({ended, idle}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    idle.cancel()
+                    ended.cancel()
+                code = child.returncode
+                await self._end_child()
+                if code is None:
+                    log.info("the pipelines' worker is stopped: there are no pipelines")
+                    continue
+                log.warning("the pipelines' worker has ended", code=code, log=self._folder / LOG_NAME)
+            failures = 1 if self._clock.monotonic() - began > _CALM_S else failures + 1
+            await asyncio.sleep(min(_PAUSE_S * 2 ** min(failures - 1, 16), _PAUSE_S_MAX))
+
+    def _is_needed(self) -> bool:
+        """Whether there is something to run and nobody from elsewhere runs it.
+
+        The holder may be an earlier child, which is dead or about to be: the next one takes over from it at once.
+        """
+        holder = self._pipelines.lease.holder
+        is_ours = holder is None or holder.place == f"{socket.gethostname()}:{self._folder.resolve()}"
+        return is_ours and len(self._pipelines) > 0
+
+    async def _until(self, what: Callable[[], bool]) -> None:
+        """Return when `what` holds: looked at after each change of pipelines, and now and then."""
+        while not what():
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
+
+    async def _until_idle(self) -> None:
+        """Return when there have been no pipelines for a while."""
+        since: float | None = None
+        while since is None or self._clock.monotonic() - since < IDLE_S:
+            if len(self._pipelines):
+                since = None
+            elif since is None:
+                since = self._clock.monotonic()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._open_log() as file:
+            self._child = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        log.info("the pipelines' worker starts", pid=self._child.pid, log=self._folder / LOG_NAME)
+        return self._child
+
+    def _open_log(self) -> IO[bytes]:
+        file = self._folder / LOG_NAME
+        if file.exists() and file.stat().st_size > LOG_BYTES_MAX:
+            file.replace(file.with_name(f"{LOG_NAME}.1"))
+        return file.open("ab")
+
+    async def _end_child(self) -> None:
+        """SIGTERM, patience, SIGKILL; and whatever is left of its group goes with it."""
+        child = self._child
+        if child is None:
+            return
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(child.wait(), STOP_S_MAX)
+            except TimeoutError:
+                log.warning("the pipelines' worker did not stop in time: it is killed", pid=child.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await child.wait()
+        self._child = None
+
+
+def worker_command(admin_url: str, data_dir: Path, master: str, memory: str, level: str) -> list[str]:
+    """The command line of a server's own worker."""
+    return [
+        sys.executable,
+        "-m",
+        "magnetar",
+        "worker",
+        "--with-parent",
+        *("--admin-url", admin_url),
+        *("--data-dir", str(data_dir)),
+        *("--master", master),
+        *("--memory", memory),
+        *("--log-level", level),
+    ]
