@@ -4,9 +4,9 @@
 
 Each round damages entries of a stored log, most of the time under a checksum that holds, and decodes it with the
 compiled code, twice, among different neighbours: EntryCorrupt is the only exception that may come out, nothing outside
-the arrays may be written, and what lies outside must not change the result.  What Python makes of the same bytes must be
-the same.  What comes out is damaged in turn, and encoded: ValueError is the only exception there.  A failure prints the
-seed, the round and the bytes.
+the arrays may be written, and what lies outside must not change the result.  What Python makes of the same bytes must
+be the same.  What comes out is damaged in turn, and encoded: ValueError is the only exception there.  A failure prints
+the seed, the round and the bytes.
 """
 
 import argparse
@@ -184,7 +184,7 @@ def attempt(guarded: Guarded, data: bytes, window: Window) -> Any:
     for fill in (0x00, 0x81):
         guarded.fill = fill
         decoding._kept.table = numpy.empty((0, decoding.TABLE_WIDTH), numpy.int64)  # guarded, too
-        decoding._kept.pairs_per_row = -1.0  # so that headers have too little room at first
+        decoding._kept.pairs_per_row = 0.0  # so that headers have too little room at first
         results.append(_outcome(lambda: decoding.decode(modules, data, HEADERS, window, BYTES_MAX)))
         guarded.check()
     if results[0] != results[1]:
@@ -227,9 +227,9 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
     started = time.monotonic()
     try:
         for number in range(mutations):
-            if number % 10_000 == 0:
+            if number % 1_000 == 0:
                 faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-                if progress and number:
+                if progress and number and number % 10_000 == 0:
                     rate = number / (time.monotonic() - started)
                     print(
                         f"{number:,} mutations, {rate:,.0f}/s, {len(outcome.failures)} failures", flush=True

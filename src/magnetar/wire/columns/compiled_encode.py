@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from numba import types
 
-from magnetar.wire.columns.compiled_memory import copy, store_u8
+from magnetar.wire.columns.compiled_memory import copy, pointer, store_u8, wide
 from magnetar.wire.columns.layout import (
     CUT_BASE_MS,
     CUT_BEGIN,
@@ -55,23 +55,30 @@ def _put_zigzag(out: Any, at: int, number: int) -> int:
 
 
 @compiled()
+def _spread(column: Any) -> Any:
+    """A column as pointers and sizes, which can be passed on for nothing: offsets, bytes, flags, and their numbers."""
+    offsets, data, valid = column
+    return pointer(offsets), pointer(data), pointer(valid), len(offsets) - 1, len(data), len(valid)
+
+
+@compiled()
 def _place(column: Any, row: int) -> Any:
     """(where it begins, size or -1 for null) of a row; the size is -2 when it lies beyond the column's bytes."""
-    offsets, data, valid = column
-    if len(valid) and not valid[row]:
+    offsets, _, valid, _, data_size, flags = column
+    if flags and not valid[row]:
         return 0, -1
-    begin = offsets[row]
-    end = offsets[row + 1]
-    if begin < 0 or end < begin or end > len(data):
+    begin = wide(offsets[row])
+    end = wide(offsets[row + 1])
+    if begin < 0 or end < begin or end > data_size:
         return 0, -2
     return begin, end - begin
 
 
 @compiled()
-def _put_field(out: Any, at: int, column: Any, begin: int, size: int) -> int:
+def _put_field(out: Any, at: int, room: int, column: Any, begin: int, size: int) -> int:
     at = _put_zigzag(out, at, size)
     if size > 0:
-        copy(out, at, column[1], begin, size)
+        copy(out, at, room, column[1], begin, column[4], size)
         at += size
     return at
 
@@ -90,13 +97,18 @@ def _pairs_size(names: Any, contents: Any, first: int, end: int) -> int:
 
 
 @compiled(types.int64(_LONGS, _BINARY, _BINARY, _HEADERS))
-def room_for(rows: Any, key: Any, value: Any, headers: Any) -> int:
+def room_for(rows: Any, key_column: Any, value_column: Any, headers: Any) -> int:
     """What these rows take as records, at most; -1 when a column has not what its offsets say."""
     room = 0
-    pair_offsets, names, contents = headers
-    has_key = len(key[0]) > 1
-    has_value = len(value[0]) > 1
-    has_headers = len(pair_offsets) > 1
+    key = _spread(key_column)
+    value = _spread(value_column)
+    names = _spread(headers[1])
+    contents = _spread(headers[2])
+    pair_offsets = pointer(headers[0])
+    has_key = key[3] > 0
+    has_value = value[3] > 0
+    has_headers = len(headers[0]) > 1
+    pairs_there = min(names[3], contents[3])
     for row in rows:
         size = _RECORD_ROOM
         if has_key:
@@ -110,9 +122,9 @@ def room_for(rows: Any, key: Any, value: Any, headers: Any) -> int:
                 return -1
             size += max(value_size, 0)
         if has_headers:
-            first = pair_offsets[row]
-            end = pair_offsets[row + 1]
-            if first < 0 or end < first or end >= len(names[0]) or end >= len(contents[0]):
+            first = wide(pair_offsets[row])
+            end = wide(pair_offsets[row + 1])
+            if first < 0 or end < first or end > pairs_there:
                 return -1
             pairs = _pairs_size(names, contents, first, end)
             if pairs < 0:
@@ -140,8 +152,8 @@ def room_for(rows: Any, key: Any, value: Any, headers: Any) -> int:
     )
 )
 def encode(
-    rows: Any, begin: int, key: Any, value: Any, headers: Any, times: Any, timestamp_ms: int, bytes_max: int,
-    records_max: int, headroom: int, out: Any, cuts: Any, done: Any,
+    row_array: Any, begin: int, key_column: Any, value_column: Any, headers: Any, time_array: Any, timestamp_ms: int,
+    bytes_max: int, records_max: int, headroom: int, out_array: Any, cuts: Any, done: Any,
 ) -> None:  # fmt: skip
     """Whole batches of the rows from number `begin` on, as far as `out` and `cuts` have room.
 
@@ -149,24 +161,33 @@ def encode(
     `cuts` gets where each batch lies and what its header has to say; `done` how many there are, how many rows are in
     them, and how much room it would have taken for one, if there is none.
     """
-    pair_offsets, names, contents = headers
-    has_key = len(key[0]) > 1
-    has_value = len(value[0]) > 1
-    has_headers = len(pair_offsets) > 1
-    has_times = len(times) > 0
+    rows = pointer(row_array)
+    count = len(row_array)
+    key = _spread(key_column)
+    value = _spread(value_column)
+    names = _spread(headers[1])
+    contents = _spread(headers[2])
+    pair_offsets = pointer(headers[0])
+    times = pointer(time_array)
+    out = pointer(out_array)
+    room = len(out_array)
+    has_key = key[3] > 0
+    has_value = value[3] > 0
+    has_headers = len(headers[0]) > 1
+    has_times = len(time_array) > 0
     batches = 0
     at = 0
     number = begin
     done[DONE_BATCHES] = 0
     done[DONE_ROWS] = 0
     done[DONE_NEEDED] = 0
-    while number < len(rows) and batches < len(cuts):
+    while number < count and batches < len(cuts):
         batch_at = at
         first = number
         at += headroom
         base_ms = 0
         greatest_ms = 0
-        while number < len(rows) and number - first < records_max:
+        while number < count and number - first < records_max:
             row = rows[number]
             at_ms = times[row] // 1000 if has_times else timestamp_ms
             index = number - first
@@ -181,8 +202,8 @@ def encode(
                 value_at, value_size = _place(value, row)
             pair, pairs_end, pairs_size = 0, 0, 0
             if has_headers:
-                pair = pair_offsets[row]
-                pairs_end = pair_offsets[row + 1]
+                pair = wide(pair_offsets[row])
+                pairs_end = wide(pair_offsets[row + 1])
                 pairs_size = _pairs_size(names, contents, pair, pairs_end)
             size = (
                 1
@@ -198,7 +219,7 @@ def encode(
             end = at + _zigzag_size(size) + size
             if index and end - batch_at > bytes_max:
                 break
-            if end > len(out):
+            if end > room:
                 # Not begun, and what there is of its batch has to come again.
                 done[DONE_NEEDED] = end - batch_at
                 return
@@ -206,22 +227,21 @@ def encode(
             store_u8(out, at, 0)
             at = _put_zigzag(out, at + 1, at_ms - base_ms)
             at = _put_zigzag(out, at, index)
-            at = _put_field(out, at, key, key_at, key_size)
-            at = _put_field(out, at, value, value_at, value_size)
+            at = _put_field(out, at, room, key, key_at, key_size)
+            at = _put_field(out, at, room, value, value_at, value_size)
             at = _put_zigzag(out, at, pairs_end - pair)
             for one in range(pair, pairs_end):
                 place, length = _place(names, one)
-                at = _put_field(out, at, names, place, length)
+                at = _put_field(out, at, room, names, place, length)
                 place, length = _place(contents, one)
-                at = _put_field(out, at, contents, place, length)
+                at = _put_field(out, at, room, contents, place, length)
             greatest_ms = max(greatest_ms, at_ms)
             number += 1
-        cut = cuts[batches]
-        cut[CUT_BEGIN] = batch_at
-        cut[CUT_END] = at
-        cut[CUT_COUNT] = number - first
-        cut[CUT_BASE_MS] = base_ms
-        cut[CUT_GREATEST_MS] = greatest_ms
+        cuts[batches, CUT_BEGIN] = batch_at
+        cuts[batches, CUT_END] = at
+        cuts[batches, CUT_COUNT] = number - first
+        cuts[batches, CUT_BASE_MS] = base_ms
+        cuts[batches, CUT_GREATEST_MS] = greatest_ms
         batches += 1
         done[DONE_BATCHES] = batches
         done[DONE_ROWS] = number - begin

@@ -13,8 +13,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from magnetar.wire.convert.compiled_bytes import compiled, memcpy
+from magnetar.wire.convert.compiled_bytes import compiled, memcpy, place_in
 
+_pointer_to: Any = types.CPointer
 _declare: Any = cgutils.get_or_insert_function
 _INT64: Final = ir.IntType(64)
 _INT32: Final = ir.IntType(32)
@@ -29,8 +30,7 @@ def _loader(bits: int, *, big_endian: bool) -> Any:
 
     def load(typing_context: Any, data: Any, position: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            at = builder.gep(array.data, [arguments[1]])
+            at = place_in(context, builder, signature.args[0], arguments[0], arguments[1])
             number = builder.load(builder.bitcast(at, ir.IntType(bits).as_pointer()), align=1)
             if big_endian:
                 number = builder.bswap(number)
@@ -49,6 +49,12 @@ _load_word: Any = _loader(64, big_endian=False)
 
 
 @compiled()
+def wide(number: Any) -> int:
+    """Any number as an int64."""
+    return np.int64(number)  # type: ignore[return-value]  # to numba these are the same
+
+
+@compiled()
 def load_i32(data: Any, position: int) -> int:
     number = load_u32(data, position)
     return number - ((number & 0x8000_0000) << 1)  # type: ignore[no-any-return]
@@ -62,8 +68,8 @@ def load_i16(data: Any, position: int) -> int:
 
 def _store_u8(typing_context: Any, out: Any, at: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        builder.store(builder.trunc(arguments[2], ir.IntType(8)), builder.gep(array.data, [arguments[1]]))
+        target = place_in(context, builder, signature.args[0], arguments[0], arguments[1])
+        builder.store(builder.trunc(arguments[2], ir.IntType(8)), target)
         return context.get_dummy_value()
 
     return types.void(out, types.int64, types.int64), generate
@@ -77,16 +83,10 @@ def _copy_16(typing_context: Any, out: Any, at: Any, data: Any, position: Any) -
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(ir.IntType(8), _SHORT).as_pointer()
-        target, source = (
-            builder.bitcast(
-                builder.gep(context.make_array(kind)(context, builder, array).data, [offset]), vector
-            )
-            for kind, array, offset in (
-                (signature.args[0], arguments[0], arguments[1]),
-                (signature.args[2], arguments[2], arguments[3]),
-            )
-        )
-        builder.store(builder.load(source, align=1), target, align=1)
+        target = place_in(context, builder, signature.args[0], arguments[0], arguments[1])
+        source = place_in(context, builder, signature.args[2], arguments[2], arguments[3])
+        word = builder.load(builder.bitcast(source, vector), align=1)
+        builder.store(word, builder.bitcast(target, vector), align=1)
         return context.get_dummy_value()
 
     return types.void(out, types.int64, data, types.int64), generate
@@ -95,13 +95,29 @@ def _copy_16(typing_context: Any, out: Any, at: Any, data: Any, position: Any) -
 _store_16: Any = intrinsic(_copy_16)
 
 
+def _pointer(typing_context: Any, array: Any) -> Any:
+    """Where an array's elements lie.
+
+    Passing an array from function to function counts its references, at two atomic steps each; a pointer is a number.
+    Whoever takes one keeps the array.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return _pointer_to(array.dtype)(array), generate
+
+
+pointer: Any = intrinsic(_pointer)
+
+
 @compiled()
-def copy(out: Any, at: int, data: Any, position: int, size: int) -> None:
+def copy(out: Any, at: int, out_size: int, data: Any, position: int, data_size: int, size: int) -> None:
     """Copy what fits and is there; a short string takes its neighbours along where that does no harm.
 
-    What is behind `at + size` in `out` has to be of no value yet.
+    What is behind `at + size` in `out` has to be of no value yet.  The sizes are those of the memory on both sides.
     """
-    if size <= _SHORT and at + _SHORT <= len(out) and position + _SHORT <= len(data):
+    if size <= _SHORT and at + _SHORT <= out_size and position + _SHORT <= data_size:
         _store_16(out, at, data, position)
     else:
         memcpy(out, at, data, position, size)

@@ -17,6 +17,7 @@ from magnetar.wire.columns.compiled_memory import (
     load_u8,
     load_u16,
     load_u32,
+    pointer,
 )
 from magnetar.wire.columns.layout import (
     BASE_OFFSET,
@@ -41,10 +42,12 @@ from magnetar.wire.columns.layout import (
     PLAIN_SIZE,
     PULSAR_BATCH,
     PULSAR_MESSAGE,
+    SCRATCH_WIDTH,
     SOURCE,
     STAMPED_MS,
     STORED_AT,
     STORED_END,
+    TABLE_WIDTH,
     TIME_MS,
 )
 from magnetar.wire.convert.compiled_bytes import INPUT, compiled, is_utf8, varint
@@ -81,6 +84,7 @@ _CODECS: Final = 5
 
 # What is read of a MessageMetadata.
 _M_BATCH, _M_COUNT, _M_CODEC, _M_SIZE, _M_PUBLISHED, _M_IS_CHUNK, _M_WIDTH = range(7)
+assert _M_WIDTH <= SCRATCH_WIDTH
 
 
 @compiled()
@@ -152,22 +156,22 @@ def _read_metadata(data: Any, position: int, end: int, found: Any) -> bool:
 
 
 @compiled()
-def _scan_pulsar(data: Any, at: int, end: int, touches: bool, row: Any, found: Any) -> bool:
+def _scan_pulsar(data: Any, at: int, end: int, touches: bool, table: Any, row: int, found: Any) -> bool:
     """Whether the entry at `at` is to be in the table."""
     metadata_at = at + 10
     metadata_end = metadata_at + load_u32(data, at + 6)
     is_plain = metadata_end <= end and _read_metadata(data, metadata_at, metadata_end, found)
     if not touches:
         # All that counts here are the chunks of a message whose last one may be wanted.
-        row[KIND] = OTHER
+        table[row + KIND] = OTHER
         return is_plain and found[_M_IS_CHUNK] != 0
-    row[KIND] = OTHER
+    table[row + KIND] = OTHER
     if not is_plain or found[_M_IS_CHUNK] != 0:
         return True
     size = end - metadata_end
     count = found[_M_COUNT] if found[_M_BATCH] else 1
     codec = found[_M_CODEC]
-    if count != row[LAST_OFFSET] - row[BASE_OFFSET] + 1:
+    if count != table[row + LAST_OFFSET] - table[row + BASE_OFFSET] + 1:
         return True
     if found[_M_BATCH]:
         room = size if codec == 0 or found[_M_SIZE] == 0 else found[_M_SIZE]
@@ -175,31 +179,31 @@ def _scan_pulsar(data: Any, at: int, end: int, touches: bool, row: Any, found: A
             return True
     if codec == 0 and size > RECORDS_BYTES_MAX:
         return True
-    row[KIND] = PULSAR_BATCH if found[_M_BATCH] else PULSAR_MESSAGE
-    row[CODEC] = codec
-    row[BODY_AT] = metadata_end
-    row[BODY_SIZE] = size
-    row[PLAIN_SIZE] = found[_M_SIZE]
-    row[COUNT] = count
-    row[TIME_MS] = found[_M_PUBLISHED]
-    row[METADATA_AT] = metadata_at
-    row[METADATA_END] = metadata_end
+    table[row + KIND] = PULSAR_BATCH if found[_M_BATCH] else PULSAR_MESSAGE
+    table[row + CODEC] = codec
+    table[row + BODY_AT] = metadata_end
+    table[row + BODY_SIZE] = size
+    table[row + PLAIN_SIZE] = found[_M_SIZE]
+    table[row + COUNT] = count
+    table[row + TIME_MS] = found[_M_PUBLISHED]
+    table[row + METADATA_AT] = metadata_at
+    table[row + METADATA_END] = metadata_end
     return True
 
 
 @compiled()
-def _scan_kafka(data: Any, at: int, end: int, aborted: Any, row: Any) -> bool:
+def _scan_kafka(data: Any, at: int, end: int, aborted: Any, table: Any, row: int) -> bool:
     """Whether the entry at `at` is to be in the table."""
-    row[KIND] = OTHER
-    base_offset = row[BASE_OFFSET]
+    table[row + KIND] = OTHER
+    base_offset = table[row + BASE_OFFSET]
     last_delta = load_i32(data, at + 23)
     if (
         load_u8(data, at + 16) != MAGIC
         or load_i32(data, at + 8) + LENGTH_PREFIX != end - at
         or base_offset < 0
         or last_delta < 0
-        or base_offset > row[LAST_OFFSET]
-        or row[LAST_OFFSET] - base_offset != last_delta
+        or base_offset > table[row + LAST_OFFSET]
+        or table[row + LAST_OFFSET] - base_offset != last_delta
     ):
         return True
     attributes = load_i16(data, at + 21)
@@ -215,14 +219,14 @@ def _scan_kafka(data: Any, at: int, end: int, aborted: Any, row: Any) -> bool:
     count = max(load_i32(data, at + 57), 0)
     if codec >= _CODECS or size > RECORDS_BYTES_MAX or (codec == 0 and count * RECORD_BYTES_MIN > size):
         return True
-    row[KIND] = KAFKA
-    row[CODEC] = codec
-    row[BODY_AT] = at + HEADER_SIZE
-    row[BODY_SIZE] = size
-    row[COUNT] = count
-    row[TIME_MS] = load_i64(data, at + 27)
-    row[STAMPED_MS] = load_i64(data, at + 35)
-    row[IS_STAMPED] = 1 if attributes & LOG_APPEND_TIME else 0
+    table[row + KIND] = KAFKA
+    table[row + CODEC] = codec
+    table[row + BODY_AT] = at + HEADER_SIZE
+    table[row + BODY_SIZE] = size
+    table[row + COUNT] = count
+    table[row + TIME_MS] = load_i64(data, at + 27)
+    table[row + STAMPED_MS] = load_i64(data, at + 35)
+    table[row + IS_STAMPED] = 1 if attributes & LOG_APPEND_TIME else 0
     return True
 
 
@@ -263,20 +267,32 @@ def _split(data: Any, body_at: int, end: int, last_offset: int) -> Any:
     return False, body_at + payload, load_i64(data, body_at + payload)
 
 
-@compiled(types.int64(INPUT, types.int64[::1], types.int64[:, ::1], types.int64[:, ::1], types.int64[::1]))
-def scan(data: Any, window: Any, aborted: Any, table: Any, facts: Any) -> int:
-    """Fill `table` with the entries in `data` that have rows in the window; their number.
+@compiled(
+    types.int64(
+        INPUT,
+        types.int64[::1],
+        types.int64[:, ::1],
+        types.int64[:, ::1],
+        types.int64[::1],
+        types.int64[::1],
+    )
+)
+def scan(data_array: Any, window: Any, aborted: Any, table_array: Any, scratch: Any, facts: Any) -> int:
+    """Fill the table with the entries in the data that have rows in the window; their number.
 
-    `aborted`: producer id, first and last offset of each transaction whose records are to be left out.
+    `aborted`: producer id, first and last offset of each transaction whose records are to be left out.  `scratch` has
+    `SCRATCH_WIDTH` numbers that mean nothing.
     """
-    size = len(data)
+    data = pointer(data_array)
+    table = pointer(table_array)
+    found = pointer(scratch)
+    size = len(data_array)
     position = 0
     count = 0
-    found = np.zeros(_M_WIDTH, np.int64)
     facts[CONSUMED] = 0
     facts[LAST_SEEN] = -1
     facts[CORRUPT_AT] = -1
-    while size - position >= RECORD_BYTES and count < len(table):
+    while size - position >= RECORD_BYTES and count < len(table_array):
         length = load_u32(data, position)
         body_at = position + RECORD_BYTES
         if length > ENTRY_BYTES_MAX:
@@ -294,23 +310,23 @@ def scan(data: Any, window: Any, aborted: Any, table: Any, facts: Any) -> int:
             break
         begins_inside = base_offset <= window[LAST_WANTED]
         touches = begins_inside and last_offset >= window[FROM_OFFSET]
-        row = table[count]
-        row[STORED_AT] = position
-        row[STORED_END] = end
-        row[PAYLOAD_AT] = payload_at
-        row[SOURCE] = IN_DATA
-        row[BODY_AT] = payload_at
-        row[BODY_SIZE] = 0
-        row[COUNT] = 0
-        row[CODEC] = 0
-        row[BASE_OFFSET] = base_offset
-        row[LAST_OFFSET] = last_offset
-        row[STAMPED_MS] = 0
-        row[IS_STAMPED] = 0
+        row = count * TABLE_WIDTH
+        table[row + STORED_AT] = position
+        table[row + STORED_END] = end
+        table[row + PAYLOAD_AT] = payload_at
+        table[row + SOURCE] = IN_DATA
+        table[row + BODY_AT] = payload_at
+        table[row + BODY_SIZE] = 0
+        table[row + COUNT] = 0
+        table[row + CODEC] = 0
+        table[row + BASE_OFFSET] = base_offset
+        table[row + LAST_OFFSET] = last_offset
+        table[row + STAMPED_MS] = 0
+        table[row + IS_STAMPED] = 0
         if is_pulsar:
-            if begins_inside and _scan_pulsar(data, payload_at, end, touches, row, found):
+            if begins_inside and _scan_pulsar(data, payload_at, end, touches, table, row, found):
                 count += 1
-        elif touches and _scan_kafka(data, payload_at, end, aborted, row):
+        elif touches and _scan_kafka(data, payload_at, end, aborted, table, row):
             count += 1
         facts[CONSUMED] = end
         facts[LAST_SEEN] = last_offset

@@ -42,6 +42,7 @@ from magnetar.wire.columns.layout import (
     PLAIN_SIZE,
     PULSAR_MESSAGE,
     ROWS,
+    SCRATCH_WIDTH,
     SOURCE,
     STAMPED_MS,
     STORED_AT,
@@ -160,7 +161,8 @@ class _Work:
         if window.committed and window.aborted:
             aborted = np.array(window.aborted, np.int64).reshape(-1, 3)
         facts = np.empty(FACTS_WIDTH, np.int64)
-        count = self._scan.scan(self._data, self._bounds, aborted, _kept.table, facts)
+        scratch = fresh(SCRATCH_WIDTH, np.int64)
+        count = self._scan.scan(self._data, self._bounds, aborted, _kept.table, scratch, facts)
         if facts[CORRUPT_AT] >= 0:
             _, _, ledger_id, entry_id, last_offset, _ = RECORD.unpack_from(self._view, int(facts[CORRUPT_AT]))
             raise corrupt(ledger_id, entry_id, last_offset)
@@ -256,11 +258,12 @@ class _Work:
         bytes_max = int(entries[kinds < OTHER, BODY_SIZE].sum())
         bytes_max += int((entries[is_message, METADATA_END] - entries[is_message, METADATA_AT]).sum())
         buffers = _Buffers(self._wanted, rows_max, bytes_max)
+        scratch = fresh(SCRATCH_WIDTH, np.int64)
         while True:
             ends = np.zeros(ENDS_WIDTH, np.int64)
             self._fill.fill(
                 self._data, self._expanded, entries, len(entries), self._bounds, buffers.wants, buffers.key,
-                buffers.value, buffers.numbers, buffers.headers, ends,
+                buffers.value, buffers.numbers, buffers.headers, scratch, ends,
             )  # fmt: skip
             if buffers.have_room(ends):
                 break

@@ -54,3 +54,5 @@ CUT_BEGIN, CUT_END, CUT_COUNT, CUT_BASE_MS, CUT_GREATEST_MS, CUT_WIDTH = range(6
 
 # What a call has encoded.
 DONE_BATCHES, DONE_ROWS, DONE_NEEDED, DONE_WIDTH = range(4)
+
+SCRATCH_WIDTH: Final = 16  # numbers that compiled code notes for itself

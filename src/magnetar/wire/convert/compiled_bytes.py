@@ -44,17 +44,22 @@ def compiled(*signature: Any) -> Callable[[F], F]:
     return cast("Callable[[F], F]", decorate(*signature, nogil=True, cache=bool(signature)))
 
 
+def place_in(context: Any, builder: Any, kind: Any, memory: Any, index: Any) -> Any:
+    """The address of one of an array's elements, or of what a pointer points to."""
+    base = (
+        memory
+        if isinstance(kind, types.CPointer)
+        else context.make_array(kind)(context, builder, memory).data
+    )
+    return builder.gep(base, [index])
+
+
 def _memcpy(typing_context: Any, out: Any, at: Any, data: Any, position: Any, size: Any) -> Any:
     """Copy without a check and without a slice: a slice costs more than most keys."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, source = (
-            builder.gep(context.make_array(kind)(context, builder, array).data, [offset])
-            for kind, array, offset in (
-                (signature.args[0], arguments[0], arguments[1]),
-                (signature.args[2], arguments[2], arguments[3]),
-            )
-        )
+        target = place_in(context, builder, signature.args[0], arguments[0], arguments[1])
+        source = place_in(context, builder, signature.args[2], arguments[2], arguments[3])
         _raw_memcpy(builder, target, source, arguments[4], context.get_constant(types.int64, 1))
         return context.get_dummy_value()
 
@@ -200,6 +205,23 @@ def text_size(data: Any, position: int, end: int) -> int:
 
 
 @compiled()
+def write_text(out: Any, at: int, data: Any, position: int, end: int) -> None:
+    """What has `text_size`, where there is room for it."""
+    while position < end:
+        step = utf8_step(data, position, end)
+        if step:
+            memcpy(out, at, data, position, step)
+            position += step
+            at += step
+        else:
+            out[at] = 0xEF
+            out[at + 1] = 0xBF
+            out[at + 2] = 0xBD
+            position += 1
+            at += 3
+
+
+@compiled()
 def put_name(out: Any, at: int, data: Any, position: int, end: int) -> int:
     while position < end:
         step = utf8_step(data, position, end)
@@ -277,11 +299,9 @@ def base64_size(data: Any, position: int, size: int) -> int:
 
 
 @compiled()
-def put_decoded(out: Any, at: int, data: Any, position: int, size: int) -> int:
-    """The bytes behind base64; `size` is what `base64_size` said."""
+def write_decoded(out: Any, at: int, data: Any, position: int, size: int) -> None:
+    """The bytes behind base64, where there is room for them; `size` is what `base64_size` said."""
     whole = at + size
-    if whole > len(out):
-        return whole
     bits = 0
     held = 0
     while at < whole:
@@ -292,4 +312,10 @@ def put_decoded(out: Any, at: int, data: Any, position: int, size: int) -> int:
             held -= 8
             out[at] = (bits >> held) & 0xFF
             at += 1
-    return whole
+
+
+@compiled()
+def put_decoded(out: Any, at: int, data: Any, position: int, size: int) -> int:
+    if at + size <= len(out):
+        write_decoded(out, at, data, position, size)
+    return at + size
