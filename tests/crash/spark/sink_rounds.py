@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -215,22 +215,24 @@ class Reader:
         while self._next != counts:
             if time.monotonic() > deadline:
                 raise Broken(f"committed are {self._next} of {counts} records")
-            self.check(self._consumer.consume(5000, 0.5))
+            check_order(self._next, self._consumer.consume(5000, 0.5))
             query.restart_if_ended()
-        self.check(self._consumer.consume(5000, 1.0))
+        check_order(self._next, self._consumer.consume(5000, 1.0))
         self._consumer.close()
 
-    def check(self, messages: list[confluent_kafka.Message]) -> None:
-        for message in messages:
-            if message.error() is not None:
-                continue
-            partition, number = map(int, (message.value() or b"").split())
-            if message.partition() != partition or number != self._next[partition]:
-                raise Broken(
-                    f"partition {message.partition()} offset {message.offset()} holds record {number} of {partition},"
-                    f" not {self._next[partition]}"
-                )
-            self._next[partition] += 1
+
+def check_order(seen: list[int], messages: Sequence[confluent_kafka.Message]) -> None:
+    """Hold each record to the number that its partition is at, and move that on."""
+    for message in messages:
+        if message.error() is not None:
+            continue
+        partition, number = map(int, (message.value() or b"").split())
+        if message.partition() != partition or number != seen[partition]:
+            raise Broken(
+                f"partition {message.partition()} offset {message.offset()} holds record {number} of {partition},"
+                f" not {seen[partition]}"
+            )
+        seen[partition] += 1
 
 
 VICTIMS = ("driver", "server", "driver and server", "worker")
