@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help run install dev test check format cover compat bench demo lock generate changelog clean
+.PHONY: help run install dev test check format cover compat bench demo demo-spark lock generate changelog clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -41,6 +41,12 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(BIN)/activate
 	$(call install_from,requirements/run.txt)
 	@touch $@
 
+# What the demos need besides; Spark installs itself when it is first needed.
+$(VENV)/.demo: requirements/demo.txt requirements/run.txt pyproject.toml | $(BIN)/activate
+	@echo "installing magnetar and what the demos need into $(VENV) ..."
+	$(call install_from,requirements/demo.txt)
+	@touch $(VENV)/.run $@
+
 # What is pinned for development contains what is pinned for running.
 $(VENV)/.dev: requirements/dev.txt requirements/spark.txt requirements/run.txt pyproject.toml | $(BIN)/activate
 	@echo "installing magnetar and the development tools into $(VENV) ..."
@@ -69,8 +75,11 @@ compat: dev ## the outside suites: tests of the Kafka and Pulsar clients (ARGS="
 bench: dev ## measure beside Apache Kafka and Pulsar, into bench/results/latest.json (ARGS="--quick")
 	@$(BIN)/python -m bench $(ARGS)
 
-demo: dev ## 336,776 real flights through a topic and a group of two consumers
+demo: $(VENV)/.demo ## 336,776 real flights through a topic and a group of two consumers
 	@$(BIN)/python -m demo $(ARGS)
+
+demo-spark: $(VENV)/.demo ## the same flights as hourly delays per airport, with Spark (which it installs)
+	@$(BIN)/python -m demo.spark $(ARGS)
 
 generate: dev ## write again what is made from tables: the Kafka and Pulsar codecs and the reference pages
 	@$(BIN)/python tools/generate_kafka.py
@@ -84,7 +93,8 @@ lock: ## pin requirements/*.txt from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv, or make UV=/path/to/uv lock)" >&2; exit 1; }
 	@$(UV) pip compile pyproject.toml requirements/build.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/run.txt
 	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/spark.txt
-	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -o requirements/dev.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --group demo --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -o requirements/demo.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -c requirements/demo.txt -o requirements/dev.txt
 
 changelog: dev ## fold newsfragments/ into CHANGELOG.md (VERSION=0.1.0)
 	@test -n "$(VERSION)" || { echo "say which version: make changelog VERSION=0.1.0" >&2; exit 1; }

