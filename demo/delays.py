@@ -111,6 +111,6 @@ def _note(query: "StreamingQuery", batches: dict[int, int]) -> None:
 def start_table(spark: "SparkSession", context: Context, folder: Path) -> "StreamingQuery":
     """The pipeline that appends `delays` to a Delta table in `folder`, as a worker would run it."""
     kind = find_kind("table")
-    config = kind.validate({"topic": DELAYS, "format": "delta", "path": str(folder)})
+    config = kind.validate({"topics": DELAYS, "path": str(folder), "format": "delta", "trigger": "1 second"})
     spec = Spec("delays-table", "delays-table", kind.name, config, "delays-table")
     return kind.start(spark, spec, str(context.folder / "checkpoint-table"), context)
