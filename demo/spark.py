@@ -151,7 +151,7 @@ def _stream(
 
     begin = time.monotonic()
     with console.status("starting Spark"):
-        spark = session.start("demo", shuffle_partitions=2)
+        spark = session.start("demo", shuffle_partitions=2, settings={"spark.sql.adaptive.enabled": "false"})
     story.session_s = time.monotonic() - begin
     try:
         begin = time.monotonic()
