@@ -8,14 +8,15 @@ they are not there.  Exit status 0 if every count is the data set's.
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ HTTP_SECONDS = 20.0
 TABLE_SECONDS_MAX = 120.0
 SQL_SECONDS_MAX = 300.0
 PLOT = "delays.svg"
+SPARK_LOG = "spark.log"
 
 # (airport, year, month, day, hour) -> flights, those that left, the sum of their delays in minutes
 Hours = dict[tuple[str, int, int, int, int], tuple[int, int, int]]
@@ -85,7 +87,9 @@ def main(words: Sequence[str] | None = None) -> int:
             setup.ensure_spark(console.print)
             faults = tell(console, output, arguments.flights)
             if arguments.output is not None:
-                console.print(f"the Delta table is {output / 'delays'}, the plot {output / PLOT}")
+                console.print(
+                    f"{output} has the Delta table delays, the plot {PLOT} and Spark's own log, {SPARK_LOG}"
+                )
     except (ConfigError, DemoFailed, ServerFailed) as error:
         console.print(f"demo: {error}", style="bold red", markup=False)
         return 1
@@ -150,8 +154,8 @@ def _stream(
     from magnetar.pipelines import session
 
     begin = time.monotonic()
-    with console.status("starting Spark"):
-        spark = session.start("demo", shuffle_partitions=2, settings={"spark.sql.adaptive.enabled": "false"})
+    with console.status("starting Spark"), _standard_error_to(output / SPARK_LOG):
+        spark = session.start("demo", shuffle_partitions=2)
     story.session_s = time.monotonic() - begin
     try:
         begin = time.monotonic()
@@ -170,7 +174,7 @@ def _stream(
         story.streamed_s = time.monotonic() - begin
         begin = time.monotonic()
         with progress_bars(console) as progress:
-            wanted = _end(context.bootstrap_servers, delays.DELAYS)
+            wanted = len(_in_topic(context.bootstrap_servers, delays.DELAYS))
             bar = progress.add_task("in the table", total=wanted)
             query = delays.start_table(spark, context, output / "delays")
             deadline = time.monotonic() + TABLE_SECONDS_MAX
@@ -186,6 +190,19 @@ def _stream(
         story.tabled_s = time.monotonic() - begin
     finally:
         spark.stop()
+
+
+@contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """What is started in the block, and only that, says what it has to say in a file: the JVM and all below it."""
+    with log.open("wb") as target:
+        kept = os.dup(sys.stderr.fileno())
+        os.dup2(target.fileno(), sys.stderr.fileno())
+        try:
+            yield
+        finally:
+            os.dup2(kept, sys.stderr.fileno())
+            os.close(kept)
 
 
 def hours_of(data: Flights) -> Hours:
@@ -227,11 +244,6 @@ def _set_schema(http: str, topic: str, definition: str) -> None:
     call.add_header("Content-Type", "application/json")
     with urllib.request.urlopen(call, timeout=HTTP_SECONDS):
         pass
-
-
-def _end(bootstrap: str, topic: str) -> int:
-    """How many offsets the topic has."""
-    return sum(end for _, end in _limits(_consumer(bootstrap), topic))
 
 
 def _in_topic(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
