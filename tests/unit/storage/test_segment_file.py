@@ -1,13 +1,14 @@
 """Segments read by path, as another process does while the store goes on writing them."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD, RECORD_BYTES
-from magnetar.storage.local.segment_file import SegmentFile
+from magnetar.storage.local.segment_file import Pieces, SegmentFile
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.store import LedgerId, SegmentStat
 
@@ -33,19 +34,26 @@ def bodies(segment: SegmentFile, start: int, end: int, piece_bytes: int) -> list
     return found
 
 
+def read_out(pieces: Pieces) -> None:
+    while (data := pieces.next()) is not None:
+        pieces.consumed(len(data) // 1040 * 1040)
+
+
 def stat_of(store: LocalLedgerStore, ledger_id: LedgerId) -> SegmentStat:
     stat = store.segment_files.stat(ledger_id)
     assert stat is not None
     return stat
 
 
-def opened(store: LocalLedgerStore, ledger_id: LedgerId) -> SegmentFile:
-    return SegmentFile.open(stat_of(store, ledger_id).path, store.segment_files.store_id, ledger_id)
+def opened(store: LocalLedgerStore, ledger_id: LedgerId, *, mapped: bool = True) -> SegmentFile:
+    path = stat_of(store, ledger_id).path
+    return SegmentFile.open(path, store.segment_files.store_id, ledger_id, mapped=mapped)
 
 
+@pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("piece_bytes", [4096, 64 * KIB, 4 << 20])
 def test_an_open_segment_is_read_as_far_as_it_is_told_while_more_is_written(
-    start_store: Starter, piece_bytes: int
+    start_store: Starter, piece_bytes: int, mapped: bool
 ) -> None:
     async def scenario() -> None:
         async with start_store() as store:
@@ -59,7 +67,8 @@ def test_an_open_segment_is_read_as_far_as_it_is_told_while_more_is_written(
                 stat = stat_of(store, ledger.ledger_id)
                 assert not stat.is_finished
                 if stat.end_position:
-                    with opened(store, ledger.ledger_id) as segment:
+                    with opened(store, ledger.ledger_id, mapped=mapped) as segment:
+                        assert not segment.is_finished
                         found = bodies(segment, 0, stat.end_position, piece_bytes)
                     assert found == wanted[: stat.entry_count]
                     assert stat.last_offset == stat.entry_count * 10 - 1
@@ -71,7 +80,8 @@ def test_an_open_segment_is_read_as_far_as_it_is_told_while_more_is_written(
             await store.checkpoint()
             stat = stat_of(store, ledger.ledger_id)
             assert stat.is_finished
-            with opened(store, ledger.ledger_id) as segment:
+            with opened(store, ledger.ledger_id, mapped=mapped) as segment:
+                assert segment.is_finished
                 assert bodies(segment, 0, stat.end_position, piece_bytes) == wanted
 
     asyncio.run(scenario())
@@ -148,32 +158,41 @@ def test_only_the_store_and_the_ledger_that_are_meant_are_read(start_store: Star
     asyncio.run(scenario())
 
 
-def test_a_range_that_ends_inside_a_record_or_behind_the_file_is_an_error(start_store: Starter) -> None:
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_range_that_ends_inside_a_record_or_behind_the_file_is_an_error(
+    start_store: Starter, mapped: bool
+) -> None:
     async def scenario() -> None:
         async with start_store() as store:
             ledger = await store.create()
             await fill(ledger, [pattern(n, 1000) for n in range(100)])
             await store.segment_files.write_out(ledger.ledger_id)
             end = stat_of(store, ledger.ledger_id).end_position
-            with opened(store, ledger.ledger_id) as segment:
-                with pytest.raises(EntryCorrupt, match="lies across"):
-                    bodies(segment, 0, end - 1, 4096)
-                with pytest.raises(EntryCorrupt, match="ends at byte"):
-                    bodies(segment, 0, end + (1 << 20), 4096)
-                for wrong in ((5, 4), (-1, 4)):
-                    with pytest.raises(ValueError, match="no range"):
-                        segment.pieces(*wrong)
+            for _ in range(2):
+                with opened(store, ledger.ledger_id, mapped=mapped) as segment:
+                    for cut in (1, 41, 500, 1039, 1041, 5000):
+                        with pytest.raises(EntryCorrupt, match="lies across"):
+                            bodies(segment, 0, end - cut, 8192)
+                    with pytest.raises(EntryCorrupt, match="ends at byte"):
+                        bodies(segment, 0, end + (1 << 20), 8192)
+                    for wrong in ((5, 4), (-1, 4)):
+                        with pytest.raises(ValueError, match="no range"):
+                            segment.pieces(*wrong)
+                    assert bodies(segment, end, end, 8192) == []
+                await ledger.seal()  # and once more when it is finished
+                await store.checkpoint()
 
     asyncio.run(scenario())
 
 
-def test_a_record_that_cannot_be_consumed_ends_the_reading(start_store: Starter) -> None:
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_record_that_cannot_be_consumed_ends_the_reading(start_store: Starter, mapped: bool) -> None:
     async def scenario() -> None:
         async with start_store() as store:
             ledger = await store.create()
             await fill(ledger, [pattern(n, 1000) for n in range(100)])
             await store.segment_files.write_out(ledger.ledger_id)
-            with opened(store, ledger.ledger_id) as segment:
+            with opened(store, ledger.ledger_id, mapped=mapped) as segment:
                 pieces = segment.pieces(0, stat_of(store, ledger.ledger_id).end_position, 8192)
                 first = pieces.next()
                 assert first is not None
@@ -182,5 +201,31 @@ def test_a_record_that_cannot_be_consumed_ends_the_reading(start_store: Starter)
                     pieces.next()
                 with pytest.raises(ValueError, match="cannot have been consumed"):
                     pieces.consumed(len(first) + 1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_disk_that_cannot_be_read_is_an_error_and_not_a_signal(
+    start_store: Starter, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    async def scenario() -> None:
+        async with start_store() as store:
+            ledger = await store.create()
+            await fill(ledger, [pattern(n, 1000) for n in range(100)])
+            await store.segment_files.write_out(ledger.ledger_id)
+            if finished:
+                await ledger.seal()
+                await store.checkpoint()
+            end = stat_of(store, ledger.ledger_id).end_position
+            with opened(store, ledger.ledger_id) as segment:
+                pieces = segment.pieces(0, end, 8192)
+                data = pieces.next()
+                assert data is not None
+                pieces.consumed(7 * 1040)
+                # As if the file had been cut behind what was read: no page can be filled there any more.
+                os.truncate(segment.path, 8192)
+                with pytest.raises(StorageError, match="cannot be read"):
+                    read_out(pieces)
 
     asyncio.run(scenario())
