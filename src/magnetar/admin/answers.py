@@ -17,7 +17,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from magnetar.base.errors import BrokerError, LeaseNotFound, MetadataError, StorageError, TooManyLeases
+from magnetar.base.errors import (
+    BrokerError,
+    EntryCorrupt,
+    LeaseNotFound,
+    MetadataError,
+    StorageError,
+    TooManyLeases,
+)
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors
 from magnetar.broker.namespaces import (
@@ -76,6 +83,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (InvalidPipeline, 422),
     (WorkerBusy, 409),
     (WorkerFenced, 409),
+    (EntryCorrupt, 500),  # it stays so: asking again is of no use
     (LeaseNotFound, 404),
     (TooManyLeases, 429),
     (MetadataError, 503),

@@ -216,13 +216,7 @@ class SegmentCatalogue:
     async def _find_segments(
         self, files: SegmentFiles, partition: "Partition", located: Located, lease_id: str | None
     ) -> None:
-        infos = [
-            info
-            for info in partition.log.ledgers
-            if not info.is_empty
-            and info.end_offset > located.from_offset
-            and info.first_offset < located.to_offset
-        ]
+        infos = partition.log.ledgers_between(located.from_offset, located.to_offset)
         if lease_id is not None:  # before anything is waited for: what is named then stays
             files.leases.add(lease_id, [info.ledger_id for info in infos])
         step_bytes = max(CUT_BYTES, sum(info.size_bytes for info in infos) // CUTS_MAX)

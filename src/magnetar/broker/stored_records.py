@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.errors import OffsetOutOfRange
+from magnetar.base.errors import StorageError
+from magnetar.broker.errors import OffsetOutOfRange, UnknownTopic
 from magnetar.ledger.entry_format import EntryPrefix, decode_entry
 from magnetar.storage.local.format import RECORD_BYTES, record_header
 from magnetar.storage.store import StoredEntry
@@ -41,16 +42,16 @@ class StoredRecords:
         clients converted.
 
         Raises:
-            OffsetOutOfRange: `offset` lies before the log's start or behind its end.
+            UnknownTopic, OffsetOutOfRange: see `check`.
             StorageError: the log cannot be read.
         """
         log = partition.log
-        if not log.log_start <= offset <= log.next_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} of {partition.topic.name} partition {partition.index} cannot be read: "
-                f"the log goes from {log.log_start} to {log.high_watermark}"
-            )
-        ledger_id, stored = await log.read_stored(offset, bytes_max)
+        self.check(partition, offset)
+        try:
+            ledger_id, stored = await log.read_stored(offset, bytes_max)
+        except StorageError:
+            self.check(partition, offset)  # retention, or the topic's deletion, may have been faster
+            raise
         end = min(end_offset, log.high_watermark)
         visible = [one for one in stored if one.last_offset < log.high_watermark]
         entries = [decode_entry(ledger_id, one) for one in visible]
@@ -65,6 +66,22 @@ class StoredRecords:
                 break
             parts += (record_header(ledger_id, one), one.body)
         return parts
+
+    def check(self, partition: "Partition", offset: int) -> None:
+        """Whether there is, or will be, something to read at `offset`.
+
+        Raises:
+            UnknownTopic: the topic has been deleted.
+            OffsetOutOfRange: it lies before the log's start or behind its end.
+        """
+        log = partition.log
+        if partition.topic.is_deleted:
+            raise UnknownTopic(f"topic {partition.topic.name} has been deleted")
+        if not log.log_start <= offset <= log.next_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {partition.topic.name} partition {partition.index} cannot be read: "
+                f"the log goes from {log.log_start} to {log.high_watermark}"
+            )
 
     async def _as_kafka(
         self, partition: "Partition", entries: "list[Entry]", stored: list[StoredEntry]

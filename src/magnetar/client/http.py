@@ -24,7 +24,7 @@ from magnetar.client.errors import (
     Unreachable,
 )
 
-Query = Sequence[tuple[str, str]]
+Query = Mapping[str, str] | Sequence[tuple[str, str]] | None  # pairs where a name may come twice
 
 CONNECT_S: Final = 5.0
 _PAUSE_S: Final = 0.1
@@ -50,10 +50,10 @@ class HttpClient:
     def close(self) -> None:
         self._pool.clear()
 
-    def get_json(self, path: str, query: Query = ()) -> Any:
+    def get_json(self, path: str, query: Query = None) -> Any:
         return self._parsed(self.request("GET", path, query=query))
 
-    def send_json(self, method: str, path: str, body: Any = None, query: Query = ()) -> Any:
+    def send_json(self, method: str, path: str, body: Any = None, query: Query = None) -> Any:
         """The answer to a JSON body; None when it is empty."""
         content = None if body is None else json.dumps(body).encode()
         response = self.request(method, path, query=query, body=content)
@@ -64,7 +64,7 @@ class HttpClient:
         method: str,
         path: str,
         *,
-        query: Query = (),
+        query: Query = None,
         body: bytes | None = None,
         wait_s: float = 0.0,
     ) -> urllib3.BaseHTTPResponse:
@@ -103,6 +103,8 @@ class HttpClient:
             document = json.loads(response.data)
             reason, code = str(document["reason"]), str(document.get("error", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
+            if response.status == 503:  # said before any of the server's own code was asked
+                return Unavailable(f"the server at {self.url} has too many connections", "CROWDED", 503)
             return BadAnswer(
                 f"{self.url} answered with status {response.status}, and not as a Magnetar server does"
             )

@@ -82,6 +82,16 @@ class LedgerChain:
     def replace(self, ledgers: list[LedgerInfo]) -> None:
         self._ledgers = ledgers
 
+    def overlapping(self, from_offset: int, to_offset: int) -> list[LedgerInfo]:
+        """The ledgers with some of the offsets from `from_offset` to before `to_offset`; none that is empty."""
+        first = max(bisect_right(self._ledgers, from_offset, key=_first_offset) - 1, 0)
+        while first > 0 and self._ledgers[first].is_empty:
+            first -= 1  # it begins where the one before it goes on
+        stop = bisect_left(self._ledgers, to_offset, key=_first_offset)
+        return [
+            info for info in self._ledgers[first:stop] if not info.is_empty and info.end_offset > from_offset
+        ]
+
     def holder_of(self, offset: int) -> LedgerInfo:
         """The ledger that holds the record at `offset`; EntryCorrupt when none does."""
         index = bisect_right(self._ledgers, offset, key=_first_offset) - 1

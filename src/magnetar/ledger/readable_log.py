@@ -172,6 +172,10 @@ class ReadableLog:
         """The ledgers of the chain, the oldest first; not to be changed."""
         return iter(self._chain)
 
+    def ledgers_between(self, from_offset: int, to_offset: int) -> list[LedgerInfo]:
+        """Those with durable entries in a range, the oldest first; not to be changed."""
+        return self._chain.overlapping(from_offset, to_offset)
+
     @property
     def ledger_ids(self) -> list[LedgerId]:
         """The ledgers of the chain, the oldest first."""

@@ -180,6 +180,7 @@ def test_a_damaged_lease_is_given_up_at_the_start() -> None:
 def test_leases_are_bounded_in_number_size_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LEASES_MAX", 3)
     monkeypatch.setattr(leases, "LEDGERS_MAX", 5)
+    monkeypatch.setattr(leases, "LEDGERS_TOTAL_MAX", 8)
 
     async def scenario() -> None:
         rig = Rig()
@@ -191,6 +192,9 @@ def test_leases_are_bounded_in_number_size_and_length(monkeypatch: pytest.Monkey
             with pytest.raises(TooManyLeases):
                 store.leases.add(given[0], [LedgerId(5)])
             store.leases.add(given[0], [LedgerId(4)])  # it has that one
+            store.leases.add(given[1], [LedgerId(1), LedgerId(2)])
+            with pytest.raises(TooManyLeases, match="7 segments"):
+                store.leases.add(given[2], [LedgerId(1), LedgerId(9)])
             for wrong in (0, -1, 3601):
                 with pytest.raises(ValueError, match="from 1 to 3600"):
                     await store.leases.renew(given[0], wrong)

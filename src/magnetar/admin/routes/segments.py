@@ -64,7 +64,7 @@ async def topics(request: Request, pattern: str | None = None) -> Response:
         if fits(short) or fits(name.full):
             rows.append(_topic_row(topic, short))
     rows.sort(key=lambda row: row["full"])
-    return await _json({"topics": rows})
+    return await _json(lambda: {"topics": rows})
 
 
 def _topic_row(topic: "Topic", short: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def offsets(request: Request) -> Response:
             found.append(await _offsets_row(broker, topic, index, timestamp_ms))
         except BrokerError as error:
             found.append(error_row(topic, index, error))
-    return await _json({"partitions": found})
+    return await _json(lambda: {"partitions": found})
 
 
 async def _offsets_row(broker: "Broker", topic: str, index: int, timestamp_ms: int | None) -> dict[str, Any]:
@@ -166,11 +166,18 @@ async def locate(request: Request) -> Response:
     wanted = [_range(row) for row in rows_of(body, "partitions")]
     lease = text_in(body, "lease") if body.get("lease") is not None else None
     lease, found = await broker.segments.locate_all(wanted, lease, _lease_s(body))
-    rows = [
-        error_row(asked.topic, asked.partition, one) if isinstance(one, BrokerError) else _located_row(one)
-        for asked, one in zip(wanted, found, strict=True)
-    ]
-    return await _json({"lease": lease, "store": broker.segments.store_id, "partitions": rows})
+    store = broker.segments.store_id
+
+    def content() -> dict[str, Any]:
+        rows = [
+            error_row(asked.topic, asked.partition, one)
+            if isinstance(one, BrokerError)
+            else _located_row(one)
+            for asked, one in zip(wanted, found, strict=True)
+        ]
+        return {"lease": lease, "store": store, "partitions": rows}
+
+    return await _json(content)
 
 
 @router.post("/magnetar/v1/leases/{lease}", summary="Let a lease end {lease_s} from now")
@@ -277,8 +284,9 @@ def _segment_row(segment: Segment) -> dict[str, Any]:
     }
 
 
-async def _json(content: Any) -> Response:
-    text = await asyncio.to_thread(json.dumps, content, separators=(",", ":"))
+async def _json(content: Callable[[], Any]) -> Response:
+    """`content` is put together, and into text, on a thread."""
+    text = await asyncio.to_thread(lambda: json.dumps(content(), separators=(",", ":")))
     return Response(text, media_type="application/json")
 
 
@@ -328,6 +336,7 @@ async def entries(request: Request, topic: str) -> Response:
     form = query.get("as", "stored")
     if form not in ("stored", "kafka"):
         raise Refused(400, f"as must be 'stored' or 'kafka', not {form[:100]!r}")
+    broker.stored_records.check(partition, offset)
     if wait_ms and partition.log.high_watermark <= offset < end_offset:
         await _wait(request, broker, partition, offset, wait_ms)
     if _Records.in_flight_bytes >= IN_FLIGHT_BYTES_MAX:

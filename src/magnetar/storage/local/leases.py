@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 LEASES_MAX: Final = 1000
 LEDGERS_MAX: Final = 100_000  # of one lease
+LEDGERS_TOTAL_MAX: Final = 1_000_000  # a hundred bytes each
 MAGIC: Final = b"MGLEASE1"
 _HEAD: Final = Struct(">8sII")
 _CRC: Final = Struct(">I")
@@ -100,6 +101,8 @@ class Leases:
         self._remove = remove
         self._leases: dict[str, Lease] = {}
         self._counts: Counter[int] = Counter()
+        self._total = 0
+        """Ledgers of all leases, each as often as it is leased."""
         self._waiting: dict[int, Path] = {}
         """Files of deleted ledgers, to be removed when no lease is on them."""
         self._timer: TimerHandle | None = None
@@ -111,6 +114,7 @@ class Leases:
         for lease in found:
             self._leases[lease.lease_id] = lease
             self._counts.update(lease.ledgers)
+            self._total += len(lease.ledgers)
             self._extend(lease)
         for ledger_id, path in orphans:
             self.give_up(ledger_id, path)
@@ -164,7 +168,12 @@ class Leases:
             raise TooManyLeases(
                 f"a lease is on at most {LEDGERS_MAX} segments: ask for fewer partitions at a time"
             )
+        if self._total + len(new) > LEDGERS_TOTAL_MAX:
+            raise TooManyLeases(
+                f"{self._total} segments are leased already: end some leases, or wait for one to lapse"
+            )
         lease.ledgers |= new
+        self._total += len(new)
         self._counts.update(new)
 
     async def save(self, lease_id: str) -> None:
@@ -177,6 +186,7 @@ class Leases:
         loop = asyncio.get_running_loop()
         async with self._saving:
             lease = self._get(lease_id)
+            self._extend(lease)
             try:
                 await loop.run_in_executor(
                     None, self._write, lease_id, lease.length_s, frozenset(lease.ledgers)
@@ -246,6 +256,7 @@ class Leases:
 
     def _let_go(self, lease: Lease) -> None:
         del self._leases[lease.lease_id]
+        self._total -= len(lease.ledgers)
         counts = self._counts
         for ledger_id in lease.ledgers:
             counts[ledger_id] -= 1

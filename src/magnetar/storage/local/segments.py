@@ -9,6 +9,7 @@ with the same bytes in front of the new ones.  Such a file is best read past the
 crash the journal is replayed from what the catalogue had noted, which writes the same bytes in the same places.
 """
 
+import os
 import uuid
 from array import array
 from bisect import bisect_left
@@ -81,6 +82,9 @@ class LocalSegments:
     def __init__(self, store: "LocalLedgerStore", own_id: str) -> None:
         self._store = store
         self._store_id = own_id
+        self._directory = os.path.abspath(
+            store.segments
+        )  # as processes with other working directories need it
         self._thinned: OrderedDict[int, Thinned] = OrderedDict()
 
     @property
@@ -97,7 +101,7 @@ class LocalSegments:
             return None
         empty = ledger.flushed_count == 0
         return SegmentStat(
-            str(self._store.path_of(ledger)),
+            os.path.join(self._directory, self._store.path_of(ledger).name),
             ledger.finished,
             ledger.flushed_position,
             ledger.flushed_count,
