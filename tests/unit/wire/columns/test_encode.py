@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from aiokafka.record.memory_records import MemoryRecords
 from convert.records import Received, Sent, read_by_kafka, sent
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,17 @@ def test_a_kafka_client_reads_what_was_encoded(records: list[Sent], codec: int) 
         assert header.max_timestamp_ms == max(one.timestamp_ms for one in records)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
         assert header.attributes == codec
+
+
+@given(records, st.sampled_from(CODECS))
+def test_another_kafka_client_reads_the_same(records: list[Sent], codec: int) -> None:
+    read = MemoryRecords(b"".join(encode(columns_of(records), codec, records_max=4)))
+    found = []
+    while read.has_next():
+        batch = read.next_batch()
+        assert batch.validate_crc()
+        found += [(one.timestamp, one.key, one.value, list(one.headers)) for one in batch]
+    assert found == [(one.timestamp_ms, one.key, one.value, list(one.headers)) for one in records]
 
 
 @given(records, st.data())
