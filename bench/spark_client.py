@@ -17,7 +17,7 @@ from bench.process import RunFailed
 from bench.pulsar_client import Addresses
 from bench.servers import KAFKA, MAGNETAR, Server
 
-JOBS = Path(__file__).with_name("spark_jobs.py")
+JOBS = Path(__file__).with_name("jobs") / "spark_jobs.py"
 SPARK_KAFKA = "spark-kafka"
 RUN_SECONDS_MAX = 600.0
 INSTALL_SECONDS_MAX = 900.0

@@ -93,8 +93,8 @@ def descriptor(job: Job, runs: str) -> None:
 
 def _encode_again(batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa
-    from magnetar.pipelines.source.slices import Slice
 
+    from magnetar.pipelines.source.slices import Slice
     from magnetar.wire.columns import Wanted, encode
 
     wanted = Wanted(key=True, value=True, offset=False, timestamp=True, timestamp_type=False, headers=True)

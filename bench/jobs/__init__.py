@@ -1,0 +1,1 @@
+"""Programs that other Pythons run: in a folder of their own, as beside `bench/profile.py` theirs would not be found."""
