@@ -1,6 +1,7 @@
 """The stream reader without Spark: what it answers to the calls that Spark makes, in Spark's order."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -153,14 +154,19 @@ def test_only_what_is_decided_is_read(reader: Make, writers: Writers, topic: Cal
 def test_a_long_backlog_is_read_from_files(reader: Make, writers: Writers, topic: Callable[[], str]) -> None:
     name = writers.create(topic())
     for turn in range(3):
-        writers.kafka(name, _rows(30_000, 30_000 * turn))
+        writers.kafka(name, [(b"k" * 100, value) for _, value in _rows(30_000, 30_000 * turn)])
     stream = reader(name)
     start = stream.initialOffset()
     end = stream.latestOffset(start, ALL)
-    (task,) = stream.partitions(start, end)
-    assert isinstance(task, SliceTask)
+    deadline = time.monotonic() + 60  # files are written behind the writer's back
+    while True:
+        (task,) = stream.partitions(start, end)
+        assert isinstance(task, SliceTask)
+        if any(piece.path is not None for piece in task.pieces):
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert task.scan.lease is not None
-    assert any(piece.path is not None for piece in task.pieces)
     assert _read(stream, start, end) == list(range(90_000))
     (task,) = stream.partitions(start, {name: {"0": 50}})
     assert isinstance(task, SliceTask)

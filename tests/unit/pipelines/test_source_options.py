@@ -2,6 +2,7 @@
 
 import pytest
 
+from magnetar.pipelines.source.datasource import schema_of
 from magnetar.pipelines.source.errors import OptionError
 from magnetar.pipelines.source.options import Choice, ReadMode, parse
 from magnetar.pipelines.source.positions import EARLIEST, LATEST, Kind, TopicPartition
@@ -167,3 +168,24 @@ def test_what_is_refused_names_the_option(changes: dict[str, str | None], stream
 def test_an_assignment_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="option assign"):
         parse({"admin.url": "http://h:1", "assign": text}, streaming=False)
+
+
+def test_what_is_wrong_in_any_case_is_told_at_load() -> None:
+    for streaming in (
+        {"endingOffsets": "latest"},
+        {"predefinedSubscription": "s"},
+        {"startingOffsets": "latest"},
+    ):
+        assert "`key` binary" in schema_of({**BASE, **streaming})
+    with pytest.raises(OptionError, match="option colour is not known"):
+        schema_of({**BASE, "colour": "red"})
+    with pytest.raises(OptionError, match="option endingOffsets: a stream has no end"):
+        schema_of({**BASE, "endingOffsets": "latest", "predefinedSubscription": "s"})
+    assert schema_of({"topic": "t", "kafka.acks": "all"})  # a sink's
+
+
+def test_the_columns_follow_the_options() -> None:
+    assert "`headers`" not in schema_of(BASE)
+    assert "`headers`" in schema_of({**BASE, "INCLUDEHEADERS": "true"})
+    assert "`__messageId`" in schema_of({**BASE, "includePulsarColumns": "true"})
+    assert schema_of({**BASE, "descriptors": "true"}).endswith("`plan` binary")

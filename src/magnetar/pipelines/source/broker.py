@@ -16,6 +16,7 @@ from magnetar.pipelines.source.options import Choice, Selection
 from magnetar.pipelines.source.positions import Limits, Offsets, TopicPartition, listed
 
 LEASE_S: Final = 600.0
+FIRST_ANSWER_S: Final = 30.0  # whoever has never answered is more likely misspelt than restarting
 _PATTERN_CHARS_MAX: Final = 1000
 
 T = TypeVar("T")
@@ -54,7 +55,8 @@ class Broker:
 
     def __init__(self, url: str, timeout_s: float, *, committed: bool) -> None:
         self.url = url
-        self._timeout_s = timeout_s
+        self._timeout_s = min(timeout_s, FIRST_ANSWER_S)  # until there is an answer
+        self._later_timeout_s = timeout_s
         self._committed = committed
 
     @property
@@ -63,7 +65,9 @@ class Broker:
 
     def ask(self, ask: Callable[[RestClient], T]) -> T:
         """One question.  Raises: SourceError."""
-        return asked(lambda: ask(self.client), url=self.url, timeout_s=self._timeout_s)
+        answer = asked(lambda: ask(self.client), url=self.url, timeout_s=self._timeout_s)
+        self._timeout_s = self._later_timeout_s
+        return answer
 
     # -- which partitions
 
@@ -109,11 +113,11 @@ class Broker:
         """The topics that are meant, by the name under which they were asked for."""
         if selection.choice is Choice.PATTERN:
             try:
-                found = self.client.topics(selection.pattern)
-            except Refused as error:
-                raise OptionError(f"option {selection.option}: {error}") from error
-            except ClientError:
                 found = self.ask(lambda client: client.topics(selection.pattern))
+            except SourceError as error:
+                if not isinstance(error.__cause__, Refused):
+                    raise
+                raise OptionError(f"option {selection.option}: {error.__cause__}") from error
             return {topic.full: topic for topic in found}
         names = selection.names or tuple(name for name, _ in selection.assigned)
         pattern: str | None = "|".join(re.escape(name) for name in map(_as_listed, names))

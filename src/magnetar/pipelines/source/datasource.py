@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.pipelines.source import schema as columns
+from magnetar.pipelines.source.errors import OptionError
 from magnetar.pipelines.source.options import flag, parse
 from magnetar.pipelines.source.reader import BatchReader, FilteringBatchReader
 from magnetar.pipelines.source.stream import StreamReader
@@ -16,12 +17,24 @@ from magnetar.pipelines.source.stream import StreamReader
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-NAME: Final = "magnetar"
+_READING: Final = frozenset({"subscribe", "subscribepattern", "assign", "topics", "topicspattern"})
 _FILTERS_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def schema_of(options: Mapping[str, str]) -> str:
-    """The columns of a query that names none."""
+    """The columns of a query that names none.
+
+    Spark asks for them at `load()`, before it says whether a batch or a stream is meant.  Options that are wrong for
+    both are told here already.
+
+    Raises:
+        OptionError
+    """
+    if _reads(options):
+        try:
+            parse(options, streaming=False)
+        except OptionError:
+            parse(options, streaming=True)
     return columns.ddl(
         headers=flag(options, "includeHeaders"),
         pulsar_columns=flag(options, "includePulsarColumns"),
@@ -44,6 +57,11 @@ def stream_reader(options: Mapping[str, str], schema: "StructType") -> StreamRea
     parsed = parse(options, streaming=True)
     columns.check(schema, descriptors=parsed.descriptors)
     return StreamReader(parsed, schema)
+
+
+def _reads(options: Mapping[str, str]) -> bool:
+    """Whether these are options of reading: those of writing are somebody else's to check."""
+    return any(key.lower() in _READING for key in options)
 
 
 def _runs(worker: str) -> bool:

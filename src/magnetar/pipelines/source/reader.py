@@ -7,14 +7,16 @@ moment.  A lease keeps the files until the tasks have read them.
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from magnetar.client.errors import ClientError
 from magnetar.client.rest import Located, Range, Topic
 from magnetar.pipelines.source.address import find
-from magnetar.pipelines.source.broker import LEASE_S, Broker
+from magnetar.pipelines.source.broker import LEASE_S, Broker, client_of
 from magnetar.pipelines.source.errors import DataLost, TopicError
 from magnetar.pipelines.source.filters import OFFSET_MAX, OFFSET_MIN, Restriction
 from magnetar.pipelines.source.options import ReadMode, ReadOptions
@@ -35,13 +37,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+END_LEASE_WITHIN_S: Final = 1.0
+
 
 @dataclass
 class SliceTask(InputPartition):
-    """What one Spark task reads, in order."""
+    """What one Spark task reads, in order.  `ends_lease`: nobody else reads under its lease."""
 
     scan: Scan
     pieces: Task
+    ends_lease: bool = False
 
     def slices(self) -> Iterator[Slice]:
         return (Slice(self.scan, piece) for piece in self.pieces)
@@ -113,7 +118,8 @@ def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask
         tasks_min=options.partitions_min,
         records_max=options.records_per_partition_max,
     )
-    return [SliceTask(scan, task) for task in tasks]
+    # A batch has no end that a source hears of; a single task knows, others leave the lease to run out.
+    return [SliceTask(scan, task, ends_lease=len(tasks) == 1 and not options.descriptors) for task in tasks]
 
 
 def scan_of(
@@ -208,6 +214,10 @@ def read_task(
         return
     for part in partition.slices():
         yield from part.record_batches(arrow_schema)
+    lease = partition.scan.lease
+    if partition.ends_lease and lease is not None:
+        with suppress(ClientError):
+            client_of(partition.scan.url, END_LEASE_WITHIN_S).end_lease(lease)
 
 
 def _descriptors(task: SliceTask, schema: "pa.Schema") -> "pa.RecordBatch":

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TOPICS_EVERY_S: Final = 1.0
-BROKER_RECORDS_MAX: Final = 20_000  # of a partition: less is fetched faster than found in a file
+BROKER_RECORDS_MAX: Final = 20_000  # of a partition: less is fetched faster than found in a file,
+BROKER_BYTES_MAX: Final = 32 << 20  # unless records are large
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -222,7 +223,8 @@ class _Planner:
         if not bounds:
             return []
         self._end_lease()
-        asked = {each: options.mode is ReadMode.BROKER or self._is_small(*bounds[each]) for each in bounds}
+        files = options.mode is not ReadMode.BROKER
+        asked = {each: not files or self._is_small(*bounds[each]) for each in bounds}
         leased_at = time.time()
         found = self._broker.ask(
             lambda client: client.segments(
@@ -237,7 +239,10 @@ class _Planner:
             begin, stop = self._existing(answer, each, first, offset)
             if begin < stop:
                 partitioned = each not in topics or topics[each].partitioned
-                pieces += pieces_of(answer, begin, stop, files=not asked[each], partitioned=partitioned)
+                own = pieces_of(answer, begin, stop, files=False, partitioned=partitioned)
+                if not asked[each] or (files and own[0].size > BROKER_BYTES_MAX):
+                    own = pieces_of(answer, begin, stop, partitioned=partitioned)
+                pieces += own
         scan = scan_of(options, self._broker.url, found.store, found.lease, leased_at)
         tasks = stream_tasks(
             pieces, tasks_min=options.partitions_min, records_max=options.records_per_partition_max
