@@ -159,6 +159,46 @@ def test_a_start_after_a_kill_keeps_what_is_leased_for_the_leases_whole_length(d
     asyncio.run(scenario())
 
 
+def test_a_lease_that_is_shortened_lapses_earlier() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            lease, other = store.leases.open(600), store.leases.open(100)
+            store.leases.add(lease, [ledger_id])
+            await store.delete(ledger_id)
+            await store.leases.renew(lease, 10)
+            rig.clock.advance(9)
+            await settled(store)
+            assert len(rig.files()) == 1
+            rig.clock.advance(1.1)
+            await settled(store)
+            assert rig.files() == []
+            await store.leases.renew(other, None)
+
+    asyncio.run(scenario())
+
+
+def test_a_short_lease_that_a_start_finds_gives_its_holder_a_minute() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            lease = store.leases.open(1)
+            store.leases.add(lease, [ledger_id])
+            await store.leases.save(lease)
+            await store.delete(ledger_id)
+        async with rig.store() as store:
+            rig.clock.advance(59)
+            await store.leases.renew(lease, None)
+            assert len(rig.files()) == 1
+            rig.clock.advance(1.1)
+            await settled(store)
+            assert rig.files() == []
+
+    asyncio.run(scenario())
+
+
 def test_a_damaged_lease_is_given_up_at_the_start() -> None:
     async def scenario() -> None:
         rig = Rig()

@@ -4,8 +4,9 @@ A ledger may be deleted while it is leased: it is gone for everybody at once, an
 lease on it has ended.  A lease ends when its holder says so, or when it was not renewed for its length.
 
 Leases survive the death of the process: each is a file in the store's `leases` directory, which is there before the
-holder is told.  A start finds them and lets each begin anew, so a holder that could not renew meanwhile has its whole
-length to come back; no clock of the day is involved.  They need not survive a loss of power, and are not synced.
+holder is told.  A start finds them and lets each begin anew, for a minute at least: a holder that could not renew
+meanwhile has time to come back, and no clock of the day is involved.  They need not survive a loss of power, and are
+not synced.
 
 Lease file, big-endian.  v1; named by the lease's id:
 
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 LEASES_MAX: Final = 1000
 LEDGERS_MAX: Final = 100_000  # of one lease
 LEDGERS_TOTAL_MAX: Final = 1_000_000  # a hundred bytes each
+FOUND_S_MIN: Final = 60  # of what a start finds: it takes a while until holders can be heard
 MAGIC: Final = b"MGLEASE1"
 _HEAD: Final = Struct(">8sII")
 _CRC: Final = Struct(">I")
@@ -106,6 +108,7 @@ class Leases:
         self._waiting: dict[int, Path] = {}
         """Files of deleted ledgers, to be removed when no lease is on them."""
         self._timer: TimerHandle | None = None
+        self._timer_at_s = 0.0
         self._saving = asyncio.Lock()
         self._is_closed = False
 
@@ -115,7 +118,7 @@ class Leases:
             self._leases[lease.lease_id] = lease
             self._counts.update(lease.ledgers)
             self._total += len(lease.ledgers)
-            self._extend(lease)
+            self._extend(lease, FOUND_S_MIN)
         for ledger_id, path in orphans:
             self.give_up(ledger_id, path)
         self._set_timer()
@@ -237,13 +240,20 @@ class Leases:
             raise LeaseNotFound("there is no such lease: it has ended, or was not renewed in time")
         return lease
 
-    def _extend(self, lease: Lease) -> None:
-        lease.ends_at_s = self._clock.monotonic() + lease.length_s
+    def _extend(self, lease: Lease, least_s: int = 0) -> None:
+        lease.ends_at_s = self._clock.monotonic() + max(lease.length_s, least_s)
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._leases and not self._is_closed:
-            first_s = min(lease.ends_at_s for lease in self._leases.values())
-            self._timer = self._clock.call_later(max(first_s - self._clock.monotonic(), 0.001), self._lapse)
+        """Wake up when the first lease may lapse; too early does no harm, as leases are renewed."""
+        if not self._leases or self._is_closed:
+            return
+        first_s = min(lease.ends_at_s for lease in self._leases.values())
+        if self._timer is not None:
+            if self._timer_at_s <= first_s:
+                return
+            self._timer.cancel()
+        self._timer_at_s = first_s
+        self._timer = self._clock.call_later(max(first_s - self._clock.monotonic(), 0.001), self._lapse)
 
     def _lapse(self) -> None:
         self._timer = None
