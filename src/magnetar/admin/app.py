@@ -21,6 +21,7 @@ from magnetar.admin import answers
 from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
 from magnetar.admin.context import AdminContext
 from magnetar.admin.interop_metrics import declare_interop_metrics
+from magnetar.admin.pipeline_metrics import declare_pipeline_metrics
 from magnetar.admin.routes import (
     cluster,
     lookup,
@@ -66,6 +67,7 @@ def create_app(broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" =
     """
     declare_broker_metrics(metrics, broker)
     declare_interop_metrics(metrics, broker.interop)
+    declare_pipeline_metrics(metrics, broker.pipelines)
     progress = GroupProgress(metrics, broker)
     # The pages at /docs would load their scripts from the internet; the schema itself is at /openapi.json.
     app = FastAPI(title="Magnetar", version=__version__, docs_url=None, redoc_url=None)

@@ -40,6 +40,12 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         assert (await world.ask("GET", f"{P}/a"))["status"] == status
         assert await world.ask("GET", f"{P}/a/stats") == status
         assert (await world.ask("GET", W))["worker"]["pid"] == 7
+        lines = (await world.ask("GET", "/metrics")).text.splitlines()
+        assert {
+            'magnetar_pipelines{state="RUNNING"} 1.0',
+            'magnetar_pipeline_lag{pipeline="a"} 3.0',
+            'magnetar_pipeline_rows_total{pipeline="a"} 10.0',
+        } <= set(lines)
 
         assert (await world.ask("PUT", f"{P}/a/restart"))["state"] == "STARTING"
         assert (await world.ask("PUT", f"{P}/a/stop"))["desired"] == "STOPPED"
