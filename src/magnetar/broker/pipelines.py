@@ -253,11 +253,11 @@ class Pipelines:
                 return State.FAILED, self.worker.trouble
             state = State.CREATED if report is None else State.STARTING
             return state, "no worker runs: `magnetar worker` starts one"
-        if report is None:
-            return (State.STARTING if pipeline.desired is Desired.RUNNING else State.STOPPED), ""
-        if report.run != pipeline.run:
-            return State.STARTING, ""
-        return report.state, report.reason
+        if report is not None and report.run == pipeline.run:
+            return report.state, report.reason
+        if pipeline.desired is Desired.STOPPED:
+            return State.STOPPED, ""
+        return State.STARTING, self._busy_with()
 
     def report(self, pipeline: Pipeline) -> Report | None:
         """What the worker last said of this pipeline."""
@@ -323,6 +323,13 @@ class Pipelines:
             self._wake(changed)
 
     # inside
+
+    def _busy_with(self) -> str:
+        """What the worker does before it looks at any pipeline; empty when it runs them."""
+        state, progress = (str(self.worker.about.get(key) or "")[:500] for key in ("state", "progress"))
+        if not state or state == "runs":
+            return ""
+        return f"the worker {state}: {progress}" if progress else f"the worker {state}"
 
     def _current(self, pipeline: Pipeline) -> Report | None:
         report = self._reports.get(pipeline.name)

@@ -209,6 +209,29 @@ class TestStates:
 
         run(scenario)
 
+    @pytest.mark.parametrize(
+        ("about", "said"),
+        [
+            ({}, ""),
+            ({"state": "runs", "spark": "4.3.0"}, ""),
+            ({"state": "is starting Spark"}, "the worker is starting Spark"),
+            (
+                {"state": "is installing Spark", "progress": "downloading pyspark (434 MB)"},
+                "the worker is installing Spark: downloading pyspark (434 MB)",
+            ),
+        ],
+    )
+    def test_what_a_start_waits_for_is_said(self, about: dict[str, str], said: str) -> None:
+        async def scenario(world: World) -> None:
+            await world.pipelines.create("a", "table", {})
+            await world.pipelines.create("b", "table", {}, start=False)
+            epoch = await world.worker()
+            await world.pipelines.reported("w", epoch, {}, WorkerSays(about=about))
+            assert (world.state("a"), world.reason("a")) == (State.STARTING, said)
+            assert (world.state("b"), world.reason("b")) == (State.STOPPED, "")
+
+        run(scenario)
+
     def test_a_worker_that_is_gone_is_said(self) -> None:
         async def scenario(world: World) -> None:
             await world.pipelines.create("a", "table", {})

@@ -17,20 +17,24 @@ _FINAL: Final = frozenset(("OptionError", "SchemaError", "ConfigError", "DataLos
 _FINAL_SPARK: Final = frozenset(
     ("AnalysisException", "ParseException", "PySparkTypeError", "PySparkValueError", "PySparkAttributeError")
 )
-_RAISED: Final = re.compile(r"^(?P<name>(?:[A-Za-z_][\w]*\.)*[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
+# The last line of a Python traceback.  Without a package, only what is called an error or an exception counts.
+_RAISED: Final = re.compile(
+    r"^(?P<name>(?:magnetar|pyspark_magnetar)\.[\w.]+|(?:\w+\.)*[A-Z]\w*(?:Error|Exception)): (?P<text>.+)$",
+    re.MULTILINE,
+)
 _CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ")
 _NOISE: Final = re.compile(r"\s*(SQLSTATE: \w+|JVM stacktrace:).*", re.DOTALL)
+_OF_A_STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL)
 _OURS: Final = ("magnetar.", "pyspark_magnetar.")
-_WRAPPERS: Final = frozenset(
-    ("StreamingQueryException", "PySparkRuntimeError", "PythonException", "SparkException")
-)
+_STREAM: Final = "StreamingQueryException"
+_WRAPPERS: Final = frozenset((_STREAM, "PySparkRuntimeError", "PythonException", "SparkException"))
 
 
 def explain(error: BaseException) -> tuple[str, bool]:
     """The reason, and whether trying again may help."""
     if isinstance(error, ConfigError):
         return _bounded(str(error)), False
-    text = str(error)
+    text = str(error).partition("=== Streaming Query ===")[0]
     raised = list(_RAISED.finditer(text))
     # Ours says the most; else the last one of a traceback is what was raised first.
     ours = [one for one in raised if one["name"].startswith(_OURS)]
@@ -44,6 +48,8 @@ def explain(error: BaseException) -> tuple[str, bool]:
     if others:
         name = others[-1]["name"].rpartition(".")[2]
         return _bounded(f"{name}: {_without_condition(others[-1]['text'])}"), name not in _FINAL_SPARK
+    if kind == _STREAM and _OF_A_STREAM.match(text):
+        return _bounded(_without_condition(_OF_A_STREAM.sub("", text))), True
     return _bounded(f"{kind}: {_without_condition(text)}" if text.strip() else kind), True
 
 

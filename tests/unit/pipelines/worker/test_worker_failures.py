@@ -54,6 +54,14 @@ class AnalysisException(Exception):
             True,
         ),
         (
+            StreamingQueryException(
+                "[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exception: Broken pipe SQLSTATE: XXKST\n"
+                "=== Streaming Query ===\nIdentifier: copy [id = 1f]\nCurrent State: ACTIVE\nThread State: RUNNABLE"
+            ),
+            "Broken pipe",
+            True,
+        ),
+        (
             AnalysisException(
                 "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703"
             ),
