@@ -1,7 +1,7 @@
 """Arrow rows in a topic: every column of Spark's sink, as a Kafka client finds them."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 import confluent_kafka
@@ -143,3 +143,53 @@ def test_a_topic_that_nobody_makes_is_unknown() -> None:
         pytest.raises(UnknownTopic, match="topic 'missing' does not exist"),
     ):
         write(server, rows(["1"]), topic="missing")
+
+
+class StaleCluster(Cluster):
+    """Takes the leader of the next partition for each one's while `is_stale`, which lasts until it asks again."""
+
+    is_stale = False
+
+    def leader(self, topic: str, partition: int) -> int:
+        count = self.partition_count(topic)
+        return super().leader(topic, (partition + 1) % count if self.is_stale else partition)
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        self.is_stale = False
+        super().refresh(topics)
+
+
+def test_leaders_are_followed_and_order_is_kept_when_all_of_them_move() -> None:
+    with (
+        MagnetarProcess(settings={"num.partitions": "6"}, nodes=3) as server,
+        closing(StaleCluster(server.bootstrap, patience_s=20)) as cluster,
+    ):
+        writer = RowWriter(cluster, options_for(server, topic="led"), idempotent_producer(cluster))
+        assert len({cluster.leader("led", n) for n in range(6)}) == 3
+        for begin in range(0, 60_000, 10_000):
+            numbers = range(begin, begin + 10_000)
+            partitions = pa.array([n % 6 for n in numbers], pa.int32())
+            writer.write(rows([f"{n:0100}" for n in numbers], partition=partitions))
+            cluster.is_stale = True
+        writer.flush()
+        found: dict[int, list[int]] = {n: [] for n in range(6)}
+        for message in read_committed(server, "led", 6):
+            found[message.partition() or 0].append(int(message.value() or b""))
+        assert found == {n: list(range(n, 60_000, 6)) for n in range(6)}
+
+
+def test_a_server_that_is_killed_under_a_task_has_each_row_once() -> None:
+    with (
+        MagnetarProcess(settings={"num.partitions": "2"}) as server,
+        closing(Cluster(server.bootstrap)) as cluster,
+    ):
+        writer = RowWriter(cluster, options_for(server, topic="killed"), idempotent_producer(cluster))
+        for begin in range(0, 100_000, 10_000):
+            writer.write(rows([f"{n:0100}" for n in range(begin, begin + 10_000)]))
+            if begin in (20_000, 60_000):
+                server.kill()  # requests are in flight, and the next ones fail
+                server.spawn()
+        server.wait_ready()
+        writer.flush()
+        found = sorted(int(message.value() or b"") for message in read_committed(server, "killed", 2))
+        assert found == list(range(100_000))

@@ -6,6 +6,7 @@ what it had written, and Spark's next attempt writes all of it again, as with Sp
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -14,7 +15,7 @@ from magnetar.client.kafka.transactions import TopicPartition, idempotent_produc
 from magnetar.pipelines.sink.clusters import cluster_for
 from magnetar.pipelines.sink.errors import OptionError
 from magnetar.pipelines.sink.options import WriteOptions, parse
-from magnetar.pipelines.sink.rows import RowWriter, check_schema
+from magnetar.pipelines.sink.schema import check_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,19 +50,18 @@ class BatchWriter(DataSourceArrowWriter):
 
 def write_rows(options: WriteOptions, iterator: "Iterator[pa.RecordBatch]") -> Mapping[TopicPartition, int]:
     """Write all rows, without a transaction: how many went to which partition.  Raises RowError, KafkaClientError."""
-    rows: RowWriter | None = None
+    batches = (batch for batch in iterator if batch.num_rows)
+    first = next(batches, None)
+    if first is None:
+        return {}
+    from magnetar.pipelines.sink.rows import RowWriter
+
+    cluster = cluster_for(options)
+    rows = RowWriter(cluster, options, idempotent_producer(cluster) if options.idempotent else None)
     try:
-        for batch in iterator:
-            if rows is None:
-                cluster = cluster_for(options)
-                rows = RowWriter(
-                    cluster, options, idempotent_producer(cluster) if options.idempotent else None
-                )
+        for batch in chain([first], batches):
             rows.write(batch)
-        if rows is None:
-            return {}
         rows.flush()
-        return rows.written
     finally:
-        if rows is not None:
-            rows.close()
+        rows.close()
+    return rows.written

@@ -32,7 +32,6 @@ from magnetar.client.kafka.transactions import (
 from magnetar.pipelines.sink.decisions import Decision, DecisionStore, TaskTransaction, transactional_id
 from magnetar.pipelines.sink.errors import BatchNotDecided, OptionError, RowsLost
 from magnetar.pipelines.sink.options import WriteOptions
-from magnetar.pipelines.sink.rows import RowWriter
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -100,6 +99,8 @@ def write_task(
             ) from refused
         raise
     began_s = time.time()
+    from magnetar.pipelines.sink.rows import RowWriter
+
     rows = RowWriter(cluster, options, producer, lambda new: add_partitions(cluster, producer, new))
     try:
         for batch in batches:

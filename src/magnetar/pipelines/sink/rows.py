@@ -7,7 +7,7 @@ partition are picked by number and encoded as they lie, in their order.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,60 +18,18 @@ from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.producer import BatchProducer, TopicPartition
 from magnetar.client.kafka.transactions import Producer
 from magnetar.pipelines.columns import from_arrow
-from magnetar.pipelines.sink.errors import RowError, SchemaError
+from magnetar.pipelines.sink.errors import RowError
 from magnetar.pipelines.sink.options import WriteOptions
 from magnetar.pipelines.sink.partitioner import NO_PARTITION, Partitioner
+from magnetar.pipelines.sink.schema import COLUMNS, is_written
 from magnetar.wire.columns import Columns, encode
 from magnetar.wire.columns import Producer as Stamp
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-_TEXT_OR_BYTES: Final = ("string", "binary")
-_HEADERS: Final = "array<struct<key:string,value:binary>>"
-COLUMNS: Final = {
-    "key": _TEXT_OR_BYTES,
-    "value": _TEXT_OR_BYTES,
-    "headers": (_HEADERS,),
-    "topic": ("string",),
-    "partition": ("int",),
-    "timestamp": ("timestamp",),
-}
 BYTES_PER_PARTITION: Final = (
     128 << 10
 )  # of rows that are put together; a header is 61 bytes and costs a broker 0.1 ms
 TOGETHER_BYTES_MAX: Final = 16 << 20
 _SEQUENCES: Final = 1 << 31
-
-
-def check_schema(schema: "StructType", options: WriteOptions) -> None:
-    """Whether rows of this schema can be written, as Spark's kafka sink understands them; other columns are left out.
-
-    Raises:
-        SchemaError: a column is missing or has another type.
-    """
-    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if "value" not in kinds:
-        raise SchemaError("there is no column value: name what is to be written, select(... .alias('value'))")
-    if options.topic is None and "topic" not in kinds:
-        raise SchemaError("nothing says where rows go: set option topic, or add a column topic")
-    for name, allowed in COLUMNS.items():
-        if not _is_written(name, options) or name not in kinds:
-            continue
-        if kinds[name] not in allowed:
-            raise SchemaError(
-                f"column {name} must be {' or '.join(allowed)}, it is {kinds[name]}: cast it, or leave it out"
-            )
-    if options.include_timestamp and "timestamp" not in kinds:
-        raise SchemaError(
-            "option includeTimestamp: there is no column timestamp; add it, or leave the option out"
-        )
-
-
-def _is_written(name: str, options: WriteOptions) -> bool:
-    if name == "topic":
-        return options.topic is None
-    return name != "timestamp" or options.include_timestamp
 
 
 class RowWriter:
@@ -110,7 +68,7 @@ class RowWriter:
         """Take rows.  Raises RowError, KafkaClientError."""
         if not rows.num_rows:
             return
-        names = [name for name in COLUMNS if name in rows.schema.names and _is_written(name, self._options)]
+        names = [name for name in COLUMNS if name in rows.schema.names and is_written(name, self._options)]
         self._waiting.append(rows.select(names))
         self._waiting_bytes += self._waiting[-1].nbytes
         if self._waiting_bytes >= min(BYTES_PER_PARTITION * self._partitions_seen, TOGETHER_BYTES_MAX):

@@ -5,6 +5,7 @@ With `exactlyOnce=false` tasks write as those of a batch job do, and a micro-bat
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -15,7 +16,7 @@ from magnetar.pipelines.sink.clusters import cluster_for
 from magnetar.pipelines.sink.errors import OptionError, SinkError
 from magnetar.pipelines.sink.exactly_once import TaskResult, abort_tasks, commit_batch, write_task
 from magnetar.pipelines.sink.options import parse
-from magnetar.pipelines.sink.rows import check_schema
+from magnetar.pipelines.sink.schema import check_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +53,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = next(batches, None)
         if first is None:
             return TaskDone(TaskResult(query_id, task))
-        rows = _chain(first, batches)
+        rows = chain([first], batches)
         return TaskDone(write_task(cluster_for(self._options), self._options, query_id, batch_id, task, rows))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
@@ -75,8 +76,3 @@ def _task() -> tuple[str, int, int]:
     if context is None or query_id is None or batch_id is None:
         raise SinkError("this is no task of a streaming query: Spark names neither the query nor its batch")
     return query_id, int(batch_id), context.partitionId()
-
-
-def _chain(first: "pa.RecordBatch", others: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    yield first
-    yield from others
