@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
-from magnetar.client.errors import ClientError, NotFound, OutOfRange
-from magnetar.client.rest import Entries, Range
-from magnetar.pipelines.source.broker import LEASE_S, asked, client_of
+from magnetar.client.errors import ClientError
+from magnetar.pipelines.source.broker import LEASE_S, client_of
 from magnetar.pipelines.source.errors import DataLost, SourceError
+from magnetar.pipelines.source.fetch import Fetcher, Gone
 from magnetar.pipelines.source.options import ReadMode
 from magnetar.pipelines.source.plan import Piece
 from magnetar.storage.local.segment_file import SegmentFile
@@ -25,8 +25,6 @@ from magnetar.wire.columns import Columns, Decoded, Wanted, Window, decode
 log: Final = logging.getLogger(__name__)
 
 FILE_BYTES: Final = 2 << 20  # decoded at a time
-ASK_BYTES: Final = 4 << 20
-ASK_WAIT_MS: Final = 1_000
 RENEW_EVERY_S: Final = LEASE_S / 5
 RENEWALS_MAX: Final = 1_000
 RENEW_WITHIN_S: Final = 1.0  # files can be read without the broker: it is not waited for
@@ -75,6 +73,7 @@ class _PieceReader:
         self._scan = scan
         self._piece = piece
         self._wanted = wanted
+        self._fetcher = Fetcher(piece, scan.url, scan.timeout_s)
         self.offset = piece.from_offset
 
     def rows(self) -> Iterator[Columns]:
@@ -116,61 +115,29 @@ class _PieceReader:
     def _from_broker(self) -> Iterator[Columns]:
         scan, piece = self._scan, self._piece
         give_up_at = time.monotonic() + scan.timeout_s
-        while self.offset < piece.to_offset:
-            begun = self.offset
-            answer = self._ask(begun)
-            if answer is None:
-                continue
-            data = memoryview(answer.data)
-            while len(data):
-                decoded, columns = self._decode(data)
-                yield from columns
-                if not decoded.consumed:
-                    break
-                data = data[decoded.consumed :]
-            if self.offset > begun:
-                give_up_at = time.monotonic() + scan.timeout_s
-            elif time.monotonic() > give_up_at:
-                raise SourceError(
-                    f"topic {piece.topic} partition {piece.partition} should have offset {begun} and has not had it"
-                    f" for {scan.timeout_s:g} s (it ends at {answer.high_watermark}); was the topic made anew?"
-                )
-
-    def _ask(self, offset: int) -> Entries | None:
-        """Records from `offset` on; None when `offset` has moved on behind what is lost."""
-        scan, piece = self._scan, self._piece
-        try:
-            return asked(
-                lambda: client_of(scan.url, scan.timeout_s).entries(
-                    piece.full,
-                    piece.partition,
-                    offset,
-                    bytes_max=ASK_BYTES,
-                    wait_ms=ASK_WAIT_MS,
-                    end_offset=piece.to_offset,
-                ),
-                url=scan.url,
-                timeout_s=scan.timeout_s,
-            )
-        except SourceError as error:
-            if not isinstance(error.__cause__, OutOfRange | NotFound):
-                raise
-            self._lost(f"offsets from {offset} on are not there any more ({error.__cause__})", error)
-        self.offset = self._earliest()
-        return None
-
-    def _earliest(self) -> int:
-        """Where reading goes on behind lost records."""
-        scan, piece = self._scan, self._piece
-        wanted = [Range(piece.full, piece.partition, self.offset, piece.to_offset)]
-        located = asked(
-            lambda: client_of(scan.url, scan.timeout_s).segments(wanted),
-            url=scan.url,
-            timeout_s=scan.timeout_s,
-        ).partitions[0]
-        if located.error is not None or not self.offset < located.earliest < piece.to_offset:
-            return piece.to_offset
-        return located.earliest
+        with self._fetcher:
+            while self.offset < piece.to_offset:
+                begun = self.offset
+                try:
+                    answer = self._fetcher.fetch(begun)
+                except Gone as error:
+                    self._lost(f"offsets from {begun} on are not there any more ({error})", error)
+                    self.offset = self._fetcher.earliest(begun)
+                    continue
+                data = memoryview(answer.data)
+                while len(data):
+                    decoded, columns = self._decode(data)
+                    yield from columns
+                    if not decoded.consumed:
+                        break
+                    data = data[decoded.consumed :]
+                if self.offset > begun:
+                    give_up_at = time.monotonic() + scan.timeout_s
+                elif time.monotonic() > give_up_at:
+                    raise SourceError(
+                        f"topic {piece.topic} partition {piece.partition} should have offset {begun} and has not had it"
+                        f" for {scan.timeout_s:g} s (it ends at {answer.high_watermark}); was the topic made anew?"
+                    )
 
     # -- rows of bytes
 
@@ -203,14 +170,7 @@ class _PieceReader:
 
     def _assembled(self, offset: int) -> Iterator[Columns]:
         """The chunked message that ends at `offset`, put together by the broker."""
-        scan, piece = self._scan, self._piece
-        answer = asked(
-            lambda: client_of(scan.url, scan.timeout_s).entries(
-                piece.full, piece.partition, offset, bytes_max=1, end_offset=offset + 1, as_kafka=True
-            ),
-            url=scan.url,
-            timeout_s=scan.timeout_s,
-        )
+        answer = self._fetcher.assembled(offset)
         columns = decode(memoryview(answer.data), self._wanted, self._window(offset, offset + 1)).columns
         if columns.count:
             yield columns
