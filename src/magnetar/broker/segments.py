@@ -138,7 +138,6 @@ class SegmentCatalogue:
 
         Raises:
             LeaseNotFound, TooManyLeases
-            StorageError: the lease cannot be stored.
         """
         is_new = lease_id is None
         if lease_id is not None:

@@ -169,10 +169,10 @@ class SegmentLeases(Protocol):
         ...
 
     async def save(self, lease_id: str) -> None:
-        """Return when a start would find the lease as it is.
+        """Return when a start would find the lease as it is, or when it cannot be stored: it holds in any case.
 
         Raises:
-            LeaseNotFound, StorageError
+            LeaseNotFound
         """
         ...
 
@@ -180,7 +180,7 @@ class SegmentLeases(Protocol):
         """Let the lease end its length from now; `length_s`, if given, is its length from now on.
 
         Raises:
-            LeaseNotFound, StorageError
+            LeaseNotFound
         """
         ...
 

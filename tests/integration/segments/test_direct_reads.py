@@ -8,9 +8,12 @@ from confluent_kafka import Producer
 
 from magnetar.client.errors import NotFound, OutOfRange, Refused
 from magnetar.client.rest import Range, RestClient
+from magnetar.ledger.entry import EntryKind
+from magnetar.ledger.entry_format import decode_entry
+from magnetar.storage.store import LedgerId
 from magnetar.testing.server import MagnetarProcess
 
-from .reading import from_server, read_range
+from .reading import from_server, read_range, values, whole_records
 from .topics import TIMEOUT_S, consumed, make_topic, produce
 
 pytestmark = pytest.mark.clients
@@ -158,3 +161,46 @@ def test_a_reader_that_waits_is_woken_by_an_append(server: MagnetarProcess, clie
     assert answer.data
     assert located.high_watermark == 0
     assert from_server(client, client.segments([Range("awaited", 0)]).partitions[0])
+
+
+def test_what_pulsar_clients_sent_is_given_as_kafka_batches_too(
+    server: MagnetarProcess, client: RestClient
+) -> None:
+    make_topic(server, "converted")
+    made = pulsar.Client(server.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    producer = made.create_producer("converted-partition-0", compression_type=pulsar.CompressionType.ZSTD)
+    for number in range(20):
+        producer.send(f"{number}".encode() * 300)
+    producer.close()
+    chunked = made.create_producer("converted-partition-0", chunking_enabled=True, batching_enabled=False)
+    long = bytes(range(256)) * 50_000  # of more than the 5 MiB that one message may have
+    chunked.send(long)
+    made.close()
+    produce(server, "converted", 5)
+    end = client.offsets([("converted", 0, None)])[0].high_watermark
+    found = {}
+    offset = 0
+    while offset < end:
+        answer = client.entries("converted", 0, offset, bytes_max=1 << 20, as_kafka=True)
+        for ledger, stored in whole_records(memoryview(answer.data)):
+            entry = decode_entry(LedgerId(ledger), stored)
+            assert entry.kind is EntryKind.KAFKA
+            assert entry.base_offset == offset
+            offset = entry.last_offset + 1
+        found |= values(memoryview(answer.data))[0]
+    assert found == consumed(server, "converted", end)
+    assert long in found.values()
+    assert b"7" * 300 in found.values()
+
+
+def test_many_small_entries_are_given_in_one_answer(server: MagnetarProcess, client: RestClient) -> None:
+    make_topic(server, "small")
+    produce(server, "small", 3000, size=10, **{"batch.num.messages": 1})
+    answer = client.entries("small", 0, 17, bytes_max=8 << 20, end_offset=2500)
+    found, consumed_bytes = values(memoryview(answer.data))
+    assert consumed_bytes == len(answer.data)
+    assert sorted(found) == list(range(17, 2500))
+    whole = len(answer.data)
+    some, _ = values(memoryview(client.entries("small", 0, 17, bytes_max=whole // 2).data))
+    assert 1000 < len(some) < 1500
+    assert sorted(some) == list(range(17, 17 + len(some)))

@@ -1,6 +1,7 @@
 """A leased segment's file outlives its ledger, the process too, and goes when the last lease on it has ended."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -195,6 +196,30 @@ def test_a_short_lease_that_a_start_finds_gives_its_holder_a_minute() -> None:
             rig.clock.advance(1.1)
             await settled(store)
             assert rig.files() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_keeps_nobody_from_reading() -> None:
+    async def scenario() -> None:
+        rig = Rig()
+        async with rig.store() as store:
+            ledger_id = await filled(store)
+            lease = store.leases.open(100)
+            store.leases.add(lease, [ledger_id])
+            rig.disk.fail_path = "leases"
+            rig.disk.calls.clear()
+            rig.disk.failures = {"write": {1: errno.ENOSPC}}
+            await store.leases.save(lease)
+            assert rig.disk.calls["write"] == 1
+            await store.delete(ledger_id)
+            await settled(store)
+            assert len(rig.files()) == 1
+            await store.leases.end(lease)
+            await settled(store)
+            assert rig.files() == []
+        async with rig.store():
+            assert rig.disk.names(DATA / "leases") == []
 
     asyncio.run(scenario())
 

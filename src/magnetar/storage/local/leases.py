@@ -34,7 +34,7 @@ from typing import Final
 from crc32c import crc32c
 
 from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.errors import LeaseNotFound, StorageError, TooManyLeases
+from magnetar.base.errors import LeaseNotFound, TooManyLeases
 from magnetar.storage.local.disk import Disk
 from magnetar.storage.store import LEASE_S_MAX, LedgerId
 
@@ -180,11 +180,10 @@ class Leases:
         self._counts.update(new)
 
     async def save(self, lease_id: str) -> None:
-        """Return when the lease would be found by a start.
+        """Return when the lease would be found by a start, or cannot be written.
 
         Raises:
             LeaseNotFound: it has lapsed meanwhile.
-            StorageError: it cannot be written.
         """
         loop = asyncio.get_running_loop()
         async with self._saving:
@@ -195,7 +194,8 @@ class Leases:
                     None, self._write, lease_id, lease.length_s, frozenset(lease.ledgers)
                 )
             except OSError as error:
-                raise StorageError(f"a lease cannot be stored: {error.strerror or error}") from error
+                # A full disk must not keep anybody from reading.
+                log.warning("a lease is kept in memory only: lease=%s error=%s", lease_id, error)
             if lease_id not in self._leases:  # it ended while it was written
                 await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
 
@@ -203,7 +203,7 @@ class Leases:
         """Let the lease end its length from now; `length_s` changes the length.
 
         Raises:
-            LeaseNotFound, StorageError
+            LeaseNotFound
         """
         lease = self._get(lease_id)
         is_changed = length_s is not None and length_s != lease.length_s

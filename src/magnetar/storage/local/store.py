@@ -3,6 +3,7 @@
     data_dir/journal/0000.journal ...   what was acknowledged, in order of time (`journal`, `ring`, `replay`)
     data_dir/segments/<ledger>.segment  what was acknowledged, in order of ledger (`segment`, `writebehind`,
     `reads`) data_dir/catalogue                  which ledgers there are and where replay begins (`catalogue`)
+    data_dir/leases/<lease id>          which segments are read from outside (`leases`, `segments`, `segment_file`)
 
 All public calls are made on the event loop that `start` ran on.  The bytes are in `format`, the story is in
 docs/internals/disk-format.md.
