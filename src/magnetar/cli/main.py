@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli import config, pipelines, worker
+from magnetar.cli import config, pipelines, sql, worker
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -37,6 +37,7 @@ app = typer.Typer(
 app.add_typer(config.app, name="config")
 app.add_typer(pipelines.app, name="pipelines")
 app.command("worker")(worker.worker)
+app.command("sql")(sql.sql)
 
 
 def main() -> None:

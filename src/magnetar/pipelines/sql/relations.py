@@ -1,9 +1,12 @@
 """The tables that a statement names, found by Spark's parser, and the statement with other names in their place.
 
-Spark's session catalog knows one level of names, topics have three.  So a name of one part stays as it is and becomes a
-temporary view of that name: a CTE of the same name hides it as SQL wants.  Any other name is replaced in the text by
-that of a view, with the topic's last name as its alias, so that `ops.flights` still gives columns of `flights`.
-The text changes nowhere else; `Rewritten.original` takes a position in the new text back to the old one.
+Spark's session catalog knows one level of names, topics have three.  So each name of a topic is replaced in the text by
+that of a view, with its last part as alias, so that `ops.flights` still gives columns of `flights`.  Each place gets a
+view of its own, for Spark 4.3 keeps one plan of reading for all places where one Python data source is used: two of
+them with different conditions would read the same records.
+
+Names that a CTE hides are no tables: `WITH` is followed through the tree as SQL has it.  The text changes nowhere else;
+`Rewritten.original` takes a position in the new text back to the old one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +19,7 @@ JavaObject: TypeAlias = Any  # py4j's: has the methods of whatever it stands for
 # A statement that explains or describes another one keeps it where a walk over the tree does not come by.
 _HOLDERS: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _QUERIED: Final = "UnresolvedRelation"
+_WITH: Final = "UnresolvedWith"
 _NAMED: Final = "UnresolvedTableOrView"  # as in DESCRIBE: no alias may follow
 
 
@@ -54,7 +58,7 @@ class Rewritten:
 def relations(plan: JavaObject, text: str) -> list[Relation]:
     """The tables that the parsed `plan` of `text` names, in the order of the text, each place once."""
     found: dict[int, Relation] = {}
-    for node, kind in _walk(plan):
+    for node, kind, hidden in _walk(plan, frozenset()):
         if kind not in (_QUERIED, _NAMED):
             continue
         origin = node.origin()
@@ -62,6 +66,8 @@ def relations(plan: JavaObject, text: str) -> list[Relation]:
             continue
         start, stop = origin.startIndex().get(), origin.stopIndex().get() + 1
         parts = tuple(_items(node.multipartIdentifier()))
+        if len(parts) == 1 and parts[0].lower() in hidden:
+            continue
         queried = kind == _QUERIED and not _after_table(text[:start])
         found[start] = Relation(parts, start, stop, queried)
     return [found[start] for start in sorted(found)]
@@ -84,23 +90,31 @@ def rewrite(text: str, replacements: Sequence[tuple[Relation, str, str]]) -> Rew
 
 def namespace_of(node: JavaObject) -> tuple[str, ...]:
     """The namespace that a SHOW statement names, () if none."""
-    for child, kind in _walk(node):
+    for child, kind, _ in _walk(node, frozenset()):
         if kind == "UnresolvedNamespace":
             return tuple(_items(child.multipartIdentifier()))
     return ()
 
 
-def _walk(plan: JavaObject) -> Iterator[tuple[JavaObject, str]]:
-    """Every node of a plan with its kind: children, CTEs and the plans of subqueries in expressions."""
-    waiting = [plan]
+def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject, str, frozenset[str]]]:
+    """Every node of a plan with its kind and the names of the CTEs that are known there, in lower case."""
+    waiting = [(plan, hidden)]
     while waiting:
-        node = waiting.pop()
+        node, hidden = waiting.pop()
         kind = str(node.nodeName())
-        yield node, kind
+        yield node, kind, hidden
+        if kind == _WITH:
+            # A CTE knows those before it, and itself only if it is recursive; the query knows all of them.
+            for named in _items(node.cteRelations()):
+                known = hidden | {str(named._1()).lower()}
+                waiting.append((named._2(), known if node.allowRecursion() else hidden))
+                hidden = known
+            waiting.append((node.child(), hidden))
+            continue
+        below = [*_items(node.children()), *_items(node.innerChildren())]
         if kind in _HOLDERS:
-            waiting.append(getattr(node, _HOLDERS[kind])())
-        waiting += _items(node.children())
-        waiting += _items(node.innerChildren())
+            below.append(getattr(node, _HOLDERS[kind])())
+        waiting += [(one, hidden) for one in below]
 
 
 def _items(sequence: JavaObject) -> list[Any]:

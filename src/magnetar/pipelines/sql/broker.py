@@ -1,0 +1,57 @@
+"""The server as `magnetar sql` sees it: its topics and their schemas."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from magnetar.base.errors import ConfigError
+from magnetar.client.errors import ClientError, NotFound, Unreachable
+from magnetar.client.rest import RestClient
+from magnetar.pipelines.sql.names import Topic
+
+if TYPE_CHECKING:
+    from magnetar.pipelines.tables.values import TopicSchema
+
+_PATIENCE_S: Final = 5.0  # somebody is waiting
+
+
+class RestBroker:
+    """Asks the server at `url`.
+
+    Raises:
+        ConfigError: `url` is none, or nobody answers there.
+        ClientError: what answers is no server of ours, or refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._client: Final = RestClient(url, retry_s=_PATIENCE_S)
+        except ClientError as error:
+            raise ConfigError(f"--url: {error}") from None
+        self.url: Final = self._client.http.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def topics(self) -> list[Topic]:
+        """All topics that can be read."""
+        try:
+            return [Topic(one.topic, one.full, one.partitions) for one in self._client.topics()]
+        except Unreachable:
+            raise ConfigError(
+                f"no server answers at {self.url}: start one with `magnetar standalone`, or say with --url where it is"
+            ) from None
+
+    def schema(self, topic: str) -> "TopicSchema | None":
+        """The newest schema of a topic, None if it has none."""
+        from magnetar.pipelines.tables.values import TopicSchema
+
+        try:
+            found = self._client.schema(topic)
+        except NotFound:
+            return None
+        return TopicSchema(found.type, found.schema, found.properties, found.version)

@@ -1,0 +1,238 @@
+"""One statement to its rows.
+
+Spark parses, plans and runs; what is done here is to find the topics among the tables of a statement, to answer SHOW
+TABLES and SHOW SCHEMAS, which Spark would answer with the views that happen to be there, and to say in a sentence what
+Spark has to say.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar.pipelines.sql.errors import (
+    UNKNOWN_TABLE,
+    QueryFailed,
+    StatementError,
+    located,
+    syntax_place,
+    told,
+    unknown_topic,
+)
+from magnetar.pipelines.sql.names import AmbiguousName, Names, Topic, quoted
+from magnetar.pipelines.sql.relations import JavaObject, Relation, Rewritten, namespace_of, relations, rewrite
+from magnetar.pipelines.sql.views import Schemas, Views
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+# Statements that would change a topic; whatever else Spark knows to do is the user's own affair.
+_WRITES: Final = frozenset(
+    {"InsertIntoStatement", "DeleteFromTable", "UpdateTable", "MergeIntoTable", "TruncateTable"}
+)
+_KEEPS: Final = frozenset({"CreateViewCommand", "CreateView", "CacheTable", "CacheTableAsSelect"})
+_VIEW: Final = "__magnetar_"
+
+
+class Broker(Schemas, Protocol):
+    """What is asked of the server."""
+
+    def topics(self) -> list[Topic]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The rows of a statement; `cut` when there are more than were asked for."""
+
+    rows: "pa.Table"
+    cut: bool
+
+
+class Engine:
+    """Runs statements in one Spark session; `options` tell the data source where the server is."""
+
+    def __init__(self, spark: "SparkSession", broker: Broker, options: dict[str, str]) -> None:
+        self._spark: Final = spark
+        self._broker: Final = broker
+        self._views: Final = Views(spark, broker, options)
+        self._names = Names(broker.topics())
+        # What a statement says is what it says: `${...}` is not looked up in the settings before it is parsed.
+        spark.conf.set("spark.sql.variable.substitute", "false")
+
+    @property
+    def topic_names(self) -> list[str]:
+        """The topics known so far, as SQL writes them."""
+        return [self._names.written(topic) for topic in self._names.topics]
+
+    def run(self, text: str, rows_max: int | None = None) -> Result:
+        """The result of one statement, at most `rows_max` rows of it.
+
+        Raises:
+            StatementError: it is not SQL, names something that there is not, or its types do not fit.
+            QueryFailed: it did not get to its end.
+        """
+        plan = self._parse(text)
+        kind = str(plan.nodeName())
+        if kind.startswith("ShowTables"):
+            return _limited(self._show_tables(plan), rows_max)
+        if kind.startswith(("ShowNamespaces", "ShowDatabases")):
+            return _limited(self._show_schemas(plan), rows_max)
+        named = relations(plan, text)
+        if kind in _WRITES:
+            raise StatementError(
+                'topics are only read here: write to one with df.write.format("magnetar"), or with a client'
+            )
+        rewritten, unknown = self._resolve(text, named)
+        if kind in _KEEPS and rewritten.text != text:
+            raise StatementError(
+                "a view of a topic does not outlive its statement here: begin each query with WITH name AS (...)"
+            )
+        return self._query(text, rewritten, unknown, rows_max)
+
+    def _parse(self, text: str) -> JavaObject:
+        from pyspark.errors import ParseException
+
+        try:
+            return self._spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        except ParseException as error:
+            message = str(error)
+            sentence = told(message).sentence
+            raise StatementError(located(sentence, text, syntax_place(message, text))) from None
+
+    def _resolve(self, text: str, named: Sequence[Relation]) -> tuple[Rewritten, list[Relation]]:
+        """The text with views in the place of topics, and the names that no topic has."""
+        replacements: list[tuple[Relation, str, str]] = []
+        unknown = []
+        for relation in named:
+            if len(relation.parts) == 1 and self._views.is_there(relation.parts[0]):
+                continue
+            topic = self._find(relation, text)
+            if topic is None:
+                unknown.append(relation)
+                continue
+            view = f"{_VIEW}{len(replacements) + 1}"
+            self._views.define(topic, view)
+            is_full = "://" in relation.parts[-1]
+            replacements.append((relation, view, topic.parts[-1] if is_full else relation.parts[-1]))
+        return rewrite(text, replacements), unknown
+
+    def _find(self, relation: Relation, text: str) -> Topic | None:
+        try:
+            topic = self._names.find(relation.parts)
+            if topic is None:
+                self._names = Names(self._broker.topics())  # it may be new
+                topic = self._names.find(relation.parts)
+            return topic
+        except AmbiguousName as error:
+            raise StatementError(located(str(error), text, relation.start)) from None
+
+    def _query(
+        self, text: str, rewritten: Rewritten, unknown: Sequence[Relation], rows_max: int | None
+    ) -> Result:
+        from pyspark.errors import AnalysisException, PySparkException
+
+        try:
+            frame = self._spark.sql(rewritten.text)
+            if rows_max is not None:
+                frame = frame.limit(rows_max + 1)
+            return _limited(frame.toArrow(), rows_max)
+        except AnalysisException as error:
+            raise self._explained(error, text, rewritten, unknown, StatementError) from None
+        except PySparkException as error:
+            raise self._explained(error, text, rewritten, (), QueryFailed) from None
+        except Exception as error:  # py4j's, of whatever in the JVM has no class of its own here
+            from py4j.protocol import Py4JError
+
+            if not isinstance(error, Py4JError):
+                raise
+            raise QueryFailed(told(str(error)).sentence) from None
+
+    def _explained(
+        self,
+        error: "PySparkException",
+        text: str,
+        rewritten: Rewritten,
+        unknown: Sequence[Relation],
+        kind: type[StatementError] | type[QueryFailed],
+    ) -> Exception:
+        message = str(error)
+        what = told(message)
+        if what.from_python:
+            return QueryFailed(what.sentence)
+        if what.condition is not None and what.condition.partition(".")[0] in UNKNOWN_TABLE:
+            found = unknown_topic(unknown, message, self._names)
+            if found is not None:
+                sentence, relation = found
+                return StatementError(located(sentence, text, relation.start))
+        return kind(located(what.sentence, text, _place(error, rewritten)))
+
+    def _show_tables(self, plan: JavaObject) -> "pa.Table":
+        import pyarrow as pa
+
+        self._names = names = Names(self._broker.topics())
+        wanted = namespace_of(plan)
+        matches = _pattern(plan)
+        rows = []
+        for topic in names.topics:
+            tenant, namespace, name = topic.parts
+            here = (tenant, namespace)
+            if (
+                wanted
+                and wanted not in (here, (f"{tenant}/{namespace}",))
+                and (wanted != (namespace,) or tenant != names.tenant)
+            ):
+                continue
+            if matches(name):
+                rows.append((f"{tenant}.{namespace}", name, names.written(topic), topic.partitions))
+        if (
+            wanted
+            and not rows
+            and not any(wanted in (topic.parts[:2], topic.parts[1:2]) for topic in names.topics)
+        ):
+            raise StatementError(
+                f"there is no namespace {quoted(wanted)}: `show schemas` lists what there is"
+            )
+        columns = list(zip(*rows, strict=True)) or [()] * 4
+        kinds = (pa.string(), pa.string(), pa.string(), pa.int32())
+        return pa.table(
+            [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)],
+            names=["namespace", "topic", "name_in_sql", "partitions"],
+        )
+
+    def _show_schemas(self, plan: JavaObject) -> "pa.Table":
+        import pyarrow as pa
+
+        self._names = names = Names(self._broker.topics())
+        matches = _pattern(plan)
+        spaces = sorted(
+            {".".join(topic.parts[:2]) for topic in names.topics} | {f"{names.tenant}.{names.namespace}"}
+        )
+        return pa.table({"namespace": pa.array([space for space in spaces if matches(space)], pa.string())})
+
+
+def _pattern(plan: JavaObject) -> Callable[[str], bool]:
+    """What LIKE asks of a name in a SHOW statement: `*` is anything, `|` is or; case does not matter."""
+    pattern = plan.pattern()
+    if pattern.isEmpty():
+        return lambda name: True
+    either = [
+        re.compile(".*".join(map(re.escape, part.strip().split("*"))), re.IGNORECASE)
+        for part in str(pattern.get()).split("|")
+    ]
+    return lambda name: any(one.fullmatch(name) for one in either)
+
+
+def _place(error: "PySparkException", rewritten: Rewritten) -> int | None:
+    """Where in the statement, as it was written, Spark sees the reason."""
+    for context in error.getQueryContext():
+        if (start := context.startIndex()) >= 0:
+            return rewritten.original(start)
+    return None
+
+
+def _limited(rows: "pa.Table", rows_max: int | None) -> Result:
+    if rows_max is None or rows.num_rows <= rows_max:
+        return Result(rows, cut=False)
+    return Result(rows.slice(0, rows_max), cut=True)
