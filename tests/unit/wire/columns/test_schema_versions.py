@@ -1,5 +1,7 @@
 """Rows know the version of the schema that their entry names, whatever else was in between."""
 
+from typing import Any
+
 from convert.records import Message, Sent, kafka_batch, pulsar_single
 
 from magnetar.wire.columns import Wanted, Window, decode
@@ -10,7 +12,7 @@ from .stored import Log
 def test_each_row_has_the_version_that_its_entry_names() -> None:
     log = Log(first_offset=40)
     for version in (3, None, 1 << 40):
-        encoded = {} if version is None else {"schema_version": version.to_bytes(8, "big")}
+        encoded: dict[str, Any] = {} if version is None else {"schema_version": version.to_bytes(8, "big")}
         log.pulsar(pulsar_single(Message(b"x"), **encoded))
     log.kafka(kafka_batch([Sent(1, b"k", b"v")] * 2))
     log.pulsar(pulsar_single(Message(b"x"), schema_version=b"short"))
