@@ -1,10 +1,13 @@
 """A table pipeline under `kill -9`: of the driver, of Spark's Python workers, of the server, while records come in.
 
-    python -m tests.spark.table_kills --rounds 20 --seed 7 [--format delta|parquet]
+    python -m tests.spark.table_kills --rounds 20 --seed 7 [--format delta|parquet] [--plain]
 
 A producer writes numbered records, some of which nobody can decode.  Each round waits for a batch to be committed, and
 then a moment that the seed chooses, and kills one of the three, which then comes back.  In the end every offset that
 the producer was told of is in the table once, or, if it cannot be decoded, in the dead-letter topic once.
+
+With `--plain` there is no Spark: a process runs the same steps, batch after batch, from a note of what it is at, as
+Spark keeps one.  A round then takes a second, and more of them hit a commit.
 """
 
 import argparse
@@ -29,12 +32,14 @@ import pyarrow.parquet
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from magnetar.base.errors import MagnetarError
 from magnetar.testing.server import MagnetarProcess
 
 TOPIC: Final = "killed"
 PIPELINE: Final = "kills"
 DEAD: Final = f"{TOPIC}-{PIPELINE}-DLQ"
 PARTITIONS: Final = 3
+VICTIMS: Final = ("driver", "worker", "worker", "server")
 UNDECODABLE_EVERY: Final = 37
 REST: Final = b"." * 2_000  # so that segments of a megabyte fill up meanwhile
 PAUSE_S: Final = 0.01  # between records: about a hundred a second
@@ -110,9 +115,64 @@ def drive(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
         time.sleep(0.5)
 
 
+def drive_plainly(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
+    """The same without Spark: plan a range, note it, write and commit it, note that; until somebody kills this."""
+    from magnetar.client.rest import RestClient
+    from magnetar.pipelines.source.filters import Restriction
+    from magnetar.pipelines.source.options import parse
+    from magnetar.pipelines.source.reader import plan_batch
+    from magnetar.pipelines.tables import batches
+    from magnetar.pipelines.tables.config import TableConfig, checked
+
+    config = TableConfig(
+        PIPELINE, checked({"topics": TOPIC, "path": str(folder / "table"), "format": form}), bootstrap
+    )
+    note = folder / "note.json"
+    while True:
+        found: dict[str, Any] = {"batch": -1, "done": True, "end": {}}
+        if note.exists():
+            found = json.loads(note.read_text())
+        try:
+            with RestClient(admin_url) as client:
+                ends = client.offsets([(TOPIC, number, None) for number in range(PARTITIONS)])
+            if found["done"]:
+                start = found["end"] or {str(number): 0 for number in range(PARTITIONS)}
+                end = {str(one.partition): one.last_stable for one in ends}
+                if start == end:
+                    time.sleep(0.05)
+                    continue
+                found = {"batch": found["batch"] + 1, "done": False, "start": start, "end": end}
+                _noted(note, found)
+            options = {
+                "subscribe": TOPIC,
+                "admin.url": admin_url,
+                "descriptors": "true",
+                "startingOffsets": json.dumps({TOPIC: found["start"]}),
+                "endingOffsets": json.dumps({TOPIC: found["end"]}),
+                "minPartitions": "4",
+            }
+            tasks = plan_batch(parse(options, streaming=False), Restriction())
+            done = [
+                batches.write(config, admin_url, "plain", found["batch"], number, task.slices())
+                for number, task in enumerate(tasks)
+            ]
+            batches.commit(config, done, found["batch"])
+            _noted(note, {**found, "done": True})
+        except MagnetarError as error:
+            print("driver: again after:", str(error)[:300], flush=True)
+            time.sleep(0.1)
+
+
+def _noted(note: Path, found: dict[str, Any]) -> None:
+    fresh = note.with_suffix(".new")
+    fresh.write_text(json.dumps(found))
+    fresh.replace(note)
+
+
 class Driver:
-    def __init__(self, folder: Path, server: MagnetarProcess, form: str) -> None:
+    def __init__(self, folder: Path, server: MagnetarProcess, form: str, *, plain: bool) -> None:
         self._command = [sys.executable, "-m", "tests.spark.table_kills", "--drive", str(folder)]
+        self._command += ["--plain"] * plain
         self._command += ["--admin-url", server.http_url, "--bootstrap", server.bootstrap, "--format", form]
         self._log = folder / "driver.log"
         self.start()
@@ -233,7 +293,7 @@ def wait_for_commit(folder: Path, form: str, driver: Driver) -> None:
         time.sleep(0.05)
 
 
-def run(rounds: int, seed: int, form: str = "delta") -> dict[str, int]:
+def run(rounds: int, seed: int, form: str = "delta", *, plain: bool = False) -> dict[str, int]:
     """See the module's text.  Raises AssertionError; returns what was killed, and how many records there were."""
     choice = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="magnetar-table-kills-"))
@@ -245,12 +305,12 @@ def run(rounds: int, seed: int, form: str = "delta") -> dict[str, int]:
             _declare(server)
             producer = Producer(server)
             producer.start()
-            driver = Driver(folder, server, form)
+            driver = Driver(folder, server, form, plain=plain)
             try:
                 for number in range(rounds):
                     wait_for_commit(folder, form, driver)
                     time.sleep(choice.uniform(0, 1.5))
-                    what = choice.choice(["driver", "worker", "worker", "server"])
+                    what = choice.choice(["driver", "driver", "server"] if plain else VICTIMS)
                     if what == "driver":
                         driver.kill()
                         driver.start()
@@ -304,15 +364,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--format", choices=["delta", "parquet"], default="delta")
+    parser.add_argument("--plain", action="store_true", help="without Spark")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--admin-url", help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.drive is not None:
-        drive(given.drive, given.admin_url, given.bootstrap, given.format)
+        act = drive_plainly if given.plain else drive
+        act(given.drive, given.admin_url, given.bootstrap, given.format)
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1 << 32)
     print(f"table_kills --rounds {given.rounds} --seed {seed} --format {given.format}", flush=True)
-    print(run(given.rounds, seed, given.format))
+    print(run(given.rounds, seed, given.format, plain=given.plain))
 
 
 if __name__ == "__main__":

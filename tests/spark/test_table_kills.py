@@ -4,19 +4,21 @@ import pytest
 
 from tests.spark.table_kills import run
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.crash,
-    pytest.mark.slow,
-    pytest.mark.timeout(1_800),
-    pytest.mark.xdist_group("spark"),
-]
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_every_record_is_in_the_table_once_whoever_is_killed() -> None:
     found = run(rounds=3, seed=8)
-    assert found["driver"] == 1
-    assert found["worker"] == 1
-    assert found["server"] == 1
+    assert (found["driver"], found["worker"], found["server"]) == (1, 1, 1)
     assert found["records"] > 100
+    assert found["dead letters"] > 0
+
+
+@pytest.mark.parametrize(("form", "seed"), [("delta", 3), ("parquet", 4)])
+def test_the_same_without_spark(form: str, seed: int) -> None:
+    found = run(rounds=5, seed=seed, form=form, plain=True)
+    assert found["driver"] > 0
+    assert found["server"] > 0
     assert found["dead letters"] > 0

@@ -58,7 +58,7 @@ def declare(server: MagnetarProcess, topic: str, **fields: str) -> None:
     definition = {
         "type": "record",
         "name": "R",
-        "fields": [{"name": name, "type": ["null", kind]} for name, kind in fields.items()],
+        "fields": [{"name": name, "type": ["null", kind], "default": None} for name, kind in fields.items()],
     }
     request = urllib.request.Request(
         f"{server.http_url}/admin/v2/schemas/public/default/{topic}/schema",
