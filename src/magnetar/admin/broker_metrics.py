@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics import Topic
     from magnetar.ledger.cursor import Cursor
     from magnetar.storage.local.counters import StoreCounters
+    from magnetar.storage.local.leases import Leases
 
 _GROUPS_AT_ONCE: Final = 100  # between two of these the event loop serves its clients
 _PARTITION: Final = ("namespace", "topic")
@@ -263,8 +264,16 @@ def _behind(topic: "Topic", index: int, cursor: "Cursor") -> tuple[int, int]:
     return lag, cursor.backlog(log.high_watermark, log.log_start)
 
 
-def declare_store_metrics(metrics: "Metrics", counters: "StoreCounters") -> None:
-    """What the local ledger store has done since it was opened."""
+def declare_store_metrics(metrics: "Metrics", counters: "StoreCounters", leases: "Leases") -> None:
+    """What the local ledger store has done since it was opened, and what it keeps for readers outside."""
+    metrics.gauge(
+        "magnetar_leases", "Leases that keep segment files for readers.", lambda: [((), len(leases))]
+    )
+    metrics.gauge(
+        "magnetar_leased_segments_deleted",
+        "Segment files of deleted ledgers that only leases keep.",
+        lambda: [((), leases.waiting_count)],
+    )
 
     def reader(name: str) -> "Callable[[], list[tuple[Labels, float]]]":
         return lambda: [((), getattr(counters, name))]

@@ -125,7 +125,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         metrics = Metrics()
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_pulsar_metrics(metrics, pulsar)
-        declare_store_metrics(metrics, store.counters)
+        declare_store_metrics(metrics, store.counters, store.leases)
         create_app = await loading
         app = create_app(broker, metrics, pulsar.settings.endpoint)
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)

@@ -66,6 +66,10 @@ def test_deleted_records_stay_readable_until_the_lease_ends(
     assert read(found) >= set(range(found.partitions[0].tail_from))
     with pytest.raises(OutOfRange):
         client.entries("emptied", 0, 0)
+    with urllib.request.urlopen(f"{server.http_url}/metrics") as answer:
+        rows = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+    assert float(rows["magnetar_leases"]) >= 1
+    assert float(rows["magnetar_leased_segments_deleted"]) >= len(paths(found)) - 1
     client.end_lease(found.lease or "")
     eventually(lambda: not any(path.exists() for path in paths(found)[:-1]))
     with pytest.raises(NotFound) as gone:
