@@ -25,7 +25,18 @@ from kafka_codec import mutate
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.ledger.entry_format import EntryPrefix
-from magnetar.wire.columns import Columns, Producer, Wanted, Window, decoding, encoding, engine, load, plain
+from magnetar.wire.columns import (
+    Columns,
+    Producer,
+    Wanted,
+    Window,
+    buffers,
+    decoding,
+    encoding,
+    engine,
+    load,
+    plain,
+)
 from magnetar.wire.columns.model import BinaryColumn, Decoded
 from magnetar.wire.convert import kafka_to_pulsar
 from magnetar.wire.convert.codecs import PULSAR_OF, compress_for_kafka, compress_for_pulsar
@@ -184,7 +195,7 @@ def attempt(guarded: Guarded, data: bytes, window: Window) -> Any:
     for fill in (0x00, 0x81):
         guarded.fill = fill
         decoding._kept.table = numpy.empty((0, decoding.TABLE_WIDTH), numpy.int64)  # guarded, too
-        decoding._kept.pairs_per_row = 0.0  # so that headers have too little room at first
+        decoding._kept.headers.pairs_per_row = 0.0  # so that headers have too little room at first
         results.append(_outcome(lambda: decoding.decode(modules, data, HEADERS, window, BYTES_MAX)))
         guarded.check()
     if results[0] != results[1]:
@@ -221,8 +232,13 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
     rng = random.Random(seed)
     seeds = seeds_of(rng)
     guarded = Guarded()
-    own = decoding.fresh, decoding.readable, encoding.fresh
-    decoding.fresh, decoding.readable, encoding.fresh = guarded.fresh, guarded.readable, guarded.fresh
+    own = decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh
+    decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh = (
+        guarded.fresh,
+        guarded.fresh,
+        guarded.readable,
+        guarded.fresh,
+    )
     outcome = Outcome()
     started = time.monotonic()
     try:
@@ -259,8 +275,8 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
                     break
             outcome.mutations += 1
     finally:
-        decoding.fresh, decoding.readable, encoding.fresh = own
-        decoding._kept.pairs_per_row = 1.0
+        decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh = own
+        decoding._kept.headers.pairs_per_row = 1.0
         faulthandler.cancel_dump_traceback_later()
     return outcome
 

@@ -5,6 +5,7 @@ import pytest
 from column_logs import Guarded, run
 
 
+@pytest.mark.timeout(600)  # it may have to wait for the compiler first
 def test_nothing_but_corrupt_entries_comes_out_of_damaged_logs() -> None:
     outcome = run(2_000, seed=20_261_121)
     assert outcome.failures == []

@@ -27,6 +27,7 @@ from magnetar.wire.columns.layout import (
     CONSUMED,
     CORRUPT_AT,
     COUNT,
+    ENTRY_ID,
     FROM_OFFSET,
     IN_DATA,
     IS_STAMPED,
@@ -35,14 +36,18 @@ from magnetar.wire.columns.layout import (
     LAST_OFFSET,
     LAST_SEEN,
     LAST_WANTED,
+    LEDGER_ID,
     METADATA_AT,
     METADATA_END,
     OTHER,
     PAYLOAD_AT,
     PLAIN_SIZE,
+    PRODUCER_AT,
+    PRODUCER_SIZE,
     PULSAR_BATCH,
     PULSAR_MESSAGE,
     SCRATCH_WIDTH,
+    SEQUENCE_ID,
     SOURCE,
     STAMPED_MS,
     STORED_AT,
@@ -83,7 +88,18 @@ _CRC_COVER: Final = 8
 _CODECS: Final = 5
 
 # What is read of a MessageMetadata.
-_M_BATCH, _M_COUNT, _M_CODEC, _M_SIZE, _M_PUBLISHED, _M_IS_CHUNK, _M_WIDTH = range(7)
+(
+    _M_BATCH,
+    _M_COUNT,
+    _M_CODEC,
+    _M_SIZE,
+    _M_PUBLISHED,
+    _M_IS_CHUNK,
+    _M_SEQUENCE,
+    _M_NAME_AT,
+    _M_NAME_SIZE,
+    _M_WIDTH,
+) = range(10)
 assert _M_WIDTH <= SCRATCH_WIDTH
 
 
@@ -120,6 +136,7 @@ def _read_metadata(data: Any, position: int, end: int, found: Any) -> bool:
                 return False
             if tag == 0x10:  # sequence_id
                 required |= 2
+                found[_M_SEQUENCE] = number
             elif tag == 0x18:  # publish_time
                 required |= 4
                 found[_M_PUBLISHED] = max(number, 0)
@@ -145,6 +162,8 @@ def _read_metadata(data: Any, position: int, end: int, found: Any) -> bool:
             if not is_utf8(data, at, position):
                 return False
             required |= 1
+            found[_M_NAME_AT] = at
+            found[_M_NAME_SIZE] = position - at
         elif tag == 0x22:  # properties
             if not _is_whole_pair(data, at, position):
                 return False
@@ -186,6 +205,9 @@ def _scan_pulsar(data: Any, at: int, end: int, touches: bool, table: Any, row: i
     table[row + PLAIN_SIZE] = found[_M_SIZE]
     table[row + COUNT] = count
     table[row + TIME_MS] = found[_M_PUBLISHED]
+    table[row + SEQUENCE_ID] = found[_M_SEQUENCE]
+    table[row + PRODUCER_AT] = found[_M_NAME_AT]
+    table[row + PRODUCER_SIZE] = found[_M_NAME_SIZE]
     table[row + METADATA_AT] = metadata_at
     table[row + METADATA_END] = metadata_end
     return True
@@ -319,6 +341,9 @@ def scan(data_array: Any, window: Any, aborted: Any, table_array: Any, scratch: 
         table[row + BODY_SIZE] = 0
         table[row + COUNT] = 0
         table[row + CODEC] = 0
+        table[row + LEDGER_ID] = load_i64(data, position + 8)
+        table[row + ENTRY_ID] = load_i64(data, position + 16)
+        table[row + SEQUENCE_ID] = base_offset
         table[row + BASE_OFFSET] = base_offset
         table[row + LAST_OFFSET] = last_offset
         table[row + STAMPED_MS] = 0

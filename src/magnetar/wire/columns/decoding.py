@@ -13,6 +13,8 @@ import numpy as np
 
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import WireError
+from magnetar.wire.columns import plain
+from magnetar.wire.columns.buffers import Buffers, Usual, fresh
 from magnetar.wire.columns.entries import Opener, StoredRecord, corrupt, stored_record
 from magnetar.wire.columns.layout import (
     BASE_OFFSET,
@@ -20,26 +22,27 @@ from magnetar.wire.columns.layout import (
     BODY_SIZE,
     CODEC,
     CONSUMED,
-    CONTENTS_END,
     CORRUPT_AT,
     COUNT,
     DAMAGED,
     ENDS_WIDTH,
+    ENTRY_ID,
     FACTS_WIDTH,
+    HEADERS_AS_PROPERTIES,
     IN_EXPANDED,
     IS_STAMPED,
     KAFKA,
-    KEY_END,
     KIND,
     LAST_OFFSET,
     LAST_SEEN,
+    LEDGER_ID,
     METADATA_AT,
     METADATA_END,
-    NAMES_END,
     OTHER,
-    PAIRS,
     PAYLOAD_AT,
     PLAIN_SIZE,
+    PRODUCER_AT,
+    PRODUCER_SIZE,
     PULSAR_MESSAGE,
     ROWS,
     SCRATCH_WIDTH,
@@ -50,10 +53,17 @@ from magnetar.wire.columns.layout import (
     STORED_END,
     TABLE_WIDTH,
     TIME_MS,
-    VALUE_END,
 )
-from magnetar.wire.columns.model import BinaryColumn, Columns, Decoded, PairsColumn, Wanted, Window
-from magnetar.wire.columns.plain import fault_of
+from magnetar.wire.columns.model import (
+    TIMESTAMP_MS_MAX,
+    BinaryColumn,
+    Columns,
+    Decoded,
+    PulsarColumns,
+    Wanted,
+    Window,
+)
+from magnetar.wire.convert.batches import PRODUCER_NAME
 from magnetar.wire.convert.codecs import expand_pulsar_into
 from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, expand_into
 from magnetar.wire.kafka.records import RECORD_BYTES_MIN
@@ -64,7 +74,7 @@ from magnetar.wire.stored import RECORD, split_entry
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
 _KEPT_BYTES: Final = 32 << 20  # of decompressed bytes; what more a call needs is given back
-_COPY_SLACK: Final = 16  # compiled code copies short strings with what is behind them
+_KAFKA: Final = PRODUCER_NAME.encode()
 
 
 class _Expanded:
@@ -97,28 +107,28 @@ class _Kept(threading.local):
     def __init__(self) -> None:
         self.table: Any = np.empty((0, TABLE_WIDTH), np.int64)
         self.expanded: _Expanded | None = None
-        # Of the last call, for a guess at the next.
-        self.pairs_per_row = 1.0
-        self.name_bytes_per_pair = 16.0
-        self.content_bytes_per_pair = 32.0
+        self.headers = Usual()
+        self.properties = Usual()
 
 
 _kept: Final = _Kept()
 _NOTHING: Final = np.zeros(1, np.uint8)
 _NOTHING.flags.writeable = False
-_NO_NUMBERS: Final = np.zeros(1, np.int64)
-_NO_TYPES: Final = np.zeros(1, np.int32)
 
 
 def decode(
     compiled: dict[str, ModuleType], data: Buffer, wanted: Wanted, window: Window, bytes_max: int
 ) -> Decoded:
-    """As `columns.decode`, but for Pulsar's columns."""
+    """As `columns.decode`."""
     view = memoryview(data).cast("B")
     work = _Work(compiled, view, wanted, window, bytes_max)
     work.scan()
+    if wanted.pulsar and work.has_others:
+        return plain.decode(data, wanted, window, bytes_max)
     work.expand()
     columns = work.fill()
+    if columns is None:
+        return plain.decode(data, wanted, window, bytes_max)
     work.note_damage()
     return Decoded(
         columns,
@@ -169,6 +179,11 @@ class _Work:
         self._entries = _kept.table[:count]
         self.consumed = int(facts[CONSUMED])
         self.last_offset = int(facts[LAST_SEEN])
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are entries that are Python's work."""
+        return bool((self._entries[:, KIND] == OTHER).any())
 
     def expand(self) -> None:
         """Make all bodies plain, and leave out the entries behind the one with which it is enough."""
@@ -244,7 +259,8 @@ class _Work:
         is_pulsar, _, _ = split_entry(self._view[body_at:end], int(entry[LAST_OFFSET]))
         return stored_record(self._view, begin, end, at, base_offset, is_pulsar=is_pulsar)
 
-    def fill(self) -> Columns:
+    def fill(self) -> Columns | None:
+        """The columns; None when Kafka's headers have to become properties, which Python does."""
         entries = self._entries
         kinds = entries[:, KIND]
         counts = entries[:, COUNT]
@@ -257,116 +273,62 @@ class _Work:
         is_message = kinds == PULSAR_MESSAGE
         bytes_max = int(entries[kinds < OTHER, BODY_SIZE].sum())
         bytes_max += int((entries[is_message, METADATA_END] - entries[is_message, METADATA_AT]).sum())
-        buffers = _Buffers(self._wanted, rows_max, bytes_max)
+        buffers = Buffers(self._wanted, rows_max, bytes_max, _kept.headers, _kept.properties)
         scratch = fresh(SCRATCH_WIDTH, np.int64)
         while True:
             ends = np.zeros(ENDS_WIDTH, np.int64)
             self._fill.fill(
                 self._data, self._expanded, entries, len(entries), self._bounds, buffers.wants, buffers.key,
-                buffers.value, buffers.numbers, buffers.headers, scratch, ends,
+                buffers.value, buffers.numbers, buffers.headers.arrays, buffers.origins, buffers.properties.arrays,
+                scratch, ends,
             )  # fmt: skip
             if buffers.have_room(ends):
                 break
         if _kept.expanded is not None:
             _kept.expanded.give_back()
-        return buffers.columns(ends)
+        if ends[HEADERS_AS_PROPERTIES]:
+            return None
+        columns = buffers.columns(ends)
+        if self._wanted.pulsar:
+            columns.pulsar = self._pulsar_columns(buffers, ends)
+        return columns
+
+    def _pulsar_columns(self, buffers: "Buffers", ends: Any) -> PulsarColumns:
+        """What is the same for all rows of an entry is written down once, in the table."""
+        count = int(ends[ROWS])
+        entries = self._entries
+        numbers, batch_index, event_time_us, sequence_id = (array[:count] for array in buffers.origins)
+        is_kafka = entries[:, KIND] == KAFKA
+        published = np.where(is_kafka, np.maximum(entries[:, STAMPED_MS], 0), entries[:, TIME_MS])
+        published = np.minimum(published, TIMESTAMP_MS_MAX) * 1000
+        rows = np.bincount(numbers, minlength=len(entries)).tolist()
+        names = [
+            _KAFKA if kafka else bytes(self._view[at : at + size])
+            for kafka, at, size in zip(
+                is_kafka.tolist(),
+                entries[:, PRODUCER_AT].tolist(),
+                entries[:, PRODUCER_SIZE].tolist(),
+                strict=True,
+            )
+        ]
+        name_offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(np.repeat([len(name) for name in names], rows), out=name_offsets[1:])
+        name_bytes = b"".join([name * times for name, times in zip(names, rows, strict=True)])
+        return PulsarColumns(
+            ledger_id=entries[numbers, LEDGER_ID],
+            entry_id=entries[numbers, ENTRY_ID],
+            batch_index=batch_index,
+            publish_time_us=published[numbers],
+            event_time_us=event_time_us,
+            sequence_id=sequence_id,
+            producer_name=BinaryColumn(name_offsets, np.frombuffer(name_bytes, np.uint8)),
+            properties=buffers.properties.column(ends),
+        )
 
     def note_damage(self) -> None:
         for entry in self._entries[self._entries[:, KIND] == DAMAGED]:
             stored = self._stored(entry)
-            self.opener.cannot(stored, fault_of(stored, self._window))
-
-
-class _Buffers:
-    """Columns of `rows_max` rows before it is known how many there are; `bytes_max` for keys, and again for values."""
-
-    def __init__(self, wanted: Wanted, rows_max: int, bytes_max: int) -> None:
-        self._wanted = wanted
-        self._rows_max = rows_max
-        self.wants = np.array(
-            [
-                wanted.key,
-                wanted.value,
-                wanted.offset,
-                wanted.timestamp,
-                wanted.timestamp_type,
-                wanted.headers,
-            ],
-            np.int64,
-        )
-        self.key = _binary(rows_max, bytes_max) if wanted.key else _NO_BINARY
-        self.value = _binary(rows_max, bytes_max) if wanted.value else _NO_BINARY
-        self.numbers = (
-            fresh(rows_max, np.int64) if wanted.offset else _NO_NUMBERS,
-            fresh(rows_max, np.int64) if wanted.timestamp else _NO_NUMBERS,
-            fresh(rows_max, np.int32) if wanted.timestamp_type else _NO_TYPES,
-        )
-        self.headers: Any = (_NO_TYPES, _NO_BINARY, _NO_BINARY)
-        if wanted.headers:
-            pairs = int(rows_max * _kept.pairs_per_row * 1.2) + 64
-            self._make_headers(
-                pairs,
-                int(pairs * _kept.name_bytes_per_pair * 1.2) + 64,
-                int(pairs * _kept.content_bytes_per_pair * 1.2) + 64,
-            )
-
-    def _make_headers(self, pairs: int, name_bytes: int, content_bytes: int) -> None:
-        self._room = (pairs, name_bytes, content_bytes)
-        self.headers = (_offsets(self._rows_max), _binary(pairs, name_bytes), _binary(pairs, content_bytes))
-
-    def have_room(self, ends: Any) -> bool:
-        """Whether all headers were written; if not, there is room for them now."""
-        if not self._wanted.headers:
-            return True
-        rows, pairs = max(int(ends[ROWS]), 1), int(ends[PAIRS])
-        needed = (pairs, int(ends[NAMES_END]), int(ends[CONTENTS_END]))
-        _kept.pairs_per_row = pairs / rows
-        _kept.name_bytes_per_pair = needed[1] / max(pairs, 1)
-        _kept.content_bytes_per_pair = needed[2] / max(pairs, 1)
-        if all(need <= room for need, room in zip(needed, self._room, strict=True)):
-            return True
-        self._make_headers(*needed)
-        return False
-
-    def columns(self, ends: Any) -> Columns:
-        wanted = self._wanted
-        count = int(ends[ROWS])
-        columns = Columns(count)
-        if wanted.key:
-            columns.key = _cut(self.key, count, int(ends[KEY_END]))
-        if wanted.value:
-            columns.value = _cut(self.value, count, int(ends[VALUE_END]))
-        offsets, times, types = self.numbers
-        if wanted.offset:
-            columns.offset = offsets[:count]
-        if wanted.timestamp:
-            columns.timestamp_us = times[:count]
-        if wanted.timestamp_type:
-            columns.timestamp_type = types[:count]
-        if wanted.headers:
-            pair_offsets, names, contents = self.headers
-            pairs = int(ends[PAIRS])
-            columns.headers = PairsColumn(
-                pair_offsets[: count + 1],
-                _cut(names, pairs, int(ends[NAMES_END])),
-                _cut(contents, pairs, int(ends[CONTENTS_END])),
-            )
-        return columns
-
-
-def _offsets(rows: int) -> Any:
-    offsets = fresh(rows + 1, np.int32)
-    offsets[0] = 0
-    return offsets
-
-
-def _binary(rows: int, size: int) -> Any:
-    return _offsets(rows), fresh(size + _COPY_SLACK, np.uint8), fresh(rows, np.uint8)
-
-
-def fresh(count: int, kind: Any) -> Any:
-    """Memory for compiled code to write to."""
-    return np.empty(count, kind)
+            self.opener.cannot(stored, plain.fault_of(stored, self._window))
 
 
 def readable(data: memoryview) -> Any:
@@ -376,17 +338,6 @@ def readable(data: memoryview) -> Any:
     array = np.frombuffer(data, np.uint8)
     array.flags.writeable = False  # the signature that was compiled
     return array
-
-
-_NO_BINARY: Final = _binary(0, 0)
-
-
-def _cut(column: Any, count: int, end: int) -> BinaryColumn:
-    """A column to its length; what is much smaller than its buffer does not keep that alive."""
-    offsets, data, valid = column
-    data = data[:end].copy() if 2 * end < len(data) else data[:end]
-    valid = valid[:count]
-    return BinaryColumn(offsets[: count + 1], data, None if valid.all() else valid.view(np.bool_))
 
 
 def _bounds(window: Window) -> Any:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from magnetar.wire.columns.decoding import fresh
+from magnetar.wire.columns.buffers import fresh
 from magnetar.wire.columns.layout import (
     CUT_BASE_MS,
     CUT_BEGIN,

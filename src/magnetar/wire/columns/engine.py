@@ -1,8 +1,7 @@
 """Decoding and encoding, as the rest of the program calls them: by compiled code as soon as that is loaded.
 
 The first call asks for it, or whoever sees one coming (`prepare`, `load`; a process that forks workers calls
-`load_kept`, and they all share what it has loaded).  Until then Python does the work, a hundredth as fast.  Pulsar's
-own columns are Python's work in any case.
+`load_kept`, and they all share what it has loaded).  Until then Python does the work, a hundredth as fast.
 """
 
 from typing import Final
@@ -41,9 +40,11 @@ _compiled = CompiledModules(
         "../convert/naming.py",
         "../kafka/records.py",
         "../stored.py",
+        "compiled_cells.py",
         "compiled_encode.py",
         "compiled_fill.py",
         "compiled_memory.py",
+        "compiled_pulsar.py",
         "compiled_scan.py",
         "layout.py",
         "model.py",
@@ -99,7 +100,7 @@ def decode(
     wanted = wanted or Wanted()
     window = window or Window()
     bytes_max = max(1, min(bytes_max, _AT_ONCE_MAX))
-    if wanted.pulsar or not _use_compiled(len(data)):
+    if not _use_compiled(len(data)):
         found = plain.decode(data, wanted, window, bytes_max)
     else:
         found = decoding.decode(_compiled.modules, data, wanted, window, bytes_max)

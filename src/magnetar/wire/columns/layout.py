@@ -19,12 +19,17 @@ from typing import Final
     BASE_OFFSET,
     LAST_OFFSET,
     TIME_MS,  # the batch's first timestamp, or the publish time
-    STAMPED_MS,  # the time of all records when IS_STAMPED
+    STAMPED_MS,  # a batch's greatest timestamp: the time of all its records when IS_STAMPED
     IS_STAMPED,
     METADATA_AT,  # Pulsar's MessageMetadata
     METADATA_END,
+    LEDGER_ID,
+    ENTRY_ID,
+    SEQUENCE_ID,
+    PRODUCER_AT,  # Pulsar's producer name, in the data
+    PRODUCER_SIZE,
     TABLE_WIDTH,
-) = range(18)
+) = range(23)
 
 KAFKA: Final = 0
 PULSAR_BATCH: Final = 1
@@ -39,13 +44,27 @@ IN_EXPANDED: Final = 1
 CONSUMED, LAST_SEEN, CORRUPT_AT, FACTS_WIDTH = range(4)
 
 # What is filled: rows, and how far each buffer goes.
-ROWS, KEY_END, VALUE_END, PAIRS, NAMES_END, CONTENTS_END, ENDS_WIDTH = range(7)
+(
+    ROWS,
+    KEY_END,
+    VALUE_END,
+    PAIRS,
+    NAMES_END,
+    CONTENTS_END,
+    PROPERTIES,
+    PROPERTY_NAMES_END,
+    PROPERTY_VALUES_END,
+    HEADERS_AS_PROPERTIES,  # Kafka's headers that Pulsar's clients would see: left to Python
+    ENDS_WIDTH,
+) = range(11)
 
 # The window, as numbers: all inclusive.
 FROM_OFFSET, LAST_WANTED, FROM_MS, LAST_MS, WINDOW_WIDTH = range(5)
 
 # Columns to make, as numbers.
-WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TYPE, WANT_HEADERS, WANTS_WIDTH = range(7)
+WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TYPE, WANT_HEADERS, WANT_PULSAR, WANTS_WIDTH = range(
+    8
+)
 
 STORED_BYTES_MIN: Final = 40 + 6 + 10  # a record's header, an entry's, and the least that a client sends
 

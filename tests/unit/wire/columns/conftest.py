@@ -1,8 +1,20 @@
 """Everything here holds for Python and for compiled code."""
 
+from pathlib import Path
+
 import pytest
 
 from magnetar.wire.columns import engine, load
+
+COMPILING_S = (
+    600  # the first test of a fresh checkout waits for the compiler, on a machine that does other things too
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(COMPILING_S))
 
 
 @pytest.fixture(params=["plain", "compiled"], autouse=True)

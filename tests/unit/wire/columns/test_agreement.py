@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from convert.records import sent
+from convert.records import message, sent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,12 +17,13 @@ from magnetar.wire.columns import (
     plain,
     plain_encode,
 )
-from magnetar.wire.columns.model import BinaryColumn, Decoded, binary_column, pairs_column
+from magnetar.wire.columns.model import BinaryColumn, Decoded, PairsColumn, binary_column, pairs_column
 
 from .stored import NOW_MS
-from .test_decode import entries, log_of
+from .test_decode import KAFKA_CODECS, PULSAR_CODECS, entries, log_of
 from .test_encode import columns_of
 
+bare = st.builds(lambda one: one._replace(headers=()), sent)
 windows = st.builds(
     Window,
     from_offset=st.integers(0, 30),
@@ -30,7 +31,7 @@ windows = st.builds(
     from_timestamp_ms=st.none() | st.integers(0, 2 * NOW_MS),
     to_timestamp_ms=st.none() | st.integers(0, 2 * NOW_MS),
 )
-wishes = st.builds(Wanted, *[st.booleans()] * 6)
+wishes = st.builds(Wanted, *[st.booleans()] * 7)
 
 
 def facts_of(decoded: Decoded) -> object:
@@ -39,8 +40,17 @@ def facts_of(decoded: Decoded) -> object:
     def binary(column: BinaryColumn | None) -> object:
         return None if column is None else [column[at] for at in range(len(column))]
 
+    def pairs(column: PairsColumn | None) -> object:
+        return (
+            None if column is None else (column.offsets.tolist(), binary(column.names), binary(column.values))
+        )
+
     columns = decoded.columns
-    pairs = columns.headers
+    pulsar = columns.pulsar
+    seen = () if pulsar is None else (
+        pulsar.ledger_id, pulsar.entry_id, pulsar.batch_index, pulsar.publish_time_us, pulsar.event_time_us,
+        pulsar.sequence_id,
+    )  # fmt: skip
     return (
         decoded.consumed,
         decoded.last_offset,
@@ -49,10 +59,11 @@ def facts_of(decoded: Decoded) -> object:
         columns.count,
         binary(columns.key),
         binary(columns.value),
-        None if pairs is None else (pairs.offsets.tolist(), binary(pairs.names), binary(pairs.values)),
+        pairs(columns.headers),
+        None if pulsar is None else (binary(pulsar.producer_name), pairs(pulsar.properties)),
         *(
             None if numbers is None else (str(numbers.dtype), numbers.tolist())
-            for numbers in (columns.offset, columns.timestamp_us, columns.timestamp_type)
+            for numbers in (columns.offset, columns.timestamp_us, columns.timestamp_type, *seen)
         ),
     )
 
@@ -77,6 +88,31 @@ def test_encoding(records: list, codec: int, bytes_max: int, records_max: int, d
     given = (columns, codec, rows, bytes_max, records_max, Producer(1, 2, 3), NOW_MS)
     compiled = encoding.encode(engine._compiled.modules["compiled_encode"], *given)
     assert [bytes(batch) for batch in compiled] == [bytes(batch) for batch in plain_encode.encode(*given)]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(
+                st.just("pulsar"), st.lists(message, min_size=1, max_size=6), st.sampled_from(PULSAR_CODECS)
+            ),
+            st.tuples(st.just("single"), message, st.sampled_from(PULSAR_CODECS)),
+            st.tuples(
+                st.just("kafka"), st.lists(bare, min_size=1, max_size=6), st.sampled_from(KAFKA_CODECS)
+            ),
+        ),
+        max_size=6,
+    ),
+    windows,
+)
+def test_decoding_what_pulsar_s_clients_see(entries: list, window: Window) -> None:
+    data = log_of(entries).data
+    wanted = Wanted(pulsar=True)
+    with pytest.MonkeyPatch.context() as patch:
+        work = decoding.plain
+        patch.setattr(decoding, "plain", None)  # compiled code does all of it
+        compiled = decoding.decode(engine._compiled.modules, data, wanted, window, 1 << 20)
+    assert facts_of(compiled) == facts_of(work.decode(data, wanted, window, 1 << 20))
 
 
 def test_what_does_not_fit_into_one_call_is_encoded_in_more(monkeypatch: pytest.MonkeyPatch) -> None:
