@@ -120,6 +120,7 @@ def test_what_cannot_run_has_failed_with_the_reason(
     assert said in world.until_state(name, "FAILED").reason
 
 
+@pytest.mark.timeout(1800)  # five starts of Spark, one after the other
 def test_nothing_is_lost_or_doubled_whatever_is_killed(world: World) -> None:
     source, sink = world.topic(), world.topic()
     world.write(source, 200)

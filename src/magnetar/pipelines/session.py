@@ -29,6 +29,8 @@ DRIVER_MEMORY: Final = "1g"  # eight pipelines fit; see docs/operating/pipelines
 SHUFFLE_PARTITIONS: Final = 4  # a stateful stream keeps in its checkpoint what it was started with
 TASK_FAILURES_MAX: Final = 4  # Spark's number on a cluster; on one machine it would try nothing twice
 
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
 _HOME_PARTS: Final = ("bin", "sbin", "jars")
 _LOCAL: Final = re.compile(r"local(?:\[(?P<threads>\*|\d+)\])?")
 _LOOPBACK: Final = re.compile(r"spark://(127\.[\d.]+|localhost|\[::1\]):\d+")
@@ -57,7 +59,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Spark's own cut-off of plans in error messages; whole plans are megabytes for wide schemas.
     "spark.sql.maxPlanStringLength": "20000",
     # In quotes, as a path may have spaces in it.
-    "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"',
+    JAVA_OPTIONS: f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"',
 }
 
 

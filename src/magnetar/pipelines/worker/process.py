@@ -12,6 +12,7 @@ belongs to a server, which may be killed, too.
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 APP_NAME: Final = "magnetar worker"
+SCRATCH: Final = ".spark"  # no pipeline's name begins with a dot
 EXIT_FAILED: Final = 1
 STOP_SPARK_S_MAX: Final = 15.0
 
 _AGAIN: Final = (
     "MAGNETAR_WORKER_AGAIN"  # how often this process has started itself anew, and when it last did
 )
+_SCRATCH_BYTES_MAX: Final = 58  # a socket's path has 104 bytes at most, and its name 43
 _AGAIN_S_MAX: Final = 60.0
 _CALM_S: Final = 300.0
 _LOOK_EVERY_S: Final = 1.0
@@ -120,11 +123,15 @@ class _Driver:
 
     def _keep_running(self) -> str:
         """Why the lease was lost; empty when a stop was asked for."""
-        self._say("is installing Spark")
         setup.ensure_spark(self._announce)
         self._say("is starting Spark")
         began = time.monotonic()
-        self._spark = session.start(APP_NAME, master=self._options.master, memory=self._options.memory)
+        self._spark = session.start(
+            APP_NAME,
+            master=self._options.master,
+            memory=self._options.memory,
+            settings=_scratch_settings(self._options.folder),
+        )
         _listen_to_signals(self._stop)  # Spark has put a handler of its own in place
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
         queries = Queries(
@@ -135,13 +142,16 @@ class _Driver:
         return self._supervisor.run(self._stop, self._link.trouble)
 
     def _close(self, trouble: str) -> None:
-        """Let go of everything, in an order in which nobody can begin before this has ended."""
-        reports = None
-        if self._supervisor is not None:
+        """Let go of everything, in an order in which nobody can begin before this has ended.
+
+        Without the lease there is no time for more than ending the JVM.
+        """
+        reports, in_peace = None, not self._link.trouble()
+        if self._supervisor is not None and in_peace:
             self._supervisor.close()
             reports = self._supervisor.reports()
         if self._spark is not None:
-            stop_spark(self._spark)
+            stop_spark(self._spark, in_peace=in_peace)
         self._link.close(reports, trouble)
 
     def _say(self, state: str, **more: str) -> None:
@@ -153,14 +163,30 @@ class _Driver:
         self._link.about = {"state": "is installing Spark", "progress": line.strip()}
 
 
-def stop_spark(spark: "SparkSession") -> None:
-    """Stop the session and its JVM; one that does not want to is killed."""
+def _scratch_settings(folder: Path) -> dict[str, str]:
+    """Where Spark puts what it does not need again: in a folder that is emptied here, as a JVM that is killed cannot do
+    that.  Nothing where the path is too long for the sockets in it.
+    """
+    scratch = folder / SCRATCH
+    if len(os.fsencode(scratch)) > _SCRATCH_BYTES_MAX:
+        return {}
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    java_options = f'{session.SETTINGS[session.JAVA_OPTIONS]} "-Djava.io.tmpdir={scratch}"'
+    return {"spark.local.dir": str(scratch), session.JAVA_OPTIONS: java_options}
+
+
+def stop_spark(spark: "SparkSession", *, in_peace: bool = True) -> None:
+    """Stop the session and its JVM; one that does not want to is killed, and without peace it is not asked."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
-    stopping = threading.Thread(target=_stop_session, args=(spark,), daemon=True)
-    stopping.start()
-    stopping.join(STOP_SPARK_S_MAX)
+    if in_peace:
+        stopping = threading.Thread(target=_stop_session, args=(spark,), daemon=True)
+        stopping.start()
+        stopping.join(STOP_SPARK_S_MAX)
     if process is None:
         return
+    if not in_peace:
+        process.kill()
     with suppress(OSError):
         process.stdin.close()  # for the JVM, this process has ended
     try:

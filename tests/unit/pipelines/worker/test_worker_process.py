@@ -4,6 +4,7 @@ import json
 import os
 import queue
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from magnetar.base.errors import ConfigError
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.client.pipelines import Pipeline
-from magnetar.pipelines import setup
+from magnetar.pipelines import session, setup
 from magnetar.pipelines.worker import process
 from magnetar.pipelines.worker.process import WorkerOptions
 from magnetar.pipelines.worker.queries import own_folder
@@ -32,6 +33,9 @@ class FakeLink:
 
     def start(self, snapshot: Any) -> None:
         assert snapshot() == {}
+
+    def trouble(self) -> str:
+        return ""
 
     def report_soon(self) -> None: ...
 
@@ -112,6 +116,24 @@ def test_it_ends_when_its_input_does(monkeypatch: pytest.MonkeyPatch) -> None:
     thread.join(20)
     assert codes == [1]
     sys.stdin.close()
+
+
+class TestScratch:
+    def test_what_a_killed_jvm_left_is_removed(self) -> None:
+        with tempfile.TemporaryDirectory(dir="/tmp") as short:
+            scratch = Path(short) / ".spark"
+            scratch.mkdir()
+            (scratch / "blockmgr-1").mkdir()
+            made = process._scratch_settings(Path(short))
+            assert made["spark.local.dir"] == str(scratch)
+            assert f'"-Djava.io.tmpdir={scratch}"' in made[session.JAVA_OPTIONS]
+            assert session.SETTINGS[session.JAVA_OPTIONS] in made[session.JAVA_OPTIONS]
+            assert list(scratch.iterdir()) == []
+
+    def test_a_path_too_long_for_sockets_is_not_used(self, tmp_path: Path) -> None:
+        long = tmp_path / ("x" * 60)
+        assert process._scratch_settings(long) == {}
+        assert not long.exists()
 
 
 class TestFolder:
