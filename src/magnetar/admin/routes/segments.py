@@ -41,9 +41,15 @@ IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of all answers with records; beyond it
 _CROWDED_BYTES: Final = 64 << 10
 _SEND_BYTES: Final = 256 << 10
 _TURN_EVERY: Final = 256
-# What Kafka and Pulsar keep for themselves, where something has made them here.
+# What Kafka, Pulsar and our own writers in Spark keep for themselves, where something has made them here.
 _INTERNAL: Final = frozenset(
-    ("__consumer_offsets", "__transaction_state", "__change_events", "__transaction_buffer_snapshot")
+    (
+        "__consumer_offsets",
+        "__transaction_state",
+        "__change_events",
+        "__transaction_buffer_snapshot",
+        "__spark_sink",
+    )
 )
 
 
