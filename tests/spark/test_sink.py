@@ -1,6 +1,6 @@
 """Writing through Spark: what a user types, and what a Kafka client finds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from magnetar.testing.server import MagnetarProcess
 from tests.integration.pipelines.sink_kit import read_committed, values_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -46,6 +47,27 @@ def test_many_rows_from_many_tasks(spark: "SparkSession", server: MagnetarProces
     write(frame, server, topic=name, kafka__compression__type="lz4")
     found = read_committed(server, name, 1)
     assert sorted(int(message.value() or b"") for message in found) == list(range(100_000))
+
+
+def test_a_batch_job_with_transactions_has_no_row_of_an_attempt_that_failed(
+    spark: "SparkSession", server: MagnetarProcess, topic: MakeTopic
+) -> None:
+    name = topic()
+
+    def fail_once(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield from batches
+        if context is not None and context.attemptNumber() == 0 and context.partitionId() == 1:
+            raise RuntimeError("the first attempt of this task fails when all its rows are written")
+
+    frame = spark.range(0, 40_000, 1, 2).selectExpr("lpad(cast(id as string), 100, '0') as value")
+    write(frame.mapInArrow(fail_once, "value string"), server, topic=name, exactlyOnce="true")
+    found = read_committed(server, name, 1)
+    assert sorted(int(message.value() or b"") for message in found) == list(range(40_000))
+    last = max(message.offset() or 0 for message in found)
+    assert last > 41_000  # the rows of the attempt that failed are there, and nobody sees them
 
 
 @pytest.mark.parametrize(

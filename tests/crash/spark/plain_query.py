@@ -69,7 +69,7 @@ def main() -> None:
     bootstrap, _, source_topic, sink_topic, partition_count, folder = sys.argv[1:]
     partitions = int(partition_count)
     checkpoint = Path(folder)
-    options = parse({"kafka.bootstrap.servers": bootstrap, "topic": sink_topic})
+    options = parse({"kafka.bootstrap.servers": bootstrap, "topic": sink_topic}, streaming=True)
     source = Source(bootstrap, source_topic, partitions)
     cluster = Cluster(bootstrap)
     batch = max((int(path.name) for path in checkpoint.glob("offsets/*[0-9]")), default=0)

@@ -17,7 +17,8 @@ TIMEOUT_S = 30.0
 
 def options_for(server: MagnetarProcess, **more: str) -> WriteOptions:
     return parse(
-        {"kafka.bootstrap.servers": server.bootstrap, **{k.replace("_", "."): v for k, v in more.items()}}
+        {"kafka.bootstrap.servers": server.bootstrap, **{k.replace("_", "."): v for k, v in more.items()}},
+        streaming=True,
     )
 
 

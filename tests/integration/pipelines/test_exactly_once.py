@@ -19,8 +19,10 @@ from magnetar.pipelines.sink.exactly_once import (
     TaskResult,
     abort_tasks,
     commit_batch,
+    commit_job,
     settle,
     write_task,
+    write_transaction,
 )
 from magnetar.pipelines.sink.options import WriteOptions
 from magnetar.testing.server import MagnetarProcess
@@ -118,6 +120,20 @@ def test_nothing_is_visible_before_the_commit_and_all_of_it_after(
     assert values_of(read_committed(server, "visible", PARTITIONS)) == [
         "first", "visible 1 0", "visible 1 1", "visible 1 2",
     ]  # fmt: skip
+
+
+def test_a_batch_job_is_visible_when_all_its_tasks_are_done(
+    server: MagnetarProcess, cluster: Cluster
+) -> None:
+    options = options_for(server, topic="job")
+    failed = write_transaction(cluster, options, "job", 0, iter([rows(["of an attempt that failed"])]))
+    done = [
+        write_transaction(cluster, options, "job", task, iter([rows([str(task)])])) for task in range(TASKS)
+    ]
+    with pytest.raises(BatchNotDecided, match="the job was taken over"):
+        commit_job(cluster, options, [failed, *done[1:]])
+    commit_job(cluster, options, done)
+    assert values_of(read_committed(server, "job", PARTITIONS)) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("committed_before", range(TASKS + 1))

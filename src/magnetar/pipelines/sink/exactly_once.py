@@ -87,6 +87,13 @@ def write_task(
         for _ in batches:
             pass  # Spark wants to get rid of them
         return TaskResult(query_id, task)
+    return write_transaction(cluster, options, query_id, task, batches)
+
+
+def write_transaction(
+    cluster: Cluster, options: WriteOptions, query_id: str, task: int, batches: "Iterator[pa.RecordBatch]"
+) -> TaskResult:
+    """As `write_task`, of a batch that nobody can have decided before."""
     try:
         producer = transactional_producer(
             cluster, transactional_id(query_id, task), options.transaction_timeout_ms
@@ -143,7 +150,7 @@ def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskRes
         abort_tasks(cluster, written)
         return
     if written:
-        _check_open(cluster, options, written, batch_id)
+        _check_open(cluster, options, written, f"batch {batch_id}")
         decided = Decision(
             batch_id,
             False,
@@ -159,17 +166,30 @@ def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskRes
         abort_left_over(cluster, f"{query_id}-")
 
 
-def _check_open(
-    cluster: Cluster, options: WriteOptions, written: Sequence[TaskResult], batch_id: int
-) -> None:
+def commit_job(cluster: Cluster, options: WriteOptions, done: Sequence[TaskResult]) -> None:
+    """Make what the tasks of a batch job have written visible; nobody could finish it later, so nothing is recorded.
+
+    Raises:
+        BatchNotDecided: nothing is visible.
+        KafkaClientError: a part of it may be.
+    """
+    written = [one for one in done if one.producer is not None]
+    if written:
+        _check_open(cluster, options, written, "the job")
+        for one in written:
+            assert one.producer is not None
+            end_transaction(cluster, one.producer, commit=True)
+
+
+def _check_open(cluster: Cluster, options: WriteOptions, written: Sequence[TaskResult], what: str) -> None:
     """Whether every transaction is still its task's, and will be for long enough to commit it."""
     timeout_s = options.transaction_timeout_ms / 1000
     margin_s = min(MARGIN_S_MAX, MARGIN_SHARE * timeout_s)
     age_s = time.time() - min(one.began_s for one in written)
     if age_s > timeout_s - margin_s:
         raise BatchNotDecided(
-            f"batch {batch_id} took {age_s:.0f} s, and its transactions end after {timeout_s:.0f} s: nothing of it is"
-            " visible; make batches smaller (maxOffsetsPerTrigger) or kafka.transaction.timeout.ms longer"
+            f"{what} took {age_s:.0f} s, and its transactions end after {timeout_s:.0f} s: nothing of it is visible;"
+            " make batches smaller (maxOffsetsPerTrigger) or kafka.transaction.timeout.ms longer"
         )
     for one in written:
         assert one.producer is not None
@@ -177,8 +197,8 @@ def _check_open(
             add_partitions(cluster, one.producer, [next(iter(one.written))])
         except Fenced as fenced:
             raise BatchNotDecided(
-                f"batch {batch_id} was taken over: {fenced}; nothing of it is visible, and it is written again when the"
-                " query starts again.  Is another query running with the same checkpoint?"
+                f"{what} was taken over: {fenced}; nothing of it is visible, and it is written again when it starts"
+                " again.  Is another query running with the same checkpoint?"
             ) from fenced
 
 

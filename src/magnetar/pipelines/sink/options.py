@@ -28,7 +28,8 @@ COMPRESSION: Final = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4
 class WriteOptions:
     """Checked options of one query.
 
-    topic  where every row goes; None: the column `topic` says it
+    topic         where every row goes; None: the column `topic` says it
+    exactly_once  write in transactions
     """
 
     bootstrap: str
@@ -133,7 +134,7 @@ _OF_READING: Final = {
 }
 
 
-def parse(options: Mapping[str, str]) -> WriteOptions:
+def parse(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Check the options of one query; keys in any case.
 
     Raises:
@@ -146,7 +147,7 @@ def parse(options: Mapping[str, str]) -> WriteOptions:
         raise OptionError(
             "option kafka.enable.idempotence: it needs kafka.acks=all; set that, or leave it out"
         )
-    exactly_once = _flag(given, "exactlyOnce", default=idempotent)
+    exactly_once = _flag(given, "exactlyOnce", default=idempotent and streaming)
     if exactly_once and not idempotent:
         raise OptionError(
             "option exactlyOnce: it needs kafka.acks=all and kafka.enable.idempotence=true; change one of them"

@@ -4,14 +4,13 @@ With `exactlyOnce=false` tasks write as those of a batch job do, and a micro-bat
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from magnetar.pipelines.sink.batch import write_rows
+from magnetar.pipelines.sink.batch import TaskDone, write_rows
 from magnetar.pipelines.sink.clusters import cluster_for
 from magnetar.pipelines.sink.errors import OptionError, SinkError
 from magnetar.pipelines.sink.exactly_once import TaskResult, abort_tasks, commit_batch, write_task
@@ -21,13 +20,6 @@ from magnetar.pipelines.sink.schema import check_schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-
-@dataclass
-class TaskDone(WriterCommitMessage):
-    """What a task sends to the driver."""
-
-    result: TaskResult
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -42,7 +34,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise OptionError(
                 "outputMode complete: a topic only grows; use append or update, with the key in a column key"
             )
-        self._options = parse(given)
+        self._options = parse(given, streaming=True)
         check_schema(schema, self._options)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskDone:

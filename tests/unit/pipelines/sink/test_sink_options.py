@@ -9,12 +9,13 @@ WHERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
 
 def test_defaults_are_exactly_once() -> None:
-    options = parse({**WHERE, "topic": "t"})
+    options = parse({**WHERE, "topic": "t"}, streaming=True)
     assert options.topic == "t"
     assert (options.acks, options.idempotent, options.exactly_once) == (-1, True, True)
     assert options.batch_bytes == BATCH_BYTES_DEFAULT
     assert options.transaction_timeout_ms == 900_000
     assert options.fail_on_data_loss
+    assert not parse({**WHERE, "topic": "t"}, streaming=False).exactly_once
 
 
 def test_names_in_any_case_and_kafkas_settings() -> None:
@@ -27,7 +28,8 @@ def test_names_in_any_case_and_kafkas_settings() -> None:
             "kafka.linger.ms": "50",
             "kafka.batch.size": "16384",
             "checkpointLocation": "/somewhere",
-        }
+        },
+        streaming=True,
     )
     assert options.bootstrap == "a:1,b:2"
     assert options.topic == "t"
@@ -57,17 +59,20 @@ def test_names_in_any_case_and_kafkas_settings() -> None:
 )
 def test_what_is_wrong_is_one_sentence(given: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError) as failure:
-        parse({**WHERE, **given})
+        parse({**WHERE, **given}, streaming=True)
     assert says in str(failure.value)
 
 
 def test_the_usual_port_of_a_server_that_is_known_by_another_one() -> None:
-    assert parse({"admin.url": "http://broker:8080"}).bootstrap == "broker:9092"
-    assert parse({"service.url": "pulsar://[::1]:6650,pulsar://b:6650"}).bootstrap == "[::1]:9092"
+    assert parse({"admin.url": "http://broker:8080"}, streaming=False).bootstrap == "broker:9092"
+    assert (
+        parse({"service.url": "pulsar://[::1]:6650,pulsar://b:6650"}, streaming=False).bootstrap
+        == "[::1]:9092"
+    )
     with pytest.raises(OptionError, match=r"option admin\.url"):
-        parse({"admin.url": "broker"})
+        parse({"admin.url": "broker"}, streaming=False)
 
 
 def test_an_address_is_needed() -> None:
     with pytest.raises(OptionError, match=r"set kafka\.bootstrap\.servers"):
-        parse({"topic": "t"})
+        parse({"topic": "t"}, streaming=False)
