@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(400)]
 
 
-@pytest.mark.parametrize(("count", "size"), [(200_000, volume.SMALL_BYTES), (20_000, volume.LARGE_BYTES)])
+@pytest.mark.parametrize(("count", "size"), [(60_000, volume.SMALL_BYTES), (10_000, volume.LARGE_BYTES)])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_counts_and_checksums(
     count: int, size: int, compression: str, spark: "SparkSession", server: MagnetarProcess, writers: Writers

@@ -49,7 +49,7 @@ class Total:
 def values(first: int, count: int, size: int) -> Iterator[bytes]:
     """Values that are all different, and do not compress to nothing."""
     for number in range(first, first + count):
-        yield (b"%d|" % number * (size // 8))[:size]
+        yield (b"%015d|" % number * (size // 16 + 1))[:size]
 
 
 def write_kafka(bootstrap: str, topic: str, count: int, size: int, compression: str) -> Total:
