@@ -69,6 +69,11 @@ class CompiledModules:
                 target=self._load, args=(niceness,), name="magnetar-compile", daemon=True
             ).start()
 
+    def begin(self) -> None:
+        """Load now what was compiled earlier, which takes a third of a second; else begin to compile, and return."""
+        if not self._begin.locked() and not self.load_kept():
+            self.start()
+
     def load(self, timeout_s: float | None = None) -> bool:
         """Load and wait for that; whether it could be done.  Not for the event loop."""
         self.start(niceness=0)

@@ -66,6 +66,16 @@ def test_what_was_kept_is_loaded_without_a_thread(package: Path) -> None:
     assert modules.load(), "it is there for those who ask in the usual way, too"
 
 
+def test_to_begin_loads_what_was_kept_at_once_and_else_does_not_wait(package: Path) -> None:
+    modules = modules_of(package)
+    modules.begin()
+    assert modules.load(), "it was on its way"
+    again = modules_of(package)
+    again.begin()
+    assert again.finished.is_set()
+    assert again.is_loaded
+
+
 def test_what_was_not_kept_can_still_be_compiled(package: Path) -> None:
     modules = modules_of(package)
     assert not modules.load_kept()

@@ -1,7 +1,8 @@
 """Decoding and encoding, as the rest of the program calls them: by compiled code as soon as that is loaded.
 
-The first call asks for it, or whoever sees one coming (`prepare`, `load`; a process that forks workers calls
-`load_kept`, and they all share what it has loaded).  Until then Python does the work, a hundredth as fast.
+The first call loads what was compiled once, or whoever sees a call coming (`prepare`, `load`; a process that forks
+workers calls `load_kept`, and they all share what it has loaded).  Where nothing was compiled yet, a child process does
+that, and Python does the work meanwhile, a hundredth as fast.
 """
 
 from typing import Final
@@ -28,7 +29,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 """Of an encoded batch, unless said otherwise: what brokers take by default."""
 
 _AT_ONCE_MAX: Final = 256 << 20  # 32-bit offsets hold that and another entry, whatever becomes of its bytes
-_PATIENCE_BYTES: Final = 1 << 20  # a tenth of a second of Python; more waits for the compiled code
+_PATIENCE_BYTES: Final = 8 << 20  # half a second of Python; more waits for the compiler
 _BYTES_PER_ROW: Final = 100  # about, where nobody has counted
 
 _compiled = CompiledModules(
@@ -76,8 +77,8 @@ def load_kept() -> bool:
 def _use_compiled(size: int) -> bool:
     """Whether compiled code is to decode or encode `size` bytes."""
     if not _compiled.finished.is_set():
-        _compiled.start()
-        if size <= _PATIENCE_BYTES:
+        _compiled.begin()
+        if not _compiled.finished.is_set() and size <= _PATIENCE_BYTES:
             return False
         _compiled.finished.wait()
     return is_compiled()

@@ -26,6 +26,19 @@ def test_without_numba_python_decodes_however_much_it_is(
     )
     monkeypatch.setitem(sys.modules, "numba", None)
     log = Log()
-    log.kafka(kafka_batch([Sent(1, b"k", bytes(2 << 20))]))
+    log.kafka(kafka_batch([Sent(1, b"k", bytes(9 << 20))]))
     assert decode(log.data).columns.count == 1
     assert "slow" in caplog.text
+
+
+def test_python_serves_while_there_is_something_to_compile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()  # of the fixture that chooses
+    compiled = CompiledModules(str(tmp_path / "engine.py"), ["no_such_module"], [], "slow")
+    monkeypatch.setattr(compiled, "start", lambda: None)  # on its way, and not there yet
+    monkeypatch.setattr(engine, "_compiled", compiled)
+    log = Log()
+    log.kafka(kafka_batch([Sent(1, b"k", b"v")]))
+    assert decode(log.data).columns.count == 1
+    assert not engine.is_compiled()
