@@ -9,6 +9,7 @@ read.  It is moved to where the next batch begins: everything before that is in 
 without a checkpoint goes on where its subscription stands.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -23,12 +24,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from magnetar.client.errors import ClientError
+from magnetar.client.errors import ClientError, Refused
 from magnetar.client.rest import Located, Range, Topic
 from magnetar.pipelines.source.address import find
 from magnetar.pipelines.source.admission import Patience, at_most, waiting
 from magnetar.pipelines.source.broker import LEASE_S, Broker
-from magnetar.pipelines.source.errors import DataLost, TopicError
+from magnetar.pipelines.source.errors import DataLost, SourceError, TopicError
 from magnetar.pipelines.source.options import ReadMode, ReadOptions
 from magnetar.pipelines.source.plan import Piece, pieces_of, stream_tasks
 from magnetar.pipelines.source.positions import (
@@ -45,6 +46,8 @@ from magnetar.pipelines.source.reader import SliceTask, read_task, scan_of, surv
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+log: Final = logging.getLogger(__name__)
 
 TOPICS_EVERY_S: Final = 1.0
 BROKER_RECORDS_MAX: Final = 20_000  # of a partition: less is fetched faster than found in a file,
@@ -277,7 +280,13 @@ class _Planner:
         if name is None:
             return
         changed = {each: offset for each, offset in offsets.items() if self._position.get(each) != offset}
-        self._broker.move_subscription(name, changed)
+        try:
+            self._broker.move_subscription(name, changed)
+        except SourceError as error:
+            # A topic that is gone, or was made anew and is shorter, has no such position.
+            if self._options.fail_on_data_loss or not isinstance(error.__cause__, Refused):
+                raise
+            log.warning("subscription %s is not moved everywhere: %s", name, error)
         self._position |= changed
 
     def _end_lease(self) -> None:
