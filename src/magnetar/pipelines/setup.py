@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ _SPACE_MB: Final = 2200  # the download, what is unpacked of it and what is inst
 
 _LOCK: Final = ".magnetar-spark.lock"
 _MARKER: Final = ".magnetar-spark.installing"
+_SCRATCH: Final = ".magnetar-spark.tmp"
 _NEWS_EVERY_S: Final = 5.0
 _OUTPUT_LINES_MAX: Final = 200
 _BY_HAND: Final = "pip install 'magnetar[spark]'"
@@ -219,8 +219,14 @@ def _install(site: Path, plan: Plan, lock: int, announce: Announce) -> None:
     )
     marker.touch()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="magnetar-spark-") as scratch:
-        code, output = _run(command, Path(scratch), lock, announce)
+    # On the disk that was looked at, which /tmp may not be on; and what a kill leaves here the next attempt finds.
+    scratch = site / _SCRATCH
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        code, output = _run(command, scratch, lock, announce)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     if code != 0:
         raise SetupFailed(_why(code, output, command))
     marker.unlink()
