@@ -13,6 +13,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
+from magnetar.pipelines.tables.faults import ByValue
 from magnetar.pipelines.tables.shapes import AvroTypes, SchemaUnusable, Shape, finish, load
 
 _KEPT: Final = "decimal"  # the one logical type that fastavro converts for us
@@ -20,7 +21,7 @@ _KEPT: Final = "decimal"  # the one logical type that fastavro converts for us
 Change: TypeAlias = Callable[[Any], Any]
 
 
-class AvroValues:
+class AvroValues(ByValue):
     """Decodes values of one Avro definition; `type` is the Arrow type of what comes out.
 
     Raises:
@@ -39,18 +40,22 @@ class AvroValues:
 
     def block(self, values: pa.Array) -> pa.Array:
         """All values, or an error of `values.UNDECODABLE`."""
-        parsed, read = self._parsed, fastavro.schemaless_reader
-        rows = []
-        for value in values.to_pylist():
-            source = io.BytesIO(value)
-            rows.append(read(source, parsed, None))
-            if source.tell() != len(value):
-                raise ValueError(f"{len(value) - source.tell()} bytes are left behind the value")
+        rows = [self._read(value) for value in values.to_pylist()]
         if self._change is not None:
             rows = [self._change(row) for row in rows]
         return finish(pa.array(rows, self._shape.raw), self._shape)
 
     one = block
+
+    def check(self, value: bytes) -> None:
+        self._read(value)
+
+    def _read(self, value: bytes) -> Any:
+        source = io.BytesIO(value)
+        row = fastavro.schemaless_reader(source, self._parsed, None)
+        if source.tell() != len(value):
+            raise ValueError(f"{len(value) - source.tell()} bytes are left behind the value")
+        return row
 
 
 def _plain(content: Any) -> Any:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from magnetar.pipelines.tables.avro_values import json_text
+from magnetar.pipelines.tables.faults import ByValue
 from magnetar.pipelines.tables.shapes import AvroTypes, Shape, finish, load
 
 Check: TypeAlias = Callable[[Any, str], Any]
@@ -27,7 +28,7 @@ Check: TypeAlias = Callable[[Any, str], Any]
 _WORDS: Final = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
 
 
-class JsonValues:
+class JsonValues(ByValue):
     """Decodes values of one JSON schema; `type` is the Arrow type of what comes out.
 
     Raises:
@@ -48,6 +49,9 @@ class JsonValues:
         """The same, value by value, with a reason that names the field."""
         rows = [self._check(json.loads(value), "the value") for value in values.to_pylist()]
         return finish(pa.array(rows, self._shape.raw), self._shape)
+
+    def check(self, value: bytes) -> None:
+        self._check(json.loads(value), "the value")
 
     def _read(self, values: pa.Array) -> pa.Array:
         number = secrets.token_hex(8)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from magnetar.pipelines.tables.faults import ByValue
 from magnetar.pipelines.tables.shapes import LOCAL_MICROS, UTC_MICROS
 
 _DAY_NANOS: Final = 86_400_000_000_000
@@ -25,7 +26,7 @@ _SECONDS_MAX: Final = _DAYS_MAX * 86_400
 Rows: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-class BytesValues:
+class BytesValues(ByValue):
     """Values as they are."""
 
     type = pa.binary()
@@ -35,8 +36,11 @@ class BytesValues:
 
     one = block
 
+    def check(self, value: bytes) -> None:
+        """Nothing is wrong with any."""
 
-class TextValues:
+
+class TextValues(ByValue):
     """UTF-8."""
 
     type = pa.string()
@@ -46,8 +50,11 @@ class TextValues:
 
     one = block
 
+    def check(self, value: bytes) -> None:
+        value.decode()
 
-class FixedValues:
+
+class FixedValues(ByValue):
     """Values of one size, laid out as `layout` (a numpy dtype of that size)."""
 
     def __init__(self, layout: Any, convert: Callable[[Rows], Rows], final: pa.DataType) -> None:
@@ -56,14 +63,20 @@ class FixedValues:
         self.type = final
 
     def block(self, values: pa.Array) -> pa.Array:
-        size = self._layout.itemsize
         ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-        if (np.diff(ends) != size).any():
-            raise ValueError(f"a value of this schema has {size} bytes")
+        if (np.diff(ends) != self._layout.itemsize).any():
+            raise self._wrong_size()
         data = np.frombuffer(values.buffers()[2], np.uint8)[ends[0] : ends[-1]]
         return pa.array(self._convert(data.view(self._layout)), self.type)
 
     one = block
+
+    def check(self, value: bytes) -> None:
+        if len(value) != self._layout.itemsize:
+            raise self._wrong_size()
+
+    def _wrong_size(self) -> ValueError:
+        return ValueError(f"a value of this schema has {self._layout.itemsize} bytes")
 
 
 def _plain(kind: str) -> Callable[[Rows], Rows]:

@@ -37,6 +37,7 @@ from google.protobuf import (
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 
+from magnetar.pipelines.tables.faults import ByValue
 from magnetar.pipelines.tables.shapes import DEPTH_MAX, NODES_MAX, UTC_MICROS, SchemaUnusable, load
 
 _F = FieldDescriptor
@@ -74,7 +75,7 @@ _SECONDS_MAX: Final = 253_402_300_800  # the year 10000: what the type is define
 Build: TypeAlias = Callable[[Sequence[Any]], pa.Array]
 
 
-class ProtobufValues:
+class ProtobufValues(ByValue):
     """Decodes values of one definition; `type` is the Arrow type of what comes out.
 
     Raises:
@@ -93,6 +94,9 @@ class ProtobufValues:
         return self._build([parse(value) for value in values.to_pylist()])
 
     one = block
+
+    def check(self, value: bytes) -> None:
+        self._message.FromString(value)
 
 
 def _root(content: Any) -> Descriptor:

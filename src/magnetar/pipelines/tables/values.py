@@ -4,8 +4,9 @@
 reason of each; it never raises because of a value.  Null values, and undecodable ones, are null in every column.  What
 becomes of each type is in docs/reference/tables.md.
 
-Values are decoded in blocks.  A decoder refuses a block whole when something in it is wrong; it is then halved until
-the rows are found that are, so that good data costs nothing for the bad.
+Values are decoded in blocks.  A decoder refuses a block whole when something in it is wrong.  Then its values are
+looked at one by one, and the rest is decoded as a block; should that be refused again, because of what only shows in a
+column, it is halved until the rows are found.  So good data costs nothing for the bad.
 """
 
 import json
@@ -17,29 +18,15 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.message import DecodeError
 
 from magnetar.pipelines.tables.avro_values import AvroValues
+from magnetar.pipelines.tables.faults import UNDECODABLE, reason
 from magnetar.pipelines.tables.json_values import JsonValues
 from magnetar.pipelines.tables.primitive_values import PRIMITIVES, TextValues
 from magnetar.pipelines.tables.protobuf_values import ProtobufValues
 from magnetar.pipelines.tables.shapes import SchemaUnusable, load
 
 BLOCK_ROWS: Final = 4_096
-ALONE_ROWS: Final = 4  # as few are not halved further
-REASON_CHARS_MAX: Final = 300
-
-# What reading a value may raise; everything else is a bug of ours.
-UNDECODABLE: Final = (
-    ValueError,  # Arrow's, UTF-8's and JSON's, too
-    TypeError,
-    LookupError,
-    EOFError,
-    ArithmeticError,
-    RecursionError,
-    DecodeError,
-    struct.error,
-)
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -57,14 +44,18 @@ RAW: Final = TopicSchema("BYTES")
 
 
 class ValueDecoder(Protocol):
-    """Decodes bytes of one type, without nulls; both methods raise one of UNDECODABLE."""
+    """Decodes bytes of one type, without nulls; `block` and `one` raise one of UNDECODABLE."""
 
     type: pa.DataType
 
     def block(self, values: pa.Array) -> pa.Array: ...
 
     def one(self, values: pa.Array) -> pa.Array:
-        """`block` of very few, at any price, for a better reason."""
+        """`block` of one, at any price, for a better reason."""
+        ...
+
+    def faults(self, values: pa.Array) -> dict[int, str]:
+        """The rows that can be seen to be wrong without making a column of them."""
         ...
 
 
@@ -229,22 +220,40 @@ def _block(
     kept: list[pa.Array],
     bad: dict[int, str],
 ) -> None:
+    try:
+        found.append(part.block(values))
+        kept.append(rows)
+        return
+    except UNDECODABLE:
+        faults = part.faults(values)
+    for place, why in faults.items():
+        bad[rows[place].as_py()] = why
+    if faults:
+        good = pa.array([place for place in range(len(values)) if place not in faults], pa.int64())
+        values, rows = values.take(good), rows.take(good)
+    if len(values):
+        _halves(part, values, rows, found, kept, bad)
+
+
+def _halves(
+    part: ValueDecoder,
+    values: pa.Array,
+    rows: pa.Array,
+    found: list[pa.Array],
+    kept: list[pa.Array],
+    bad: dict[int, str],
+) -> None:
     read: Callable[[pa.Array], pa.Array] = part.one if len(values) == 1 else part.block
     try:
         found.append(read(values))
         kept.append(rows)
     except UNDECODABLE as error:
         if len(values) == 1:
-            bad[rows[0].as_py()] = _reason(error)
+            bad[rows[0].as_py()] = reason(error)
             return
-        step = 1 if len(values) <= ALONE_ROWS else (len(values) + 1) // 2
-        for begin in range(0, len(values), step):
-            _block(part, values.slice(begin, step), rows.slice(begin, step), found, kept, bad)
-
-
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return (text or "the value ends early")[:REASON_CHARS_MAX]
+        half = len(values) // 2
+        for begin, end in ((0, half), (half, len(values))):
+            _halves(part, values.slice(begin, end - begin), rows.slice(begin, end - begin), found, kept, bad)
 
 
 def _flat(column: Any) -> list[pa.Array]:

@@ -15,9 +15,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.pipelines.tables.faults import UNDECODABLE
 from magnetar.pipelines.tables.json_values import JsonValues
 from magnetar.pipelines.tables.shapes import SchemaUnusable
-from magnetar.pipelines.tables.values import BLOCK_ROWS, UNDECODABLE, TopicSchema, decode, value_fields
+from magnetar.pipelines.tables.values import BLOCK_ROWS, TopicSchema, decode, value_fields
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -298,7 +299,7 @@ def test_key_and_value_in_one() -> None:
 def test_key_and_value_apart() -> None:
     found = decode(key_value("SEPARATED"), binary(b'{"a":1}', None), binary(b"k", b"\xff"))
     assert found.columns.to_pylist() == [{"key": "k", "value": {"a": 1}}, {"key": None, "value": None}]
-    assert "UTF8" in found.undecodable[1]
+    assert "utf-8" in found.undecodable[1]
 
 
 # --- Protobuf --------------------------------------------------------------------------------------------------------
