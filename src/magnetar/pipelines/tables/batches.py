@@ -102,7 +102,7 @@ def _schema(done: Sequence[Written]) -> pa.Schema:
 
 
 def _dead_letters(config: TableConfig) -> tuple[Cluster, WriteOptions]:
-    options = parse(sink_options(config))
+    options = parse(sink_options(config), streaming=True)
     return cluster_for(options), options
 
 
