@@ -60,7 +60,10 @@ _RESERVED: Final = {
 
 
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with its defaults.  Raises ConfigError: one sentence that names the key."""
+    """The configuration with its defaults; the same again for what was checked before.
+
+    Raises ConfigError: one sentence that names the key.
+    """
     check_keys(config, _KEYS)
     made = {
         "topics": _texts(config, "topics"),
@@ -73,7 +76,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         ),
         "metadata_columns": _metadata(config),
         "metadata_prefix": _prefix(config),
-        "dead_letter": text_at(config, "dead_letter") if "dead_letter" in config else None,
+        "dead_letter": text_at(config, "dead_letter") if config.get("dead_letter") is not None else None,
         "trigger": trigger_at({"trigger": TRIGGER_DEFAULT, **config}),
         "starting": _starting(config.get("starting", "earliest")),
         "records_per_batch": _number(config, "records_per_batch", RECORDS_DEFAULT, least=1),
@@ -138,6 +141,8 @@ def _starting(value: Any) -> str:
         return str(value)
     if isinstance(value, Mapping):
         return json.dumps(value)  # the source says what is wrong with it
+    if isinstance(value, str) and value.startswith("{"):
+        return value
     raise ConfigError('starting must be earliest, latest, or offsets such as {"topic": {"0": 12}}')
 
 
