@@ -86,6 +86,7 @@ _ENTRY_MAGIC: Final = int.from_bytes(ENTRY_MAGIC)
 _PULSAR_MAGIC: Final = int.from_bytes(PULSAR_MAGIC)
 _CRC_COVER: Final = 8
 _CODECS: Final = 5
+_WRAPPING_BYTES: Final = 128  # compressed bytes that are not even half of what is in them, at most
 
 # What is read of a MessageMetadata.
 (
@@ -294,16 +295,20 @@ def _split(data: Any, body_at: int, end: int, last_offset: int) -> Any:
         INPUT,
         types.int64[::1],
         types.int64[:, ::1],
+        types.int64,
         types.int64[:, ::1],
         types.int64[::1],
         types.int64[::1],
     )
 )
-def scan(data_array: Any, window: Any, aborted: Any, table_array: Any, scratch: Any, facts: Any) -> int:
+def scan(
+    data_array: Any, window: Any, aborted: Any, bytes_max: int, table_array: Any, scratch: Any, facts: Any
+) -> int:
     """Fill the table with the entries in the data that have rows in the window; their number.
 
-    `aborted`: producer id, first and last offset of each transaction whose records are to be left out.  `scratch` has
-    `SCRATCH_WIDTH` numbers that mean nothing.
+    It goes no further than there are `bytes_max` bytes in entries for sure.  `aborted`: producer id, first and last
+    offset of each transaction whose records are to be left out.  `scratch` has `SCRATCH_WIDTH` numbers that mean
+    nothing.
     """
     data = pointer(data_array)
     table = pointer(table_array)
@@ -311,10 +316,11 @@ def scan(data_array: Any, window: Any, aborted: Any, table_array: Any, scratch: 
     size = len(data_array)
     position = 0
     count = 0
+    plain = 0
     facts[CONSUMED] = 0
     facts[LAST_SEEN] = -1
     facts[CORRUPT_AT] = -1
-    while size - position >= RECORD_BYTES and count < len(table_array):
+    while size - position >= RECORD_BYTES and count < len(table_array) and plain < bytes_max:
         length = load_u32(data, position)
         body_at = position + RECORD_BYTES
         if length > ENTRY_BYTES_MAX:
@@ -349,10 +355,13 @@ def scan(data_array: Any, window: Any, aborted: Any, table_array: Any, scratch: 
         table[row + STAMPED_MS] = 0
         table[row + IS_STAMPED] = 0
         if is_pulsar:
-            if begins_inside and _scan_pulsar(data, payload_at, end, touches, table, row, found):
-                count += 1
-        elif touches and _scan_kafka(data, payload_at, end, aborted, table, row):
+            is_listed = begins_inside and _scan_pulsar(data, payload_at, end, touches, table, row, found)
+        else:
+            is_listed = touches and _scan_kafka(data, payload_at, end, aborted, table, row)
+        if is_listed:
             count += 1
+            body = table[row + BODY_SIZE]
+            plain += body if table[row + CODEC] == 0 else max(body - _WRAPPING_BYTES, 0) // 2
         facts[CONSUMED] = end
         facts[LAST_SEEN] = last_offset
         position = end

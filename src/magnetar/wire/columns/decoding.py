@@ -73,6 +73,7 @@ from magnetar.wire.stored import RECORD, split_entry
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
+_ENTRIES_MAX: Final = 1 << 20  # of one call
 _KEPT_BYTES: Final = 32 << 20  # of decompressed bytes; what more a call needs is given back
 _KAFKA: Final = PRODUCER_NAME.encode()
 
@@ -164,7 +165,7 @@ class _Work:
 
     def scan(self) -> None:
         window = self._window
-        capacity = len(self._view) // STORED_BYTES_MIN + 1
+        capacity = min(len(self._view) // STORED_BYTES_MIN + 1, _ENTRIES_MAX)
         if len(_kept.table) < capacity:
             _kept.table = fresh(capacity * TABLE_WIDTH, np.int64).reshape(capacity, TABLE_WIDTH)
         aborted = np.zeros((0, 3), np.int64)
@@ -172,7 +173,9 @@ class _Work:
             aborted = np.array(window.aborted, np.int64).reshape(-1, 3)
         facts = np.empty(FACTS_WIDTH, np.int64)
         scratch = fresh(SCRATCH_WIDTH, np.int64)
-        count = self._scan.scan(self._data, self._bounds, aborted, _kept.table, scratch, facts)
+        count = self._scan.scan(
+            self._data, self._bounds, aborted, self._bytes_max, _kept.table, scratch, facts
+        )
         if facts[CORRUPT_AT] >= 0:
             _, _, ledger_id, entry_id, last_offset, _ = RECORD.unpack_from(self._view, int(facts[CORRUPT_AT]))
             raise corrupt(ledger_id, entry_id, last_offset)

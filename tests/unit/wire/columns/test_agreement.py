@@ -6,6 +6,7 @@ from convert.records import message, sent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.base.errors import EntryCorrupt
 from magnetar.wire.columns import (
     Columns,
     Producer,
@@ -20,7 +21,7 @@ from magnetar.wire.columns import (
 from magnetar.wire.columns.model import BinaryColumn, Decoded, PairsColumn, binary_column, pairs_column
 
 from .stored import NOW_MS
-from .test_decode import KAFKA_CODECS, PULSAR_CODECS, entries, log_of
+from .test_decode import KAFKA_CODECS, PULSAR_CODECS, entries, log_of, simple_log
 from .test_encode import columns_of
 
 bare = st.builds(lambda one: one._replace(headers=()), sent)
@@ -73,6 +74,16 @@ def test_decoding(entries: list, wanted: Wanted, window: Window, bytes_max: int)
     data = log_of(entries).data
     compiled = decoding.decode(engine._compiled.modules, data, wanted, window, bytes_max)
     assert facts_of(compiled) == facts_of(plain.decode(data, wanted, window, bytes_max))
+
+
+def test_what_lies_behind_enough_is_not_looked_at() -> None:
+    log = simple_log(4)
+    damaged = bytearray(log.data)
+    damaged[-1] ^= 1
+    decoded = decoding.decode(engine._compiled.modules, damaged, Wanted(), Window(), 1)
+    assert decoded.consumed == len(log.parts[0])
+    with pytest.raises(EntryCorrupt):
+        decoding.decode(engine._compiled.modules, damaged, Wanted(), Window(), 1 << 20)
 
 
 @given(
