@@ -276,12 +276,13 @@ def _read(stream: IO[str], output: list[str], steps: list[str]) -> None:
         del output[:-_OUTPUT_LINES_MAX]
         step = _STEP.match(line)
         if step is not None:
-            steps.append(f"{_STEPS[step[1]]} {step[2].strip()[:200]}")
+            what = step[2].partition(" (from ")[0].strip()
+            steps.append(f"{_STEPS[step[1]]} {what[:200]}")
 
 
 def _tell(reader: threading.Thread, scratch: Path, steps: list[str], announce: Announce) -> None:
     """Say each large step once, and how it goes, until the installer has nothing more to say."""
-    said, began = "", time.monotonic()
+    said, said_mb, began = "", -1, time.monotonic()
     news_at = began + _NEWS_EVERY_S
     while reader.is_alive():
         reader.join(0.5)
@@ -289,13 +290,14 @@ def _tell(reader: threading.Thread, scratch: Path, steps: list[str], announce: A
         if now < news_at or not steps:
             continue
         news_at = now + _NEWS_EVERY_S
-        step = steps[-1]
+        if steps[-1] != said:
+            said = steps[-1]
+            announce(f"  {said}")
+            continue
         size_mb = _size(scratch) >> 20
-        if step == said:
-            announce(f"  ... {now - began:.0f} s, {size_mb} MB unpacked or downloaded")
-        else:
-            announce(f"  {step}")
-            said = step
+        grown = f", {size_mb} MB downloaded or unpacked" if size_mb != said_mb else ""
+        announce(f"  ... {now - began:.0f} s{grown}")
+        said_mb = size_mb
 
 
 def _size(folder: Path) -> int:
