@@ -19,7 +19,7 @@ from magnetar.pipelines.sql.errors import (
     told,
     unknown_topic,
 )
-from magnetar.pipelines.sql.names import AmbiguousName, Names, Topic, quoted
+from magnetar.pipelines.sql.names import AmbiguousName, Names, Topic, quote, quoted
 from magnetar.pipelines.sql.relations import JavaObject, Relation, Rewritten, namespace_of, relations, rewrite
 from magnetar.pipelines.sql.views import Schemas, Views
 
@@ -103,7 +103,7 @@ class Engine:
 
     def _resolve(self, text: str, named: Sequence[Relation]) -> tuple[Rewritten, list[Relation]]:
         """The text with views in the place of topics, and the names that no topic has."""
-        replacements: list[tuple[Relation, str, str]] = []
+        replacements: list[tuple[Relation, str]] = []
         unknown = []
         for relation in named:
             if len(relation.parts) == 1 and self._views.is_there(relation.parts[0]):
@@ -113,9 +113,14 @@ class Engine:
                 unknown.append(relation)
                 continue
             view = f"{_VIEW}{len(replacements) + 1}"
-            self._views.define(topic, view)
-            is_full = "://" in relation.parts[-1]
-            replacements.append((relation, view, topic.parts[-1] if is_full else relation.parts[-1]))
+            query = self._views.define(topic, view)
+            if relation.queried:
+                alias = topic.parts[-1] if "://" in relation.parts[-1] else relation.parts[-1]
+                replacements.append((relation, f"(({query}) AS {quote(alias)})"))
+            else:
+                named_view = f"{view}_named"
+                self._spark.sql(query).createOrReplaceTempView(named_view)
+                replacements.append((relation, quote(named_view)))
         return rewrite(text, replacements), unknown
 
     def _find(self, relation: Relation, text: str) -> Topic | None:

@@ -1,9 +1,9 @@
 """The tables that a statement names, found by Spark's parser, and the statement with other names in their place.
 
 Spark's session catalog knows one level of names, topics have three.  So each name of a topic is replaced in the text by
-that of a view, with its last part as alias, so that `ops.flights` still gives columns of `flights`.  Each place gets a
-view of its own, for Spark 4.3 keeps one plan of reading for all places where one Python data source is used: two of
-them with different conditions would read the same records.
+a query over a view, with its last part as alias, so that `ops.flights` still gives columns of `flights`.  Each place
+gets a view of its own, for Spark 4.3 keeps one plan of reading for all places where one Python data source is used:
+two of them with different conditions would read the same records.
 
 Names that a CTE hides are no tables: `WITH` is followed through the tree as SQL has it.  The text changes nowhere else;
 `Rewritten.original` takes a position in the new text back to the old one.
@@ -12,8 +12,6 @@ Names that a CTE hides are no tables: `WITH` is followed through the tree as SQL
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-
-from magnetar.pipelines.sql.names import quote
 
 JavaObject: TypeAlias = Any  # py4j's: has the methods of whatever it stands for
 # A statement that explains or describes another one keeps it where a walk over the tree does not come by.
@@ -73,13 +71,12 @@ def relations(plan: JavaObject, text: str) -> list[Relation]:
     return [found[start] for start in sorted(found)]
 
 
-def rewrite(text: str, replacements: Sequence[tuple[Relation, str, str]]) -> Rewritten:
-    """`text` with relations, in the order of the text, each replaced by a view of another name, under an alias."""
+def rewrite(text: str, replacements: Sequence[tuple[Relation, str]]) -> Rewritten:
+    """`text` with relations, in the order of the text, each replaced by another text."""
     pieces: list[str] = []
     shifts = []
     copied = length = 0
-    for relation, view, alias in replacements:
-        new = f"({quote(view)} AS {quote(alias)})" if relation.queried else quote(view)
+    for relation, new in replacements:
         pieces += [text[copied : relation.start], new]
         length += relation.start - copied
         shifts.append((length, len(new), len(new) - (relation.stop - relation.start)))

@@ -36,7 +36,8 @@ class Runner:
         self._number = 0
 
     def close(self) -> None:
-        self._thread.shutdown()
+        """Take no more queries; one that was left running ends with its session."""
+        self._thread.shutdown(wait=False)
 
     def run(self, query: Callable[[], T]) -> T:
         """What `query` returns or raises.
