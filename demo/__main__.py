@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -15,17 +14,16 @@ from rich.table import Table
 from demo import check
 from demo.consumer import LOG_LEVEL
 from demo.flights import Flights
-from demo.group import VICTIM, Group, GroupFailed, Story
+from demo.group import VICTIM, Group, Story
 from demo.stage import (
     REQUEST_SECONDS,
-    DemoFailed,
     create_topic,
     load,
-    new_console,
+    play,
     produce,
     progress_bars,
 )
-from magnetar.testing.server import MagnetarProcess, ServerFailed
+from magnetar.testing.server import MagnetarProcess
 
 
 def main() -> int:
@@ -35,26 +33,13 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="leave the topic there (only with --bootstrap)")
     arguments = parser.parse_args()
-    console = new_console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended either way
-    try:
+
+    def story(console: Console) -> list[str]:
         with _server(arguments.bootstrap, console) as bootstrap:
             # A server of our own takes its data with it when it goes.
-            faults = tell(bootstrap, console, keep=arguments.keep or arguments.bootstrap is None)
-    except (DemoFailed, GroupFailed, ServerFailed) as error:
-        console.print(f"demo: {error}", style="bold red", markup=False)
-        return 1
-    except KafkaException as error:
-        console.print(f"demo: the server answered: {error}", style="bold red", markup=False)
-        return 1
-    except KeyboardInterrupt:
-        console.print("demo: interrupted", style="yellow")
-        return 130
-    for fault in faults:
-        console.print(f"broken promise: {fault}", style="bold red")
-    if not faults:
-        console.print("Every flight arrived unchanged, in order per aircraft.", style="bold green")
-    return 1 if faults else 0
+            return tell(bootstrap, console, keep=arguments.keep or arguments.bootstrap is None)
+
+    return play(story, "Every flight arrived unchanged, in order per aircraft.")
 
 
 def tell(bootstrap: str, console: Console, *, keep: bool) -> list[str]:

@@ -10,6 +10,7 @@ from multiprocessing.process import BaseProcess
 
 from demo import consumer
 from demo.consumer import Assigned, Batch, Failed, Go, Report, Stop
+from demo.stage import DemoFailed
 
 JOIN_SECONDS_MAX = 60.0
 SILENCE_SECONDS_MAX = 45.0
@@ -18,7 +19,7 @@ VICTIM = "consumer 2"
 RETURNED = "consumer 2 (back)"
 
 
-class GroupFailed(Exception):
+class GroupFailed(DemoFailed):
     """The group did not get anywhere; the text is one sentence."""
 
 

@@ -9,7 +9,6 @@ they are not there.  Exit status 0 if every count is the data set's.
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
@@ -29,10 +28,9 @@ from rich.table import Table
 from demo import plot
 from demo.consumer import LOG_LEVEL
 from demo.flights import Flights
-from demo.stage import PARTITIONS, DemoFailed, create_topic, load, new_console, produce, progress_bars
-from magnetar.base.errors import ConfigError
+from demo.stage import PARTITIONS, DemoFailed, create_topic, load, play, produce, progress_bars
 from magnetar.pipelines import setup
-from magnetar.testing.server import MagnetarProcess, ServerFailed
+from magnetar.testing.server import MagnetarProcess
 
 if TYPE_CHECKING:
     from magnetar.pipelines.worker.kinds import Context
@@ -74,9 +72,8 @@ def main(words: Sequence[str] | None = None) -> int:
         "--output", type=Path, metavar="DIR", help="keep the Delta table and the plot there [nothing is kept]"
     )
     arguments = parser.parse_args(sys.argv[1:] if words is None else words)
-    console = new_console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended either way
-    try:
+
+    def story(console: Console) -> list[str]:
         with ExitStack() as stack:
             output = arguments.output
             if output is None:
@@ -90,20 +87,9 @@ def main(words: Sequence[str] | None = None) -> int:
                 console.print(
                     f"{output} has the Delta table delays, the plot {PLOT} and Spark's own log, {SPARK_LOG}"
                 )
-    except (ConfigError, DemoFailed, ServerFailed) as error:
-        console.print(f"demo: {error}", style="bold red", markup=False)
-        return 1
-    except KafkaException as error:
-        console.print(f"demo: the server answered: {error}", style="bold red", markup=False)
-        return 1
-    except KeyboardInterrupt:
-        console.print("demo: interrupted", style="yellow")
-        return 130
-    for fault in faults:
-        console.print(f"wrong: {fault}", style="bold red")
-    if not faults:
-        console.print("Every hour is there once, with the data set's flights and delays.", style="bold green")
-    return 1 if faults else 0
+            return faults
+
+    return play(story, "Every hour is there once, with the data set's flights and delays.")
 
 
 def tell(console: Console, output: Path, flights_max: int | None) -> list[str]:

@@ -1,5 +1,6 @@
-"""What the demos have in common: the data, a topic for it, a producer with a progress bar."""
+"""What the demos have in common: how they end, the data, a topic for it, a producer with a progress bar."""
 
+import signal
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from demo import flights
 from demo.consumer import LOG_LEVEL
 from demo.flights import Flights
+from magnetar.base.errors import ConfigError
+from magnetar.testing.server import ServerFailed
 
 PARTITIONS = 4
 REQUEST_SECONDS = 20.0
@@ -24,11 +27,28 @@ class DemoFailed(Exception):
     """The demo cannot go on; the text is one sentence for the person who started it."""
 
 
-def new_console() -> Console:
+def play(story: Callable[[Console], list[str]], promise: str) -> int:
+    """Tell a story, which returns the promises that were broken; the exit status.  `promise` is said if none was."""
     console = Console()
     if not console.is_terminal:
         console.width = LOG_WIDTH
-    return console
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended either way
+    try:
+        faults = story(console)
+    except (ConfigError, DemoFailed, ServerFailed) as error:
+        console.print(f"demo: {error}", style="bold red", markup=False)
+        return 1
+    except KafkaException as error:
+        console.print(f"demo: the server answered: {error}", style="bold red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("demo: interrupted", style="yellow")
+        return 130
+    for fault in faults:
+        console.print(f"broken promise: {fault}", style="bold red")
+    if not faults:
+        console.print(promise, style="bold green")
+    return 1 if faults else 0
 
 
 def load(console: Console) -> Flights:
