@@ -65,7 +65,8 @@ def connector(door: MagnetarProcess, folder: Path, tasks: Sequence[dict[str, Any
 
 def create(door: MagnetarProcess, *topics: str) -> None:
     admin = AdminClient({"bootstrap.servers": door.bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in topics]).values():
+    keep = {"retention.ms": "-1"}  # the records say that they are years old
+    for made in admin.create_topics([NewTopic(topic, 2, 1, config=keep) for topic in topics]).values():
         made.result(20)
 
 
@@ -130,6 +131,7 @@ def test_the_connector_reads_writes_and_goes_on(door: MagnetarProcess, tmp_path:
     for number, end in enumerate((transactional.commit_transaction, transactional.abort_transaction)):
         transactional.begin_transaction()
         transactional.produce("aborted", b"%d" % number, partition=0)
+        assert transactional.flush(20) == 0, "what was not sent cannot be aborted"
         end(20)
 
     earliest = {"startingOffsets": "earliest"}
