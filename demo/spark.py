@@ -103,7 +103,7 @@ def tell(console: Console, output: Path, flights_max: int | None) -> list[str]:
 
     java = find_java()
     console.print(f"Java {java.version} from {java.origin}")
-    data = load(console)
+    data = by_time(load(console))
     if flights_max is not None:
         data = Flights(data.keys[:flights_max], data.values[:flights_max])
     story = Story()
@@ -192,6 +192,17 @@ def _standard_error_to(log: Path) -> Iterator[None]:
         finally:
             os.dup2(kept, sys.stderr.fileno())
             os.close(kept)
+
+
+def by_time(data: Flights) -> Flights:
+    """As the flights took place: the data set has its months in the order of their texts, 1, 10, 11, 12, 2 ..."""
+
+    def scheduled(record: tuple[bytes | None, bytes]) -> tuple[int, ...]:
+        flight = json.loads(record[1])
+        return flight["month"], flight["day"], flight["hour"], flight["minute"]
+
+    keys, values = zip(*sorted(zip(data.keys, data.values, strict=True), key=scheduled), strict=True)
+    return Flights(keys, values)
 
 
 def hours_of(data: Flights) -> Hours:
