@@ -24,6 +24,17 @@ def test_hours_as_the_data_set_has_them_are_no_fault() -> None:
     assert spark.compare(spark.hours_of(DATA), ROWS) == []
 
 
+def test_flights_are_sent_in_the_order_of_time() -> None:
+    times = [(10, 1, 5, 0), (2, 1, 5, 30), (2, 1, 5, 0), (1, 31, 23, 59)]
+    values = [
+        json.dumps(dict(zip(("month", "day", "hour", "minute"), time, strict=True))).encode()
+        for time in times
+    ]
+    sent = spark.by_time(Flights([b"%d" % number for number in range(4)], values))
+    assert list(sent.keys) == [b"3", b"2", b"1", b"0"]
+    assert list(sent.values) == [values[3], values[2], values[1], values[0]]
+
+
 def test_an_hour_whose_flights_were_all_cancelled_has_no_delay() -> None:
     hours = spark.hours_of(Flights([None], DATA.values[1:2]))
     assert spark.compare(hours, [("JFK", AT, 1, 0, None)]) == []
