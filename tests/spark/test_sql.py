@@ -214,6 +214,10 @@ def test_each_use_of_a_topic_in_a_statement_reads_what_it_asks_for(
         f"select a.delay as a, b.delay as b from {flights} a join {flights} b on a.__offset + 5 = b.__offset"
         " where a.__offset < 2 and b.__offset >= 5 order by 1"
     ) == [{"a": 0, "b": 5}, {"a": 1, "b": 6}]
+    assert rows(
+        f"with f as (select __offset as o from {flights})"
+        " select o from f where o < 2 union all select o from f where o >= 8 order by 1"
+    ) == [{"o": 0}, {"o": 1}, {"o": 8}, {"o": 9}]
 
 
 def test_names_of_common_table_expressions_reach_as_far_as_sql_says(

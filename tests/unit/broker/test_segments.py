@@ -146,7 +146,14 @@ def test_a_long_chain_is_located_while_others_get_their_turns() -> None:
 
 @pytest.mark.parametrize(
     ("first", "end", "ledgers"),
-    [(0, 1000, range(1, 11)), (99, 101, [1, 2]), (100, 200, [2]), (150, 151, [2]), (950, 9999, [10]), (0, 1, [1])],
+    [
+        (0, 1000, range(1, 11)),
+        (99, 101, [1, 2]),
+        (100, 200, [2]),
+        (150, 151, [2]),
+        (950, 9999, [10]),
+        (0, 1, [1]),
+    ],
 )
 def test_only_the_ledgers_of_the_range_are_named(first: int, end: int, ledgers: Iterable[int]) -> None:
     async def scenario() -> None:

@@ -73,7 +73,12 @@ def test_what_may_pass_is_tried_again(trouble: tuple[int, bytes]) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
-        (404, b'{"error": "UNKNOWN_TOPIC", "reason": "there is no topic t"}', NotFound, "there is no topic t"),
+        (
+            404,
+            b'{"error": "UNKNOWN_TOPIC", "reason": "there is no topic t"}',
+            NotFound,
+            "there is no topic t",
+        ),
         (416, b'{"error": "OFFSET_OUT_OF_RANGE", "reason": "behind"}', OutOfRange, "behind"),
         (409, b'{"error": "NON_PERSISTENT", "reason": "no"}', Refused, "no"),
         (500, b'{"reason": "damaged"}', Refused, "damaged"),
@@ -83,7 +88,9 @@ def test_what_may_pass_is_tried_again(trouble: tuple[int, bytes]) -> None:
         (200, b"<html>hello</html>", BadAnswer, "not JSON"),
     ],
 )
-def test_what_will_not_pass_is_said_at_once(status: int, body: bytes, kind: type[ClientError], text: str) -> None:
+def test_what_will_not_pass_is_said_at_once(
+    status: int, body: bytes, kind: type[ClientError], text: str
+) -> None:
     with serving([(status, body)]) as (url, asked):
         client = HttpClient(url)
         with pytest.raises(kind, match=text):
@@ -138,7 +145,11 @@ def test_what_is_no_address_is_said(url: str) -> None:
         lambda client: client.entries("t", 0, 0),
     ],
 )
-@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"partitions": [{}], "topics": [{}], "positions": [5]}', b"null"])
-def test_an_answer_that_lacks_what_it_must_have_is_said(call: Callable[[RestClient], object], body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b'{"partitions": [{}], "topics": [{}], "positions": [5]}', b"null"]
+)
+def test_an_answer_that_lacks_what_it_must_have_is_said(
+    call: Callable[[RestClient], object], body: bytes
+) -> None:
     with serving([(200, body)]) as (url, _), RestClient(url) as client, pytest.raises(BadAnswer):
         call(client)

@@ -128,7 +128,11 @@ def test_a_whole_finished_segment_has_cuts_without_its_index_staying_in_memory(s
             for _ in range(2):
                 cuts, end = await store.segment_files.cuts(ledger.ledger_id, -1, 1000, 4 << 20)
                 assert end == 100 * (100 * KIB + RECORD_BYTES)
-                assert cuts == [(-1, 0), (410, 41 * (100 * KIB + RECORD_BYTES)), (820, 82 * (100 * KIB + RECORD_BYTES))]
+                assert cuts == [
+                    (-1, 0),
+                    (410, 41 * (100 * KIB + RECORD_BYTES)),
+                    (820, 82 * (100 * KIB + RECORD_BYTES)),
+                ]
             assert ledger.index is None
 
     asyncio.run(scenario())

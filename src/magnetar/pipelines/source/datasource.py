@@ -46,9 +46,11 @@ def batch_reader(options: Mapping[str, str], schema: "StructType") -> BatchReade
     """Raises: OptionError, SchemaError."""
     parsed = parse(options, streaming=False)
     columns.check(schema, descriptors=parsed.descriptors)
-    # Spark pushes filters from a worker of its own, when spark.sql.python.filterPushdown.enabled; where it is not, a
+    # Spark 4.3 plans each Python data source once: all uses of one DataFrame, or of one view, read what the filters of
+    # the last use leave.  So filters are taken only by those who know that there is no other use.
+    # Spark pushes them from a worker of its own, when spark.sql.python.filterPushdown.enabled; where it is not, a
     # reader that takes them is an error.
-    takes_filters = not parsed.descriptors and _runs(_FILTERS_WORKER)
+    takes_filters = parsed.filter_pushdown and not parsed.descriptors and _runs(_FILTERS_WORKER)
     return FilteringBatchReader(parsed, schema) if takes_filters else BatchReader(parsed, schema)
 
 

@@ -84,6 +84,7 @@ class ReadOptions:
     include_headers: bool
     include_pulsar_columns: bool
     descriptors: bool
+    filter_pushdown: bool
     committed: bool
     subscription: str | None
     mode: ReadMode
@@ -171,6 +172,7 @@ _OWN: Final = (
     "includeHeaders",
     "includePulsarColumns",
     "descriptors",
+    "filterPushdown",
     "predefinedSubscription",
     "read.mode",
     "kafkaConsumer.pollTimeoutMs",
@@ -239,6 +241,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         include_headers=_flag(given, "includeHeaders", default=False),
         include_pulsar_columns=_flag(given, "includePulsarColumns", default=False),
         descriptors=_flag(given, "descriptors", default=False),
+        filter_pushdown=_flag(given, "filterPushdown", default=False),
         committed=_one_of(
             given,
             "kafka.isolation.level",

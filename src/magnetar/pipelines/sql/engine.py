@@ -113,7 +113,7 @@ class Engine:
                 unknown.append(relation)
                 continue
             view = f"{_VIEW}{len(replacements) + 1}"
-            query = self._views.define(topic, view)
+            query = self._views.define(topic, view, used_once=relation.once)
             if relation.queried:
                 alias = topic.parts[-1] if "://" in relation.parts[-1] else relation.parts[-1]
                 replacements.append((relation, f"(({query}) AS {quote(alias)})"))

@@ -23,13 +23,17 @@ _NAMED: Final = "UnresolvedTableOrView"  # as in DESCRIBE: no alias may follow
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A name in a statement: characters `start` to `stop` (exclusive) of its text.  `queried` is false where only a
-    name may stand, as after DESCRIBE."""
+    """A name in a statement: characters `start` to `stop` (exclusive) of its text.
+
+    queried  false where only a name may stand, as after DESCRIBE
+    once     false inside of a CTE, which the statement may use more than once
+    """
 
     parts: tuple[str, ...]
     start: int
     stop: int
     queried: bool
+    once: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Rewritten:
 def relations(plan: JavaObject, text: str) -> list[Relation]:
     """The tables that the parsed `plan` of `text` names, in the order of the text, each place once."""
     found: dict[int, Relation] = {}
-    for node, kind, hidden in _walk(plan, frozenset()):
+    for node, kind, hidden, once in _walk(plan, frozenset()):
         if kind not in (_QUERIED, _NAMED):
             continue
         origin = node.origin()
@@ -67,7 +71,7 @@ def relations(plan: JavaObject, text: str) -> list[Relation]:
         if len(parts) == 1 and parts[0].lower() in hidden:
             continue
         queried = kind == _QUERIED and not _after_table(text[:start])
-        found[start] = Relation(parts, start, stop, queried)
+        found[start] = Relation(parts, start, stop, queried, once)
     return [found[start] for start in sorted(found)]
 
 
@@ -87,31 +91,32 @@ def rewrite(text: str, replacements: Sequence[tuple[Relation, str]]) -> Rewritte
 
 def namespace_of(node: JavaObject) -> tuple[str, ...]:
     """The namespace that a SHOW statement names, () if none."""
-    for child, kind, _ in _walk(node, frozenset()):
+    for child, kind, _, _ in _walk(node, frozenset()):
         if kind == "UnresolvedNamespace":
             return tuple(_items(child.multipartIdentifier()))
     return ()
 
 
-def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject, str, frozenset[str]]]:
-    """Every node of a plan with its kind and the names of the CTEs that are known there, in lower case."""
-    waiting = [(plan, hidden)]
+def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject, str, frozenset[str], bool]]:
+    """Every node of a plan with its kind, the names of the CTEs that are known there, in lower case, and whether it is
+    outside of their definitions."""
+    waiting = [(plan, hidden, True)]
     while waiting:
-        node, hidden = waiting.pop()
+        node, hidden, once = waiting.pop()
         kind = str(node.nodeName())
-        yield node, kind, hidden
+        yield node, kind, hidden, once
         if kind == _WITH:
             # A CTE knows those before it, and itself only if it is recursive; the query knows all of them.
             for named in _items(node.cteRelations()):
                 known = hidden | {str(named._1()).lower()}
-                waiting.append((named._2(), known if node.allowRecursion() else hidden))
+                waiting.append((named._2(), known if node.allowRecursion() else hidden, False))
                 hidden = known
-            waiting.append((node.child(), hidden))
+            waiting.append((node.child(), hidden, once))
             continue
         below = [*_items(node.children()), *_items(node.innerChildren())]
         if kind in _HOLDERS:
             below.append(getattr(node, _HOLDERS[kind])())
-        waiting += [(one, hidden) for one in below]
+        waiting += [(one, hidden, once) for one in below]
 
 
 def _items(sequence: JavaObject) -> list[Any]:

@@ -55,13 +55,16 @@ class Views:
         catalog = self._spark._jsparkSession.sessionState().catalog()
         return bool(catalog.getTempView(name).isDefined())
 
-    def define(self, topic: Topic, name: str) -> str:
+    def define(self, topic: Topic, name: str, *, used_once: bool) -> str:
         """A query for `topic` as it is now, with the schema that it has now; it uses `name`, a temporary view.
 
-        To be called for each use in each statement: what Spark has once planned to read it would read again.
+        To be called for each use in each statement: what Spark has once planned to read it would read again.  Where
+        the statement may use what it is part of twice (`used_once` is false), filters do not reach the source.
         """
         select, end = self._select(self._schemas.schema(topic.full))
-        self._reader.option("subscribe", topic.full).load().createOrReplaceTempView(name)
+        self._reader.options(subscribe=topic.full, filterPushdown=used_once).load().createOrReplaceTempView(
+            name
+        )
         return f"{select} FROM {quote(name)}{end}"
 
     def _select(self, schema: "TopicSchema | None") -> tuple[str, str]:
