@@ -32,6 +32,7 @@ _OURS: Final = (
     "magnetar.pipelines.source.stream",
     "magnetar.pipelines.sink.batch",
     "magnetar.pipelines.sink.stream",
+    "magnetar.pipelines.tables.sink",
     "magnetar.pipelines.tables.values",
 )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 class TableKind:
     name = "table"
+    reads_slices = True
 
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         return checked(config)

@@ -24,9 +24,14 @@ _DURATIONS: Final = (
 
 
 class Progress:
-    """Numbers of one pipeline since this worker began to run it.  Times are seconds of a clock that never jumps."""
+    """Numbers of one pipeline since this worker began to run it.  Times are seconds of a clock that never jumps.
 
-    def __init__(self) -> None:
+    With `counts_offsets` rows are the offsets that a batch covers, not what Spark counts.  Spark does not say where the
+    first batch of a checkpoint begins: for it, that is 0.
+    """
+
+    def __init__(self, *, counts_offsets: bool = False) -> None:
+        self._counts_offsets = counts_offsets
         self.row_count = 0
         self.batch_count = 0
         self._last: dict[str, Any] = {}
@@ -37,9 +42,10 @@ class Progress:
 
     def add(self, event: Mapping[str, Any], now: float) -> None:
         """Count one batch; `event` is Spark's StreamingQueryProgress as an object."""
-        rows = int(event.get("numInputRows") or 0)
+        sources = event.get("sources") or ()
+        rows = offsets_of(sources) if self._counts_offsets else int(event.get("numInputRows") or 0)
         durations = event.get("durationMs") or {}
-        lags = lags_of(event.get("sources") or ())
+        lags = lags_of(sources)
         if lags is not None:
             self._lags = lags
         if "addBatch" not in durations and rows == 0:
@@ -91,6 +97,16 @@ def lags_of(sources: Any) -> dict[str, int] | None:
         for partition, end in latest.items():
             lags[partition] = max(0, end - reached.get(partition, 0))
     return lags if known else None
+
+
+def offsets_of(sources: Any) -> int:
+    """How many offsets a batch covers."""
+    count = 0
+    for source in sources:
+        began = _offsets(source.get("startOffset")) or {}
+        for partition, end in (_offsets(source.get("endOffset")) or {}).items():
+            count += max(0, end - began.get(partition, 0))
+    return count
 
 
 def _offsets(text: Any) -> dict[str, int] | None:

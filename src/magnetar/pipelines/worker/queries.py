@@ -65,7 +65,7 @@ class Queries:
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
         context = Context(self._admin_url, self._bootstrap, folder)
         session = self._spark.newSession()
-        progress = Progress()
+        progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)
         session.streams.addListener(listener)
         # Spark looks for a sink's name in the session that is active in this thread, and in no other one.

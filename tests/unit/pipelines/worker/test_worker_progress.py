@@ -52,6 +52,15 @@ class TestProgress:
         assert progress.status(1.0)["rows_per_second"] == 10.0
         assert progress.status(RATE_S + 1)["rows_per_second"] == 0.0
 
+    def test_records_of_slices_are_counted_by_their_offsets(self) -> None:
+        progress = Progress(counts_offsets=True)
+        first = {"startOffset": None, "endOffset": '{"t":{"0":40,"1":2}}'}
+        second = {"startOffset": '{"t":{"0":40,"1":2}}', "endOffset": '{"t":{"0":45,"1":2,"2":1}}'}
+        progress.add({**event(3), "sources": [first]}, now=0.0)
+        progress.add({**event(1), "sources": [second]}, now=0.0)
+        status = progress.status(0.0)
+        assert (status["rows"], status["last_batch"]["rows"]) == (48, 6)
+
     def test_a_trigger_that_found_nothing_is_no_batch_but_says_the_lag(self) -> None:
         progress = Progress()
         idle = {**event(0, source({"t": {"0": 9}}, {"t": {"0": 4}})), "durationMs": {"triggerExecution": 3}}

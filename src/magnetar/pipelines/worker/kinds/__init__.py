@@ -72,6 +72,8 @@ class Context:
 
 class Kind(Protocol):
     name: str
+    reads_slices: bool
+    """Its source has `descriptors`: what Spark counts as rows are slices of many records each."""
 
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """The configuration with its defaults, checked.

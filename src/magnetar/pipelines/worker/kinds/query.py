@@ -30,6 +30,7 @@ _WORKERS: Final = {
 
 class QueryKind:
     name = "query"
+    reads_slices = False
 
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         check_keys(config, _KEYS)
