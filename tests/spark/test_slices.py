@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.pipelines.source.errors import DataLost, OptionError, SchemaError, SourceError, TopicError
+from magnetar.pipelines.options import OptionError, SchemaError
+from magnetar.pipelines.source.errors import DataLost, SourceError, TopicError
 from magnetar.pipelines.source.filters import Restriction
 from magnetar.pipelines.source.options import ReadMode, parse
 from magnetar.pipelines.source.reader import SliceTask, plan_batch

@@ -13,8 +13,9 @@ from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.connection import LIST_TRANSACTIONS
 from magnetar.client.kafka.errors import Fenced
 from magnetar.client.kafka.transactions import add_partitions, end_transaction
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.sink.decisions import Decision, DecisionStore, TaskTransaction
-from magnetar.pipelines.sink.errors import BatchNotDecided, OptionError, RowsLost
+from magnetar.pipelines.sink.errors import BatchNotDecided, RowsLost
 from magnetar.pipelines.sink.exactly_once import (
     TaskResult,
     abort_tasks,

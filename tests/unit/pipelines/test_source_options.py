@@ -2,8 +2,8 @@
 
 import pytest
 
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.source.datasource import schema_of
-from magnetar.pipelines.source.errors import OptionError
 from magnetar.pipelines.source.options import Choice, ReadMode, parse
 from magnetar.pipelines.source.positions import EARLIEST, LATEST, Kind, TopicPartition
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.source.admission import Patience, at_most
-from magnetar.pipelines.source.errors import OptionError, TopicError
+from magnetar.pipelines.source.errors import TopicError
 from magnetar.pipelines.source.positions import (
     EARLIEST,
     LATEST,

@@ -16,8 +16,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from magnetar.client.kafka.transactions import TopicPartition, abort_left_over, idempotent_producer
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.sink.clusters import cluster_for
-from magnetar.pipelines.sink.errors import OptionError, SinkError
+from magnetar.pipelines.sink.errors import SinkError
 from magnetar.pipelines.sink.exactly_once import TaskResult, abort_tasks, commit_job, write_transaction
 from magnetar.pipelines.sink.options import WriteOptions, parse
 from magnetar.pipelines.sink.schema import check_schema

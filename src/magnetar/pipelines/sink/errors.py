@@ -3,19 +3,11 @@
 Spark shows an exception of a Python data source with its class and text, so the text is the message.
 """
 
-from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.errors import MagnetarError
 
 
 class SinkError(MagnetarError):
     """Writing cannot go on."""
-
-
-class OptionError(ConfigError, SinkError):
-    """An option is unknown, malformed, or contradicts another one."""
-
-
-class SchemaError(ConfigError, SinkError):
-    """The rows have no columns that a topic can take."""
 
 
 class RowError(SinkError):

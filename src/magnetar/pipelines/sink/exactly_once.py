@@ -29,8 +29,9 @@ from magnetar.client.kafka.transactions import (
     end_transaction,
     transactional_producer,
 )
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.sink.decisions import Decision, DecisionStore, TaskTransaction, transactional_id
-from magnetar.pipelines.sink.errors import BatchNotDecided, OptionError, RowsLost
+from magnetar.pipelines.sink.errors import BatchNotDecided, RowsLost
 from magnetar.pipelines.sink.options import WriteOptions
 from magnetar.wire.kafka.error_codes import ErrorCode
 
@@ -80,7 +81,7 @@ def write_task(
     Nothing is written when the batch was decided before.
 
     Raises:
-        RowError, KafkaClientError, RowsLost.
+        OptionError, RowError, KafkaClientError, RowsLost.
     """
     if settle(cluster, options, query_id).batch_id >= batch_id:
         log.warning("batch %d of query %s is in its topic already: not written again", batch_id, query_id)

@@ -1,19 +1,15 @@
 """What `.option(name, value)` takes when writing, as one checked value.
 
 Names and meanings are those of Spark's `kafka` sink and of Kafka's producer behind `kafka.`; the reference is
-docs/reference/spark-writing.md.  Nothing is ignored in silence: what is unknown, malformed or contradictory is an
-`OptionError`, and what has no effect here stands in a table.
+docs/reference/spark-writing.md.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
-from magnetar.pipelines.sink.errors import OptionError
-
-T = TypeVar("T")
+from magnetar.pipelines.options import INT32_MAX, Given, Names, OptionError
 
 BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers take 12 bytes more by default
 BATCH_BYTES_MIN: Final = 1 << 10
@@ -57,19 +53,17 @@ _OWN: Final = (
     "failOnDataLoss",
     "admin.url",
     "service.url",
-)
-_KAFKA: Final = (
-    "bootstrap.servers",
-    "acks",
-    "batch.size",
-    "client.id",
-    "compression.type",
-    "delivery.timeout.ms",
-    "enable.idempotence",
-    "max.request.size",
-    "request.timeout.ms",
-    "security.protocol",
-    "transaction.timeout.ms",
+    "kafka.bootstrap.servers",
+    "kafka.acks",
+    "kafka.batch.size",
+    "kafka.client.id",
+    "kafka.compression.type",
+    "kafka.delivery.timeout.ms",
+    "kafka.enable.idempotence",
+    "kafka.max.request.size",
+    "kafka.request.timeout.ms",
+    "kafka.security.protocol",
+    "kafka.transaction.timeout.ms",
 )
 
 # No effect, and none is missed.
@@ -116,9 +110,6 @@ _KAFKA_REFUSED: Final = {
     "partitioner.ignore.keys": "leave the column key out, or say the partition of each row in a column partition",
     "transactional.id": "a streaming query makes its own, of its id; leave it out",
 }
-_KNOWN: Final = {
-    name.lower(): name for name in (*_OWN, *_WITHOUT_EFFECT, *(f"kafka.{name}" for name in _KAFKA))
-}
 _OF_READING: Final = {
     "subscribe",
     "subscribepattern",
@@ -132,6 +123,18 @@ _OF_READING: Final = {
     "kafka.isolation.level",
     "kafka.group.id",
 }
+_NAMES: Final = Names(
+    doing="writing",
+    own=_OWN,
+    without_effect=_WITHOUT_EFFECT,
+    kafka_without_effect=_KAFKA_WITHOUT_EFFECT,
+    kafka_refused=_KAFKA_REFUSED,
+    kafka_client="producer",
+    instead_of_tls="only PLAINTEXT is spoken; use a listener without TLS and SASL",
+    of_opposite=_OF_READING,
+    opposite="reading",
+    reference="docs/reference/spark-writing.md",
+)
 
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -140,97 +143,66 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     Raises:
         OptionError: with one sentence that names the option and the next step.
     """
-    given = _known(options)
-    acks = _one_of(given, "kafka.acks", ACKS, default="all")
-    idempotent = _flag(given, "kafka.enable.idempotence", default=acks == -1)
+    given = _NAMES.check(options)
+    acks = given.one_of("kafka.acks", ACKS, default="all")
+    idempotent = given.flag("kafka.enable.idempotence", default=acks == -1)
     if idempotent and acks != -1:
         raise OptionError(
             "option kafka.enable.idempotence: it needs kafka.acks=all; set that, or leave it out"
         )
-    exactly_once = _flag(given, "exactlyOnce", default=idempotent and streaming)
+    exactly_once = given.flag("exactlyOnce", default=idempotent and streaming)
     if exactly_once and not idempotent:
         raise OptionError(
             "option exactlyOnce: it needs kafka.acks=all and kafka.enable.idempotence=true; change one of them"
         )
-    if _text(given, "kafka.security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+    if (given.text("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
         raise OptionError(
             "option kafka.security.protocol: only PLAINTEXT is spoken; use a listener without TLS and SASL"
         )
-    request_timeout_ms = _number(given, "kafka.request.timeout.ms", 30_000, least=1)
+    request_timeout_ms = given.number("kafka.request.timeout.ms", 30_000, least=1, most=INT32_MAX)
     return WriteOptions(
         bootstrap=_bootstrap(given),
         topic=_topic(given),
-        client_id=_text(given, "kafka.client.id", "magnetar-spark"),
+        client_id=given.text("kafka.client.id") or "magnetar-spark",
         acks=acks,
         idempotent=idempotent,
-        compression=_one_of(given, "kafka.compression.type", COMPRESSION, default="none"),
+        compression=given.one_of("kafka.compression.type", COMPRESSION, default="none"),
         batch_bytes=min(
-            max(_number(given, "kafka.batch.size", BATCH_BYTES_DEFAULT, least=0), BATCH_BYTES_MIN),
-            _number(given, "kafka.max.request.size", BATCH_BYTES_DEFAULT, least=BATCH_BYTES_MIN),
+            max(
+                given.number("kafka.batch.size", BATCH_BYTES_DEFAULT, least=0, most=INT32_MAX),
+                BATCH_BYTES_MIN,
+            ),
+            given.number(
+                "kafka.max.request.size", BATCH_BYTES_DEFAULT, least=BATCH_BYTES_MIN, most=INT32_MAX
+            ),
         ),
         request_timeout_ms=request_timeout_ms,
-        delivery_timeout_ms=_number(
-            given, "kafka.delivery.timeout.ms", max(120_000, request_timeout_ms), least=request_timeout_ms
+        delivery_timeout_ms=given.number(
+            "kafka.delivery.timeout.ms",
+            max(120_000, request_timeout_ms),
+            least=request_timeout_ms,
+            most=INT32_MAX,
         ),
-        include_timestamp=_flag(given, "includeTimestamp", default=False),
+        include_timestamp=given.flag("includeTimestamp", default=False),
         exactly_once=exactly_once,
-        transaction_timeout_ms=_number(
-            given, "kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS_DEFAULT, least=1
+        transaction_timeout_ms=given.number(
+            "kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS_DEFAULT, least=1, most=INT32_MAX
         ),
-        decision_topic=_text(given, "decisionTopic", DECISION_TOPIC_DEFAULT),
-        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+        decision_topic=given.text("decisionTopic") or DECISION_TOPIC_DEFAULT,
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
     )
 
 
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own names; what is not known is an error."""
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        lower = key.lower()
-        if lower in _KNOWN:
-            given[_KNOWN[lower]] = value
-        elif lower in _OF_READING:
-            raise OptionError(f"option {key} is one of reading; leave it out when writing")
-        elif lower.startswith("kafka."):
-            _check_kafka(lower.removeprefix("kafka."))
-        else:
-            raise OptionError(f"option {key} is not known{_hint(lower)}")
-    return given
-
-
-def _hint(lower: str) -> str:
-    near = get_close_matches(lower, _KNOWN, n=1)
-    if near:
-        return f"; did you mean {_KNOWN[near[0]]}?"
-    return "; docs/reference/spark-writing.md lists all there are"
-
-
-def _check_kafka(name: str) -> None:
-    """A setting of Kafka's producer that is not in `_KNOWN`."""
-    if name in _KAFKA_WITHOUT_EFFECT:
-        return
-    if name in _KAFKA_REFUSED:
-        raise OptionError(f"option kafka.{name} cannot be honoured: {_KAFKA_REFUSED[name]}")
-    if name.startswith(("sasl.", "ssl.")):
-        raise OptionError(
-            f"option kafka.{name} cannot be honoured: only PLAINTEXT is spoken; use a listener without TLS and SASL"
-        )
-    near = get_close_matches(name, [*_KAFKA, *_KAFKA_WITHOUT_EFFECT], n=1)
-    raise OptionError(
-        f"option kafka.{name} is not a setting of Kafka's producer"
-        + (f"; did you mean kafka.{near[0]}?" if near else "; leave it out")
-    )
-
-
-def _bootstrap(given: Mapping[str, str]) -> str:
-    bootstrap = _text(given, "kafka.bootstrap.servers", "")
-    if bootstrap:
+def _bootstrap(given: Given) -> str:
+    bootstrap = given.text("kafka.bootstrap.servers")
+    if bootstrap is not None:
         return bootstrap
     for name in ("admin.url", "service.url"):  # of a server that is known by another of its ports
-        if name not in given:
+        address = given.text(name)
+        if address is None:
             continue
         try:
-            host = urlsplit(_text(given, name, "").partition(",")[0]).hostname
+            host = urlsplit(address.partition(",")[0]).hostname
         except ValueError:
             host = None
         if not host:
@@ -241,39 +213,8 @@ def _bootstrap(given: Mapping[str, str]) -> str:
     )
 
 
-def _topic(given: Mapping[str, str]) -> str | None:
+def _topic(given: Given) -> str | None:
     if "topic" in given and "path" in given:
         raise OptionError("option topic and save(path) both name a topic; keep one of them")
     name = "topic" if "topic" in given else "path"
-    return _text(given, name, "") or None
-
-
-def _text(given: Mapping[str, str], name: str, default: str) -> str:
-    value = given.get(name)
-    if value is None:
-        return default
-    if not value.strip():
-        raise OptionError(f"option {name} is empty; give it a value or leave it out")
-    return value.strip()
-
-
-def _number(given: Mapping[str, str], name: str, default: int, *, least: int) -> int:
-    text = _text(given, name, str(default))
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value < 1 << 31:
-        raise OptionError(f"option {name}: {text!r} is not a whole number of at least {least}")
-    return value
-
-
-def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    return _one_of(given, name, {"true": True, "false": False}, default=str(default).lower())
-
-
-def _one_of(given: Mapping[str, str], name: str, values: Mapping[str, T], *, default: str) -> T:
-    text = _text(given, name, default).lower()
-    if text not in values:
-        raise OptionError(f"option {name}: {text!r} is none of {', '.join(values)}")
-    return values[text]
+    return given.text(name)

@@ -5,7 +5,7 @@ Nothing heavy is imported here, nor in `exactly_once.py` and `stream.py`: Spark 
 
 from typing import TYPE_CHECKING, Final
 
-from magnetar.pipelines.sink.errors import SchemaError
+from magnetar.pipelines.options import SchemaError
 from magnetar.pipelines.sink.options import WriteOptions
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.sink.batch import TaskDone, write_rows
 from magnetar.pipelines.sink.clusters import cluster_for
-from magnetar.pipelines.sink.errors import OptionError, SinkError
+from magnetar.pipelines.sink.errors import SinkError
 from magnetar.pipelines.sink.exactly_once import TaskResult, abort_tasks, commit_batch, write_task
 from magnetar.pipelines.sink.options import parse
 from magnetar.pipelines.sink.schema import check_schema

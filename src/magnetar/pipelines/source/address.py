@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from magnetar.client.errors import ClientError
 from magnetar.client.rest import RestClient
-from magnetar.pipelines.source.errors import OptionError
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.source.options import Address
 
 HTTP_PORT_DEFAULT: Final = 8080

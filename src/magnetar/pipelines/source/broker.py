@@ -11,7 +11,8 @@ from typing import Final, TypeVar
 
 from magnetar.client.errors import ClientError, NotFound, Refused, Unreachable
 from magnetar.client.rest import RestClient, Topic
-from magnetar.pipelines.source.errors import OptionError, SourceError, TopicError
+from magnetar.pipelines.options import OptionError
+from magnetar.pipelines.source.errors import SourceError, TopicError
 from magnetar.pipelines.source.options import Choice, Selection
 from magnetar.pipelines.source.positions import Limits, Offsets, TopicPartition, listed
 

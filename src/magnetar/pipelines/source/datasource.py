@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.source import schema as columns
-from magnetar.pipelines.source.errors import OptionError
 from magnetar.pipelines.source.options import flag, parse
 from magnetar.pipelines.source.reader import BatchReader, FilteringBatchReader
 from magnetar.pipelines.source.stream import StreamReader

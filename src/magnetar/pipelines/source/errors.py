@@ -3,19 +3,11 @@
 Spark shows an exception of a Python data source with its class and text, so the text is the message.
 """
 
-from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.errors import MagnetarError
 
 
 class SourceError(MagnetarError):
     """Reading cannot go on."""
-
-
-class OptionError(ConfigError, SourceError):
-    """An option is unknown, malformed, or contradicts another one."""
-
-
-class SchemaError(ConfigError, SourceError):
-    """The schema asked for is not a choice of the columns that there are."""
 
 
 class TopicError(SourceError):

@@ -1,18 +1,16 @@
 """What `.option(name, value)` takes when reading, as one checked value.
 
 Names and meanings are those of Spark's `kafka` source, then those of Pulsar's, then a few of our own; the reference is
-docs/reference/spark.md.  Nothing is ignored in silence: what is unknown, malformed or contradictory is an `OptionError`
-that names the option, and what is accepted without effect stands in a table with the reason why that is right.
+docs/reference/spark.md.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final
 
-from magnetar.pipelines.source.errors import OptionError
+from magnetar.pipelines.options import Given, Names, OptionError
 from magnetar.pipelines.source.positions import (
     EARLIEST,
     LATEST,
@@ -25,8 +23,6 @@ from magnetar.pipelines.source.positions import (
 
 POLL_TIMEOUT_MS_DEFAULT: Final = 120_000  # Spark: kafkaConsumer.pollTimeoutMs
 TRIGGER_DELAY_DEFAULT: Final = "15m"  # Spark: maxTriggerDelay
-
-T = TypeVar("T")
 
 
 class ReadMode(Enum):
@@ -181,10 +177,22 @@ _OWN: Final = (
     "kafka.bootstrap.servers",
     "kafka.isolation.level",
 )
-_KNOWN: Final = {name.lower(): name for name in (*_OWN, *_WITHOUT_EFFECT)}
 
 # Options of writing, told apart from misspelt ones.
 _OF_WRITING: Final = {"kafka.acks", "kafka.compression.type", "acks", "compression", "checkpointlocation"}
+
+_NAMES: Final = Names(
+    doing="reading",
+    own=_OWN,
+    without_effect=_WITHOUT_EFFECT,
+    kafka_without_effect=_KAFKA_WITHOUT_EFFECT,
+    kafka_refused=_KAFKA_REFUSED,
+    kafka_client="consumer",
+    instead_of_tls="records are read over HTTP, at admin.url; leave it out",
+    of_opposite=_OF_WRITING,
+    opposite="writing",
+    reference="docs/reference/spark.md",
+)
 
 
 def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -193,7 +201,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     Raises:
         OptionError: with one sentence that names the option and the next step.
     """
-    given = _known(options)
+    given = _NAMES.check(options)
     start_option, start = _position(given, _STARTS, default=LATEST if streaming else EARLIEST)
     end_option, end = _position(given, _ENDS, default=LATEST)
     if streaming:
@@ -215,8 +223,8 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise OptionError(
             f"option {end_option}: earliest (-2) is where reading begins; use latest or an offset"
         )
-    most = _number(given, "maxOffsetsPerTrigger", least=1)
-    least = _number(given, "minOffsetsPerTrigger", least=1)
+    most = given.number("maxOffsetsPerTrigger", None, least=1)
+    least = given.number("minOffsetsPerTrigger", None, least=1)
     if most is not None and least is not None and least > most:
         raise OptionError(
             f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger ({most}); make it smaller"
@@ -229,132 +237,56 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         end=end,
         start_option=start_option,
         end_option=end_option,
-        latest_when_no_timestamp=_one_of(
-            given, "startingOffsetsByTimestampStrategy", {"error": False, "latest": True}, default="error"
+        latest_when_no_timestamp=given.one_of(
+            "startingOffsetsByTimestampStrategy", {"error": False, "latest": True}, default="error"
         ),
-        partitions_min=_number(given, "minPartitions", least=1),
-        records_per_partition_max=_number(given, "maxRecordsPerPartition", least=1),
+        partitions_min=given.number("minPartitions", None, least=1),
+        records_per_partition_max=given.number("maxRecordsPerPartition", None, least=1),
         trigger_offsets_max=most,
         trigger_offsets_min=least,
         trigger_delay_max_ms=_duration_ms(given, "maxTriggerDelay", default=TRIGGER_DELAY_DEFAULT),
-        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
-        include_headers=_flag(given, "includeHeaders", default=False),
-        include_pulsar_columns=_flag(given, "includePulsarColumns", default=False),
-        descriptors=_flag(given, "descriptors", default=False),
-        filter_pushdown=_flag(given, "filterPushdown", default=False),
-        committed=_one_of(
-            given,
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        include_headers=given.flag("includeHeaders", default=False),
+        include_pulsar_columns=given.flag("includePulsarColumns", default=False),
+        descriptors=given.flag("descriptors", default=False),
+        filter_pushdown=given.flag("filterPushdown", default=False),
+        committed=given.one_of(
             "kafka.isolation.level",
             {"read_committed": True, "read_uncommitted": False},
             default="read_committed",
         ),
-        subscription=_text(given, "predefinedSubscription"),
-        mode=_one_of(given, "read.mode", {mode.value: mode for mode in ReadMode}, default="auto"),
-        timeout_s=(_number(given, "kafkaConsumer.pollTimeoutMs", least=1) or POLL_TIMEOUT_MS_DEFAULT) / 1000,
+        subscription=given.text("predefinedSubscription"),
+        mode=given.one_of("read.mode", {mode.value: mode for mode in ReadMode}, default="auto"),
+        timeout_s=given.number("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS_DEFAULT, least=1) / 1000,
     )
 
 
 def flag(options: Mapping[str, str], name: str) -> bool:
     """One option that is true or false, and false when it is not given; keys in any case, and no other is looked at."""
     values = [value for key, value in options.items() if key.lower() == name.lower()]
-    return _flag({name: values[-1]} if values else {}, name, default=False)
-
-
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """The options under their own names; what is not known is an error."""
-    given: dict[str, str] = {}
-    for key, value in options.items():
-        lower = key.lower()
-        if lower in _KNOWN:
-            given[_KNOWN[lower]] = value
-        elif lower in _OF_WRITING:
-            raise OptionError(f"option {key} is one of writing; leave it out when reading")
-        elif lower.startswith("kafka."):
-            _check_kafka(lower.removeprefix("kafka."), value)
-        else:
-            raise OptionError(f"option {key} is not known{_hint(lower)}")
-    return given
-
-
-def _hint(lower: str) -> str:
-    near = get_close_matches(lower, _KNOWN, n=1)
-    if near:
-        return f"; did you mean {_KNOWN[near[0]]}?"
-    return "; docs/reference/spark.md lists all there are"
-
-
-def _check_kafka(name: str, value: str) -> None:
-    """A setting of Kafka's consumer that is not in `_KNOWN`."""
-    if name in _KAFKA_WITHOUT_EFFECT:
-        return
-    if name in _KAFKA_REFUSED:
-        raise OptionError(f"option kafka.{name} cannot be honoured: {_KAFKA_REFUSED[name]}")
-    if name == "security.protocol" and value.upper() == "PLAINTEXT":
-        return
-    if name.startswith(("sasl.", "ssl.")) or name == "security.protocol":
-        raise OptionError(
-            f"option kafka.{name} cannot be honoured: records are read over HTTP, at admin.url; leave it out"
-        )
-    near = get_close_matches(name, [*_KAFKA_WITHOUT_EFFECT, "bootstrap.servers", "isolation.level"], n=1)
-    raise OptionError(
-        f"option kafka.{name} is not a setting of Kafka's consumer"
-        + (f"; did you mean kafka.{near[0]}?" if near else "; leave it out")
-    )
-
-
-def _text(given: Mapping[str, str], name: str) -> str | None:
-    value = given.get(name)
-    if value is None:
-        return None
-    if not value.strip():
-        raise OptionError(f"option {name} is empty; give it a value or leave it out")
-    return value.strip()
-
-
-def _number(given: Mapping[str, str], name: str, *, least: int) -> int | None:
-    text = _text(given, name)
-    if text is None:
-        return None
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value < 1 << 63:
-        raise OptionError(f"option {name}: {text!r} is not a whole number of at least {least}")
-    return value
-
-
-def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    return _one_of(given, name, {"true": True, "false": False}, default=str(default).lower())
-
-
-def _one_of(given: Mapping[str, str], name: str, values: Mapping[str, T], *, default: str) -> T:
-    text = (_text(given, name) or default).lower()
-    if text not in values:
-        raise OptionError(f"option {name}: {text!r} is none of {', '.join(values)}")
-    return values[text]
+    return Given({name: values[-1]} if values else {}).flag(name, default=False)
 
 
 _DURATION = re.compile(r"(-?[0-9]{1,15})\s*([a-z]*)")
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def _duration_ms(given: Mapping[str, str], name: str, *, default: str) -> int:
-    text = _text(given, name) or default
+def _duration_ms(given: Given, name: str, *, default: str) -> int:
+    text = given.text(name) or default
     match = _DURATION.fullmatch(text.lower())
     if match is None or match[2] not in _UNITS_MS or int(match[1]) < 0:
         raise OptionError(f"option {name}: {text!r} is not a time such as 500ms, 30s, 15m or 1h")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def _address(given: Mapping[str, str]) -> Address:
-    admin_url = _text(given, "admin.url")
+def _address(given: Given) -> Address:
+    admin_url = given.text("admin.url")
     if admin_url is not None and not re.fullmatch(r"https?://[^/?#\s]+/?", admin_url):
         raise OptionError(f"option admin.url: {admin_url!r} is not an address such as http://127.0.0.1:8080")
     address = Address(
         admin_url=admin_url.rstrip("/") if admin_url else None,
-        bootstrap_servers=_text(given, "kafka.bootstrap.servers"),
-        service_url=_text(given, "service.url"),
+        bootstrap_servers=given.text("kafka.bootstrap.servers"),
+        service_url=given.text("service.url"),
     )
     if address == Address(None, None, None):
         raise OptionError(
@@ -363,7 +295,7 @@ def _address(given: Mapping[str, str]) -> Address:
     return address
 
 
-def _selection(given: Mapping[str, str]) -> Selection:
+def _selection(given: Given) -> Selection:
     options = [name for name in _TOPIC_OPTIONS if name in given]
     if not options:
         raise OptionError(
@@ -372,7 +304,7 @@ def _selection(given: Mapping[str, str]) -> Selection:
     if len(options) > 1:
         raise OptionError(f"options {' and '.join(options)} both say which topics to read; keep one of them")
     option = options[0]
-    text = _text(given, option)
+    text = given.text(option)
     assert text is not None
     if option in ("subscribePattern", "topicsPattern"):
         return Selection(Choice.PATTERN, option, pattern=text)
@@ -394,11 +326,11 @@ _READERS: Final[Mapping[str, Callable[[str, str], Position]]] = {
 }
 
 
-def _position(given: Mapping[str, str], names: tuple[str, ...], *, default: Position) -> tuple[str, Position]:
+def _position(given: Given, names: tuple[str, ...], *, default: Position) -> tuple[str, Position]:
     """The option that counts, and what it says.  All that are given are checked."""
     said: list[tuple[str, Position]] = []
     for name in names:
-        text = _text(given, name)
+        text = given.text(name)
         if text is not None:
             said.append((name, _READERS[name](name, text)))
     return said[0] if said else (names[-1], default)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from magnetar.pipelines.source.errors import OptionError, TopicError
+from magnetar.pipelines.options import OptionError
+from magnetar.pipelines.source.errors import TopicError
 
 LATEST_OFFSET: Final = -1
 EARLIEST_OFFSET: Final = -2

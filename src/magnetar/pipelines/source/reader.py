@@ -80,7 +80,7 @@ class FilteringBatchReader(BatchReader):
 
 
 def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask]:
-    """The tasks of a batch.  Raises: SourceError."""
+    """The tasks of a batch.  Raises: OptionError, SourceError."""
     broker = Broker(find(options.address), options.timeout_s, committed=options.committed)
     topics = broker.partitions(options.selection)
     if not topics:

@@ -6,7 +6,7 @@ uses, so the schema that a user gives is the projection: columns that it leaves 
 
 from typing import TYPE_CHECKING, Final
 
-from magnetar.pipelines.source.errors import SchemaError
+from magnetar.pipelines.options import SchemaError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.pipelines.source.errors import SchemaError, SourceError
+from magnetar.pipelines.options import SchemaError
+from magnetar.pipelines.source.errors import SourceError
 from magnetar.pipelines.source.options import ReadMode
 from magnetar.pipelines.source.pieces import Scan, read_piece
 from magnetar.pipelines.source.plan import Piece

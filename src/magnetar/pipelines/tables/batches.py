@@ -52,7 +52,7 @@ def write(
     """Task `number` of a batch: its files are written, its dead letters lie in an open transaction.
 
     Raises:
-        TableError, SourceError, KafkaClientError: and its files are gone.
+        OptionError, TableError, SourceError, KafkaClientError: and its files are gone.
     """
     task = TableTask(config, ServerSchemas(client_of(admin_url, _PATIENCE_S)), query, batch)
     try:
@@ -72,7 +72,7 @@ def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
     """Make what all tasks of a batch have written visible, once.
 
     Raises:
-        TableError, SinkError, KafkaClientError: it has to be run again.
+        OptionError, TableError, SinkError, KafkaClientError: it has to be run again.
     """
     dead = [one.dead for one in done if one.dead is not None]
     if dead:

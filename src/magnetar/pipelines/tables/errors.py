@@ -1,14 +1,10 @@
 """What a person is told when a table cannot go on: one sentence each, which names the column, file or topic."""
 
-from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.errors import MagnetarError
 
 
 class TableError(MagnetarError):
     """The table cannot be written."""
-
-
-class OptionError(ConfigError, TableError):
-    """A key of the configuration is unknown, malformed, or contradicts another one."""
 
 
 class SchemaConflict(TableError):

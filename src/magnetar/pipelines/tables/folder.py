@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from magnetar.pipelines.tables.errors import OptionError
+from magnetar.pipelines.options import OptionError
 
 _CLIENT_OPTIONS: Final = {
     "allow_http": "allow_http",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magnetar.pipelines.sink.errors import OptionError
+from magnetar.pipelines.options import OptionError
 from magnetar.pipelines.sink.options import BATCH_BYTES_DEFAULT, parse
 
 WHERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
