@@ -9,18 +9,16 @@ be the same.  What comes out is damaged in turn, and encoded: ValueError is the 
 the seed, the round and the bytes.
 """
 
-import argparse
 import contextlib
-import faulthandler
 import random
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy
-from conversions import GUARD, HANG_SECONDS, NOW_MS, Outcome, corpus
+from conversions import NOW_MS, corpus
 from crc32c import crc32c
+from guarded import Guarded, Outcome, agreed, command, rounds
 from kafka_codec import mutate
 
 from magnetar.base.errors import EntryCorrupt
@@ -48,33 +46,6 @@ from magnetar.wire.stored import RECORD, RECORD_REST
 BYTES_MAX = 64 << 20
 HEADERS = Wanted(headers=True)
 ENTRIES_PER_LOG = 3
-
-
-class Guarded:
-    """Arrays with a guard on both sides, in place of the decoder's own."""
-
-    def __init__(self) -> None:
-        self.fill = 0
-        self._out: list[Any] = []
-
-    def fresh(self, count: int, kind: Any) -> Any:
-        size = count * numpy.dtype(kind).itemsize
-        whole = numpy.full(size + 2 * GUARD, 0xA5, numpy.uint8)
-        self._out.append(whole)
-        return whole[GUARD : GUARD + size].view(kind)
-
-    def readable(self, data: memoryview) -> Any:
-        whole = numpy.full(len(data) + 2 * GUARD, self.fill, numpy.uint8)
-        array = whole[GUARD:-GUARD]
-        array[:] = data
-        array.flags.writeable = False
-        return array
-
-    def check(self) -> None:
-        for whole in self._out:
-            if (whole[:GUARD] != 0xA5).any() or (whole[-GUARD:] != 0xA5).any():
-                raise AssertionError("bytes outside the array were written")
-        self._out.clear()
 
 
 def _pulsar(rng: random.Random) -> bytes:
@@ -190,19 +161,13 @@ def _outcome(decode: Callable[[], Decoded]) -> Any:
 
 def attempt(guarded: Guarded, data: bytes, window: Window) -> Any:
     """Decode damaged bytes; what came out.  Raises whatever is not an EntryCorrupt."""
-    results = []
-    modules = engine._compiled.modules
-    for fill in (0x00, 0x81):
-        guarded.fill = fill
+
+    def compiled() -> Any:
         decoding._kept.table = numpy.empty((0, decoding.TABLE_WIDTH), numpy.int64)  # guarded, too
         decoding._kept.headers.pairs_per_row = 0.0  # so that headers have too little room at first
-        results.append(_outcome(lambda: decoding.decode(modules, data, HEADERS, window, BYTES_MAX)))
-        guarded.check()
-    if results[0] != results[1]:
-        raise AssertionError("bytes outside the array were read")
-    if _outcome(lambda: plain.decode(data, HEADERS, window, BYTES_MAX)) != results[0]:
-        raise AssertionError("Python and the compiled code disagree")
-    return results[0]
+        return _outcome(lambda: decoding.decode(engine._compiled.modules, data, HEADERS, window, BYTES_MAX))
+
+    return agreed(guarded, compiled, lambda: _outcome(lambda: plain.decode(data, HEADERS, window, BYTES_MAX)))
 
 
 def lie(guarded: Guarded, columns: Columns, rng: random.Random) -> None:
@@ -240,16 +205,8 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
         guarded.fresh,
     )
     outcome = Outcome()
-    started = time.monotonic()
     try:
-        for number in range(mutations):
-            if number % 1_000 == 0:
-                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-                if progress and number and number % 10_000 == 0:
-                    rate = number / (time.monotonic() - started)
-                    print(
-                        f"{number:,} mutations, {rate:,.0f}/s, {len(outcome.failures)} failures", flush=True
-                    )
+        for number in rounds(mutations, outcome, progress=progress):
             data = damaged(rng, seeds)
             window = (
                 Window()
@@ -271,27 +228,11 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
                     guarded.check()
             except Exception as error:  # noqa: BLE001 - any exception is a finding
                 outcome.failures.append(f"seed {seed} round {number} {window}: {error!r}\n  {data.hex()}")
-                if len(outcome.failures) == 20:
-                    break
-            outcome.mutations += 1
     finally:
         decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh = own
         decoding._kept.headers.pairs_per_row = 1.0
-        faulthandler.cancel_dump_traceback_later()
     return outcome
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Throw damaged logs at the decoder of columns.")
-    parser.add_argument("--mutations", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    outcome = run(options.mutations, options.seed, progress=True)
-    print(f"{outcome.mutations:,} mutations: {outcome.refused:,} refused, {outcome.read:,} read")
-    for failure in outcome.failures:
-        print(failure)
-    return bool(outcome.failures)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("Throw damaged logs at the decoder of columns.", run))

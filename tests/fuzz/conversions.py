@@ -8,16 +8,12 @@ may be written, and what lies outside must not change the result.  What Python m
 The whole way from an entry or a batch is taken, too.  A failure prints the seed, the round and the bytes.
 """
 
-import argparse
-import faulthandler
 import random
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy
+from guarded import Guarded, Outcome, agreed, command, rounds
 from kafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 from kafka_codec import mutate
 
@@ -26,45 +22,7 @@ from magnetar.wire.convert import engine, kafka_to_pulsar, load, plain, pulsar_t
 from magnetar.wire.kafka.records import HEADER_SIZE
 from magnetar.wire.pulsar.entry import read_entry
 
-GUARD = 64
-HANG_SECONDS = 60
 NOW_MS = 1_700_000_000_000
-
-
-@dataclass
-class Outcome:
-    """What a run found."""
-
-    mutations: int = 0
-    refused: int = 0
-    read: int = 0
-    failures: list[str] = field(default_factory=list)
-
-
-class Guarded:
-    """Arrays with a guard on both sides, in place of the engine's own."""
-
-    def __init__(self) -> None:
-        self.fill = 0
-        self._out: list[Any] = []
-
-    def empty(self, size: int) -> Any:
-        whole = numpy.full(size + 2 * GUARD, 0xA5, numpy.uint8)
-        self._out.append(whole)
-        return whole[GUARD:-GUARD]
-
-    def array(self, data: memoryview) -> Any:
-        whole = numpy.full(len(data) + 2 * GUARD, self.fill, numpy.uint8)
-        array = whole[GUARD:-GUARD]
-        array[:] = data
-        array.flags.writeable = False
-        return array
-
-    def check(self) -> None:
-        for whole in self._out:
-            if (whole[:GUARD] != 0xA5).any() or (whole[-GUARD:] != 0xA5).any():
-                raise AssertionError("bytes outside the array were written")
-        self._out.clear()
 
 
 def _text(rng: random.Random) -> str:
@@ -98,16 +56,7 @@ def _outcome(convert: Callable[[], Any]) -> Any:
 
 
 def _both_ways(guarded: Guarded, compiled: Callable[[], Any], python: Callable[[], Any]) -> bool:
-    results = []
-    for fill in (0x00, 0x81):
-        guarded.fill = fill
-        results.append(_outcome(compiled))
-        guarded.check()
-    if results[0] != results[1]:
-        raise AssertionError("bytes outside the array were read")
-    if _outcome(python) != results[0]:
-        raise AssertionError("Python and the compiled code disagree")
-    return results[0] is not None
+    return agreed(guarded, lambda: _outcome(compiled), lambda: _outcome(python)) is not None
 
 
 def attempt(guarded: Guarded, from_kafka: bool, data: bytes, count: int, slots: int) -> bool:
@@ -149,18 +98,10 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
         seeds.append((False, bytes(read_entry(memoryview(entry), verify=True).payload), entry, count))
     guarded = Guarded()
     own = engine._empty, engine._array
-    engine._empty, engine._array = guarded.empty, guarded.array
+    engine._empty, engine._array = guarded.empty, guarded.readable
     outcome = Outcome()
-    started = time.monotonic()
     try:
-        for number in range(mutations):
-            if number % 10_000 == 0:
-                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-                if progress and number:
-                    rate = number / (time.monotonic() - started)
-                    print(
-                        f"{number:,} mutations, {rate:,.0f}/s, {len(outcome.failures)} failures", flush=True
-                    )
+        for number in rounds(mutations, outcome, progress=progress):
             from_kafka, data, whole, count = rng.choice(seeds)
             _, damaged = mutate(data, rng.choice(seeds)[1], rng)
             slots = count + rng.choice((0, 0, 0, 1, 5))
@@ -176,26 +117,10 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
                 outcome.failures.append(
                     f"seed {seed} round {number} {way} {count} in {slots}: {error!r}\n  {damaged.hex()}"
                 )
-                if len(outcome.failures) == 20:
-                    break
-            outcome.mutations += 1
     finally:
         engine._empty, engine._array = own
-        faulthandler.cancel_dump_traceback_later()
     return outcome
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Throw damaged batches at the conversions.")
-    parser.add_argument("--mutations", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    outcome = run(options.mutations, options.seed, progress=True)
-    print(f"{outcome.mutations:,} mutations: {outcome.refused:,} refused, {outcome.read:,} read")
-    for failure in outcome.failures:
-        print(failure)
-    return bool(outcome.failures)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("Throw damaged batches at the conversions.", run))

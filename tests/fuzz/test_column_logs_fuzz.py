@@ -2,7 +2,8 @@
 
 import numpy
 import pytest
-from column_logs import Guarded, run
+from column_logs import run
+from guarded import Guarded
 
 
 @pytest.mark.timeout(600)  # it may have to wait for the compiler first

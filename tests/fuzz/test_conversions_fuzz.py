@@ -2,7 +2,8 @@
 
 import numpy
 import pytest
-from conversions import Guarded, _both_ways, run
+from conversions import _both_ways, run
+from guarded import Guarded
 
 
 def test_nothing_but_wire_errors_comes_out_of_damaged_batches() -> None:
@@ -27,7 +28,7 @@ def test_the_fuzzer_notices_a_read_outside_the_array() -> None:
     guarded = Guarded()
 
     def read_behind() -> int:
-        array = guarded.array(memoryview(b"abc"))
+        array = guarded.readable(memoryview(b"abc"))
         return int(numpy.lib.stride_tricks.as_strided(array, shape=(4,))[3])
 
     with pytest.raises(AssertionError, match="read"):
