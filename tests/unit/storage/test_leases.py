@@ -2,9 +2,11 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -19,6 +21,7 @@ from .conftest import SMALL
 from .helpers import fill, pattern
 
 DATA = Path("/data")
+P = ParamSpec("P")
 
 
 class Rig:
@@ -43,6 +46,11 @@ class Rig:
     def files(self) -> list[str]:
         return self.disk.names(DATA / "segments")
 
+    async def settled(self, store: LocalLedgerStore) -> list[str]:
+        """The files when what the write-behind was told has been done."""
+        await store.behind.worker.run(int)
+        return self.files()
+
 
 async def filled(store: LocalLedgerStore) -> LedgerId:
     ledger = await store.create()
@@ -52,221 +60,191 @@ async def filled(store: LocalLedgerStore) -> LedgerId:
     return ledger.ledger_id
 
 
-async def settled(store: LocalLedgerStore) -> None:
-    """What the write-behind was told has been done."""
-    await store.behind.worker.run(int)
+async def leased(store: LocalLedgerStore, length_s: int) -> tuple[LedgerId, str]:
+    """A ledger that is sealed, and a lease on it that is not on disk yet."""
+    ledger_id = await filled(store)
+    lease = store.leases.open(length_s)
+    store.leases.add(lease, [ledger_id])
+    return ledger_id, lease
 
 
-def test_a_deleted_ledger_keeps_its_file_until_its_last_lease_ends() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            one, other = store.leases.open(600), store.leases.open(600)
-            for lease in (one, other):
-                store.leases.add(lease, [ledger_id])
-                await store.leases.save(lease)
-            await store.delete(ledger_id)
-            await settled(store)
-            with pytest.raises(LedgerNotFound):
-                await store.open(ledger_id)
-            assert len(rig.files()) == 1
-            await store.leases.end(one)
-            await settled(store)
-            assert len(rig.files()) == 1
-            await store.leases.end(other)
-            await settled(store)
-            assert rig.files() == []
-            assert rig.disk.names(DATA / "leases") == []
-
-    asyncio.run(scenario())
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
 
 
-def test_a_lease_on_a_ledger_that_lives_removes_nothing_when_it_ends() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            lease = store.leases.open(600)
-            store.leases.add(lease, [ledger_id])
-            await store.leases.end(lease)
-            await settled(store)
-            assert len(rig.files()) == 1
-            await store.delete(ledger_id)
-            await settled(store)
-            assert rig.files() == []
+def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that awaits."""
 
-    asyncio.run(scenario())
+    @wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        asyncio.run(test(*arguments, **named))
+
+    return run
 
 
-def test_a_lease_lapses_unless_it_is_renewed() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            lease = store.leases.open(100)
+@in_a_loop
+async def test_a_deleted_ledger_keeps_its_file_until_its_last_lease_ends(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id = await filled(store)
+        one, other = store.leases.open(600), store.leases.open(600)
+        for lease in (one, other):
             store.leases.add(lease, [ledger_id])
             await store.leases.save(lease)
-            await store.delete(ledger_id)
-            rig.clock.advance(99)
-            await store.leases.renew(lease, None)
-            rig.clock.advance(99)
-            await settled(store)
-            assert len(rig.files()) == 1
-            rig.clock.advance(1.1)
-            await settled(store)
-            assert rig.files() == []
-            assert rig.disk.names(DATA / "leases") == []
-            with pytest.raises(LeaseNotFound):
-                await store.leases.renew(lease, None)
-            with pytest.raises(LeaseNotFound):
-                store.leases.add(lease, [ledger_id])
+        await store.delete(ledger_id)
+        await rig.settled(store)
+        with pytest.raises(LedgerNotFound):
+            await store.open(ledger_id)
+        assert len(rig.files()) == 1
+        await store.leases.end(one)
+        assert len(await rig.settled(store)) == 1
+        await store.leases.end(other)
+        assert await rig.settled(store) == []
+        assert rig.disk.names(DATA / "leases") == []
 
-    asyncio.run(scenario())
+
+@in_a_loop
+async def test_a_lease_on_a_ledger_that_lives_removes_nothing_when_it_ends(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 600)
+        await store.leases.end(lease)
+        assert len(await rig.settled(store)) == 1
+        await store.delete(ledger_id)
+        assert await rig.settled(store) == []
+
+
+@in_a_loop
+async def test_a_lease_lapses_unless_it_is_renewed(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 100)
+        await store.leases.save(lease)
+        await store.delete(ledger_id)
+        rig.clock.advance(99)
+        await store.leases.renew(lease, None)
+        rig.clock.advance(99)
+        assert len(await rig.settled(store)) == 1
+        rig.clock.advance(1.1)
+        assert await rig.settled(store) == []
+        assert rig.disk.names(DATA / "leases") == []
+        with pytest.raises(LeaseNotFound):
+            await store.leases.renew(lease, None)
+        with pytest.raises(LeaseNotFound):
+            store.leases.add(lease, [ledger_id])
 
 
 @pytest.mark.parametrize("deleted", ["before", "after"])
-def test_a_start_after_a_kill_keeps_what_is_leased_for_the_leases_whole_length(deleted: str) -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            unleased = await filled(store)
-            lease = store.leases.open(100)
-            store.leases.add(lease, [ledger_id])
-            await store.leases.save(lease)
-            await store.leases.renew(lease, 200)
-            if deleted == "before":
-                await store.delete(ledger_id)
-            await store.delete(unleased)
-            rig.killed()
-        rig.clock.advance(1000)  # a long time until somebody starts it again
-        async with rig.store() as store:
-            if deleted == "after":
-                await store.delete(ledger_id)
-            await settled(store)
-            assert rig.files() == [f"{ledger_id:016x}.segment"]
-            rig.clock.advance(199)
-            await store.leases.renew(lease, None)
-            rig.clock.advance(199)
-            await settled(store)
-            assert len(rig.files()) == 1
-            rig.clock.advance(2)
-            await settled(store)
-            assert rig.files() == []
-        async with rig.store() as store:
-            assert len(store.leases) == 0
-
-    asyncio.run(scenario())
-
-
-def test_a_lease_that_is_shortened_lapses_earlier() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            lease, other = store.leases.open(600), store.leases.open(100)
-            store.leases.add(lease, [ledger_id])
+@in_a_loop
+async def test_a_start_after_a_kill_keeps_what_is_leased_for_the_leases_whole_length(
+    rig: Rig, deleted: str
+) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 100)
+        unleased = await filled(store)
+        await store.leases.save(lease)
+        await store.leases.renew(lease, 200)
+        if deleted == "before":
             await store.delete(ledger_id)
-            await store.leases.renew(lease, 10)
-            rig.clock.advance(9)
-            await settled(store)
-            assert len(rig.files()) == 1
-            rig.clock.advance(1.1)
-            await settled(store)
-            assert rig.files() == []
-            await store.leases.renew(other, None)
-
-    asyncio.run(scenario())
-
-
-def test_a_short_lease_that_a_start_finds_gives_its_holder_a_minute() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            lease = store.leases.open(1)
-            store.leases.add(lease, [ledger_id])
-            await store.leases.save(lease)
+        await store.delete(unleased)
+        rig.killed()
+    rig.clock.advance(1000)  # a long time until somebody starts it again
+    async with rig.store() as store:
+        if deleted == "after":
             await store.delete(ledger_id)
-        async with rig.store() as store:
-            rig.clock.advance(59)
-            await store.leases.renew(lease, None)
-            assert len(rig.files()) == 1
-            rig.clock.advance(1.1)
-            await settled(store)
-            assert rig.files() == []
-
-    asyncio.run(scenario())
-
-
-def test_a_full_disk_keeps_nobody_from_reading() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            ledger_id = await filled(store)
-            lease = store.leases.open(100)
-            store.leases.add(lease, [ledger_id])
-            rig.disk.fail_path = "leases"
-            rig.disk.calls.clear()
-            rig.disk.failures = {"write": {1: errno.ENOSPC}}
-            await store.leases.save(lease)
-            assert rig.disk.calls["write"] == 1
-            await store.delete(ledger_id)
-            await settled(store)
-            assert len(rig.files()) == 1
-            await store.leases.end(lease)
-            await settled(store)
-            assert rig.files() == []
-        async with rig.store():
-            assert rig.disk.names(DATA / "leases") == []
-
-    asyncio.run(scenario())
+        assert await rig.settled(store) == [f"{ledger_id:016x}.segment"]
+        rig.clock.advance(199)
+        await store.leases.renew(lease, None)
+        rig.clock.advance(199)
+        assert len(await rig.settled(store)) == 1
+        rig.clock.advance(2)
+        assert await rig.settled(store) == []
+    async with rig.store() as store:
+        assert len(store.leases) == 0
 
 
-def test_a_damaged_lease_is_given_up_at_the_start() -> None:
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            lease = store.leases.open(100)
-            store.leases.add(lease, [LedgerId(1), LedgerId(2)])
-            await store.leases.save(lease)
-        file = rig.disk.open(DATA / "leases" / lease)
-        file.write(b"\xff", 20)
-        file.close()
-        rig.disk.open(DATA / "leases" / "something.new", create=True).close()
-        async with rig.store() as store:
-            assert len(store.leases) == 0
-            assert rig.disk.names(DATA / "leases") == []
-
-    asyncio.run(scenario())
+@in_a_loop
+async def test_a_lease_that_is_shortened_lapses_earlier(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 600)
+        other = store.leases.open(100)
+        await store.delete(ledger_id)
+        await store.leases.renew(lease, 10)
+        rig.clock.advance(9)
+        assert len(await rig.settled(store)) == 1
+        rig.clock.advance(1.1)
+        assert await rig.settled(store) == []
+        await store.leases.renew(other, None)
 
 
-def test_leases_are_bounded_in_number_size_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_a_loop
+async def test_a_short_lease_that_a_start_finds_gives_its_holder_a_minute(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 1)
+        await store.leases.save(lease)
+        await store.delete(ledger_id)
+    async with rig.store() as store:
+        rig.clock.advance(59)
+        await store.leases.renew(lease, None)
+        assert len(rig.files()) == 1
+        rig.clock.advance(1.1)
+        assert await rig.settled(store) == []
+
+
+@in_a_loop
+async def test_a_full_disk_keeps_nobody_from_reading(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 100)
+        rig.disk.fail_path = "leases"
+        rig.disk.calls.clear()
+        rig.disk.failures = {"write": {1: errno.ENOSPC}}
+        await store.leases.save(lease)
+        assert rig.disk.calls["write"] == 1
+        await store.delete(ledger_id)
+        assert len(await rig.settled(store)) == 1
+        await store.leases.end(lease)
+        assert await rig.settled(store) == []
+    async with rig.store():
+        assert rig.disk.names(DATA / "leases") == []
+
+
+@in_a_loop
+async def test_a_damaged_lease_is_given_up_at_the_start(rig: Rig) -> None:
+    async with rig.store() as store:
+        lease = store.leases.open(100)
+        store.leases.add(lease, [LedgerId(1), LedgerId(2)])
+        await store.leases.save(lease)
+    file = rig.disk.open(DATA / "leases" / lease)
+    file.write(b"\xff", 20)
+    file.close()
+    rig.disk.open(DATA / "leases" / "something.new", create=True).close()
+    async with rig.store() as store:
+        assert len(store.leases) == 0
+        assert rig.disk.names(DATA / "leases") == []
+
+
+@in_a_loop
+async def test_leases_are_bounded_in_number_size_and_length(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leases, "LEASES_MAX", 3)
     monkeypatch.setattr(leases, "LEDGERS_MAX", 5)
     monkeypatch.setattr(leases, "LEDGERS_TOTAL_MAX", 8)
 
-    async def scenario() -> None:
-        rig = Rig()
-        async with rig.store() as store:
-            given = [store.leases.open(10) for _ in range(3)]
-            with pytest.raises(TooManyLeases):
-                store.leases.open(10)
-            store.leases.add(given[0], map(LedgerId, range(5)))
-            with pytest.raises(TooManyLeases):
-                store.leases.add(given[0], [LedgerId(5)])
-            store.leases.add(given[0], [LedgerId(4)])  # it has that one
-            store.leases.add(given[1], [LedgerId(1), LedgerId(2)])
-            with pytest.raises(TooManyLeases, match="7 segments"):
-                store.leases.add(given[2], [LedgerId(1), LedgerId(9)])
-            for wrong in (0, -1, 3601):
-                with pytest.raises(ValueError, match="from 1 to 3600"):
-                    await store.leases.renew(given[0], wrong)
-            await store.leases.end(given[0])
+    async with rig.store() as store:
+        given = [store.leases.open(10) for _ in range(3)]
+        with pytest.raises(TooManyLeases):
             store.leases.open(10)
-
-    asyncio.run(scenario())
+        store.leases.add(given[0], map(LedgerId, range(5)))
+        with pytest.raises(TooManyLeases):
+            store.leases.add(given[0], [LedgerId(5)])
+        store.leases.add(given[0], [LedgerId(4)])  # it has that one
+        store.leases.add(given[1], [LedgerId(1), LedgerId(2)])
+        with pytest.raises(TooManyLeases, match="7 segments"):
+            store.leases.add(given[2], [LedgerId(1), LedgerId(9)])
+        for wrong in (0, -1, 3601):
+            with pytest.raises(ValueError, match="from 1 to 3600"):
+                await store.leases.renew(given[0], wrong)
+        await store.leases.end(given[0])
+        store.leases.open(10)
 
 
 def test_a_lease_file_is_read_as_it_was_written() -> None:
