@@ -24,13 +24,22 @@ from tests.spark.writers import Writers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+SMALL_SEGMENTS = {"num.partitions": "1", "log.segment.bytes": str(1 << 20)}
+
 _names = count()
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[MagnetarProcess]:
     """A server with small segments, so that a few megabytes of records lie in several of them."""
-    with MagnetarProcess(settings={"num.partitions": "1", "log.segment.bytes": str(1 << 20)}) as process:
+    with MagnetarProcess(settings=SMALL_SEGMENTS) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[MagnetarProcess]:
+    """The same for one module alone, whose tests may kill it, and which need no Spark."""
+    with MagnetarProcess(settings=SMALL_SEGMENTS) as process:
         yield process
 
 
@@ -70,6 +79,12 @@ def topic() -> Callable[[], str]:
 def writers(server: MagnetarProcess) -> Iterator[Writers]:
     """Clients of both protocols."""
     with Writers(server) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def own_writers(own_server: MagnetarProcess) -> Iterator[Writers]:
+    with Writers(own_server) as made:
         yield made
 
 

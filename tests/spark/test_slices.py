@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from magnetar.pipelines.options import OptionError, SchemaError
 from magnetar.pipelines.source.errors import DataLost, SourceError, TopicError
 from magnetar.pipelines.source.filters import Restriction
 from magnetar.pipelines.source.options import ReadMode, parse
+from magnetar.pipelines.source.plan import Piece
 from magnetar.pipelines.source.reader import SliceTask, plan_batch
 from magnetar.pipelines.source.slices import Slice
 from magnetar.testing.server import MagnetarProcess, free_ports
@@ -23,17 +24,9 @@ Plan = Callable[..., list[SliceTask]]
 Row = tuple[int, int, bytes | None, bytes | None]  # partition, offset, key, value
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[MagnetarProcess]:
-    """One that tests of this module may kill."""
-    with MagnetarProcess(settings={"num.partitions": "1", "log.segment.bytes": str(1 << 20)}) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def writers(own_server: MagnetarProcess) -> Iterator[Writers]:
-    with Writers(own_server) as made:
-        yield made
+@pytest.fixture
+def writers(own_writers: Writers) -> Writers:
+    return own_writers
 
 
 @pytest.fixture
@@ -69,6 +62,22 @@ def _filed(plan: Plan, name: str) -> list[SliceTask]:
             return tasks
         assert time.monotonic() < deadline, "nothing was written to a file"
         time.sleep(0.05)
+
+
+def _copied(
+    tasks: list[SliceTask], folder: Path, content: Callable[[Piece, bytes], bytes]
+) -> list[SliceTask]:
+    """The tasks with files in `folder` instead, of which each holds what `content` makes of a piece and its file."""
+    (folder / "segments").mkdir()
+
+    def copied(piece: Piece) -> Piece:
+        if piece.path is None:
+            return piece
+        copy = folder / "segments" / os.path.basename(piece.path)
+        copy.write_bytes(content(piece, Path(piece.path).read_bytes()))
+        return replace(piece, path=str(copy))
+
+    return [replace(task, pieces=tuple(map(copied, task.pieces))) for task in tasks]
 
 
 @pytest.mark.parametrize("mode", ["auto", "broker", "direct"])
@@ -140,19 +149,8 @@ def test_a_file_of_another_store_is_not_taken(
     name = writers.create(topic())
     writers.kafka(name, _values(20_000))
     tasks = _filed(plan, name)
-    (tmp_path / "segments").mkdir()
     (tmp_path / "store-id").write_text("00000000-0000-0000-0000-000000000000")
-    foreign = []
-    for task in tasks:
-        pieces = []
-        for piece in task.pieces:
-            path = piece.path
-            if path is not None:
-                copy = tmp_path / "segments" / os.path.basename(path)
-                copy.write_bytes(b"\0" * 4096)
-                path = str(copy)
-            pieces.append(replace(piece, path=path))
-        foreign.append(replace(task, pieces=tuple(pieces)))
+    foreign = _copied(tasks, tmp_path, lambda *_: b"\0" * 4096)
     assert len(_rows(foreign)) == 20_000
 
 
@@ -165,21 +163,14 @@ def test_bytes_that_changed_on_disk_are_never_rows(
     data_dir = next(
         Path(piece.path).parent.parent for task in tasks for piece in task.pieces if piece.path is not None
     )
-    (tmp_path / "segments").mkdir()
     shutil.copy(data_dir / "store-id", tmp_path / "store-id")
-    damaged = []
-    for task in tasks:
-        pieces = []
-        for piece in task.pieces:
-            path = piece.path
-            if path is not None:
-                copy = tmp_path / "segments" / os.path.basename(path)
-                data = bytearray(Path(path).read_bytes())
-                data[(piece.position + piece.end_position) // 2] ^= 1
-                copy.write_bytes(data)
-                path = str(copy)
-            pieces.append(replace(piece, path=path))
-        damaged.append(replace(task, pieces=tuple(pieces)))
+
+    def with_a_wrong_bit(piece: Piece, content: bytes) -> bytes:
+        data = bytearray(content)
+        data[(piece.position + piece.end_position) // 2] ^= 1
+        return bytes(data)
+
+    damaged = _copied(tasks, tmp_path, with_a_wrong_bit)
     with pytest.raises(SourceError, match=f"topic {name} partition 0 cannot be read at offset"):
         _rows(damaged)
 

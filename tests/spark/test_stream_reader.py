@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,16 +21,9 @@ Make = Callable[..., StreamReader]
 ALL = ReadAllAvailable()
 
 
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess(settings={"num.partitions": "1", "log.segment.bytes": str(1 << 20)}) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def writers(own_server: MagnetarProcess) -> Iterator[Writers]:
-    with Writers(own_server) as made:
-        yield made
+@pytest.fixture
+def writers(own_writers: Writers) -> Writers:
+    return own_writers
 
 
 @pytest.fixture
