@@ -2,7 +2,8 @@
 
 The first call loads what was compiled once, or whoever sees a call coming (`prepare`, `load`; a process that forks
 workers calls `load_kept`, and they all share what it has loaded).  Where nothing was compiled yet, a child process does
-that, and Python does the work meanwhile, a hundredth as fast.
+that, and Python does the work meanwhile, a hundredth as fast; who has more to do than a little waits instead, and
+leaves the processor to the compiler.
 """
 
 from typing import Final
@@ -29,7 +30,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 """Of an encoded batch, unless said otherwise: what brokers take by default."""
 
 _AT_ONCE_MAX: Final = 256 << 20  # 32-bit offsets hold that and another entry, whatever becomes of its bytes
-_PATIENCE_BYTES: Final = 8 << 20  # half a second of Python; more waits for the compiler
+_PATIENCE_BYTES: Final = 8 << 20  # of a process, half a second of Python; more waits for the compiler
 _BYTES_PER_ROW: Final = 100  # about, where nobody has counted
 
 _compiled = CompiledModules(
@@ -74,11 +75,25 @@ def load_kept() -> bool:
     return _compiled.load_kept()
 
 
+class _Patience:
+    """How many bytes Python may still decode and encode in this process."""
+
+    def __init__(self) -> None:
+        self._left = _PATIENCE_BYTES
+
+    def covers(self, size: int) -> bool:
+        self._left -= size
+        return self._left >= 0
+
+
+_patience = _Patience()
+
+
 def _use_compiled(size: int) -> bool:
     """Whether compiled code is to decode or encode `size` bytes."""
     if not _compiled.finished.is_set():
         _compiled.begin()
-        if not _compiled.finished.is_set() and size <= _PATIENCE_BYTES:
+        if not _compiled.finished.is_set() and _patience.covers(size):
             return False
         _compiled.finished.wait()
     return is_compiled()
