@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magnetar.client.rest import RestClient
 from magnetar.testing.server import MagnetarProcess
 from tests.spark.writers import Writers
 
@@ -115,25 +114,20 @@ def _until(reached: Callable[[], bool], query: Any, within_s: float = 60) -> Non
 
 
 def test_a_subscription_is_moved_to_the_end_of_a_run(
-    run_stream: RunStream, server: MagnetarProcess, writers: Writers, topic: Callable[[], str]
+    run_stream: RunStream, writers: Writers, topic: Callable[[], str]
 ) -> None:
     name = writers.create(topic())
     writers.kafka(name, _values(100))
     subscription = f"{name}-spark"
 
-    def stands() -> int:
-        with RestClient(server.http_url) as client:
-            (position,) = client.positions(subscription)
-            return position.offset
-
     assert len(run_stream(name, predefinedSubscription=subscription)) == 100
-    assert stands() == 100
+    assert writers.position(subscription) == 100
     writers.kafka(name, _values(10, 100))
     # The checkpoint is lost; the subscription is not.
     assert _numbers(run_stream(name, checkpoint="new", predefinedSubscription=subscription)) == list(
         range(100, 110)
     )
-    assert stands() == 110
+    assert writers.position(subscription) == 110
 
 
 def test_what_was_deleted_before_it_was_read_ends_the_query(

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, LongType, StructType
 
-from magnetar.client.rest import RestClient
 from magnetar.pipelines.source.datasource import stream_reader
 from magnetar.pipelines.source.errors import DataLost, TopicError
 from magnetar.pipelines.source.reader import SliceTask
@@ -167,32 +166,25 @@ def test_a_long_backlog_is_read_from_files(reader: Make, writers: Writers, topic
     assert [piece.path for piece in task.pieces] == [None]
 
 
-def test_a_subscription_follows_and_holds(
-    own_server: MagnetarProcess, reader: Make, writers: Writers, topic: Callable[[], str]
-) -> None:
+def test_a_subscription_follows_and_holds(reader: Make, writers: Writers, topic: Callable[[], str]) -> None:
     name = writers.create(topic())
     writers.kafka(name, _rows(10))
     subscription = f"{name}-spark"
 
-    def stands() -> int:
-        with RestClient(own_server.http_url) as client:
-            (position,) = client.positions(subscription)
-            return position.offset
-
     stream = reader(name, predefinedSubscription=subscription)
     start = stream.initialOffset()
-    assert stands() == 0
+    assert writers.position(subscription) == 0
     end = stream.latestOffset(start, ALL)
     _read(stream, start, end)
-    assert stands() == 0
+    assert writers.position(subscription) == 0
     stream.commit(end)
-    assert stands() == 10
+    assert writers.position(subscription) == 10
     writers.kafka(name, _rows(10, 10))
     # Without a checkpoint the subscription is where a query goes on; with one, it is where the checkpoint stands.
     again = reader(name, predefinedSubscription=subscription)
     assert again.initialOffset() == {name: {"0": 10}}
     assert again.latestOffset({name: {"0": 15}}, ALL) == {name: {"0": 20}}
-    assert stands() == 15
+    assert writers.position(subscription) == 15
 
 
 def test_lost_records_are_an_error_unless_told_otherwise(

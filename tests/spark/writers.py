@@ -8,6 +8,7 @@ import confluent_kafka
 import pulsar
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from magnetar.client.rest import RestClient
 from magnetar.testing.server import MagnetarProcess
 
 FLUSH_S = 60
@@ -46,6 +47,12 @@ class Writers:
     def grow(self, topic: str, partitions: int) -> None:
         wanted = [confluent_kafka.admin.NewPartitions(topic, partitions)]
         self._admin.create_partitions(wanted)[topic].result(FLUSH_S)
+
+    def position(self, subscription: str) -> int:
+        """Where a subscription stands, which is on one partition."""
+        with RestClient(self._server.http_url) as client:
+            (position,) = client.positions(subscription)
+            return position.offset
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(FLUSH_S)

@@ -44,7 +44,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Python workers: started ready, and spoken to without the network.
     "spark.python.daemon.module": "magnetar.pipelines.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
-    # Filters on offset, partition and timestamp reach the source; Spark refuses sources that take them while it is off.
+    # Filters reach the source where the option filterPushdown asks for them; Spark refuses sources that take
+    # them while it is off.
     "spark.sql.python.filterPushdown.enabled": "true",
     # Pipelines share the cores instead of standing in line.
     "spark.scheduler.mode": "FAIR",
