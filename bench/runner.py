@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from bench import measures, profile, pulsar_measures, stats
+from bench import machine, measures, profile, pulsar_measures, stats
 from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_server import PULSAR, Pulsar
@@ -80,6 +80,7 @@ class Runner:
                 if name in result.failures or name not in (MAGNETAR, measure.peer):
                     continue
                 self.say(f"{measure.title}: {name}, {pair} of {pairs}")
+                machine.rest(self.scratch)
                 try:
                     with self._server(name, measure) as server, self._profile(server, measure, pair):
                         found = measure.run(server, self.tools, self.effort)
