@@ -41,9 +41,9 @@ class World:
 
     @property
     def started(self) -> list[tuple[int, int]]:
-        """The children that said who they are: (process, its own child)."""
+        """The children that said who they are, in whole lines: (process, its own child)."""
         with suppress(FileNotFoundError):
-            lines = (self.folder / LOG_NAME).read_text().splitlines()
+            lines = (self.folder / LOG_NAME).read_text().split("\n")[:-1]
             return [(int(first), int(second)) for first, second in map(str.split, lines) if first != "old"]
         return []
 
