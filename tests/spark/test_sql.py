@@ -1,6 +1,7 @@
 """`magnetar sql`'s engine over a real server, with records that real clients of both protocols wrote."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -314,6 +315,38 @@ def test_the_rows_of_a_table_can_be_limited(engine: Engine, flights: str) -> Non
     assert some.cut
     assert some.rows.column("delay").to_pylist() == [0, 1, 2]
     assert not engine.run(f"select delay from {flights}", rows_max=10).cut
+
+
+@pytest.mark.parametrize(
+    ("select", "read"),
+    [
+        ("count(*)", {"offset"}),
+        ("max(__offset), min(__timestamp)", {"offset", "timestamp"}),
+        ("sum(delay)", {"value", "key"}),
+        ("count(__error)", {"value", "key"}),
+        ("*", {"value", "key", "partition", "offset", "timestamp", "headers"}),
+    ],
+)
+def test_what_a_statement_does_not_mention_is_not_read(
+    rows: Callable[[str], list[dict[str, Any]]], flights: str, select: str, read: set[str]
+) -> None:
+    (plan,) = rows(f"explain select {select} from {flights}")
+    (columns,) = re.findall(r"BatchScan \S+\[(.*?)\]", plan["plan"])
+    assert {column.partition("#")[0] for column in columns.split(", ")} == read
+
+
+def test_without_mention_there_are_as_many_rows(
+    rows: Callable[[str], list[dict[str, Any]]], flights: str
+) -> None:
+    assert rows(f"select count(*) as n, count(1) as one from {flights} where 'x' = 'x'") == [
+        {"n": 10, "one": 10}
+    ]
+    assert rows(f"select 7 as seven from {flights} limit 2") == [{"seven": 7}, {"seven": 7}]
+
+
+def test_what_is_mistaken_is_told_of_all_columns(engine: Engine, flights: str) -> None:
+    with pytest.raises(StatementError, match="origin"):
+        engine.run(f"select orign from {flights}")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from magnetar.pipelines.sql.errors import (
     told,
     unknown_topic,
 )
+from magnetar.pipelines.sql.mentions import Mentions
 from magnetar.pipelines.sql.names import AmbiguousName, Names, Topic, quote, quoted
 from magnetar.pipelines.sql.relations import JavaObject, Relation, Rewritten, namespace_of, relations, rewrite
 from magnetar.pipelines.sql.views import Schemas, Views
@@ -34,6 +35,7 @@ _WRITES: Final = frozenset(
 )
 _KEEPS: Final = frozenset({"CreateViewCommand", "CreateView", "CacheTable", "CacheTableAsSelect"})
 _VIEW: Final = "__magnetar_"
+_EVERYTHING: Final = Mentions("*")
 
 
 class Broker(Schemas, Protocol):
@@ -84,12 +86,25 @@ class Engine:
             raise StatementError(
                 'topics are only read here: write to one with df.write.format("magnetar"), or with a client'
             )
-        rewritten, unknown = self._resolve(text, named)
+        mentions = self._mentions(text)
+        rewritten, unknown = self._resolve(text, named, mentions)
         if kind in _KEEPS and rewritten.text != text:
             raise StatementError(
                 "a view of a topic does not outlive its statement here: begin each query with WITH name AS (...)"
             )
+        try:
+            return self._query(text, rewritten, unknown, rows_max)
+        except StatementError:
+            if mentions.all or rewritten.text == text:
+                raise
+        # What is wrong is told of the tables as they are, not as they are read.
+        rewritten, unknown = self._resolve(text, named, _EVERYTHING)
         return self._query(text, rewritten, unknown, rows_max)
+
+    def _mentions(self, text: str) -> Mentions:
+        """What the statement may use.  With this setting of Spark, names in backticks are patterns."""
+        patterns = self._spark.conf.get("spark.sql.parser.quotedRegexColumnNames") == "true"
+        return _EVERYTHING if patterns else Mentions(text)
 
     def _parse(self, text: str) -> JavaObject:
         from pyspark.errors import ParseException
@@ -101,7 +116,9 @@ class Engine:
             sentence = told(message).sentence
             raise StatementError(located(sentence, text, syntax_place(message, text))) from None
 
-    def _resolve(self, text: str, named: Sequence[Relation]) -> tuple[Rewritten, list[Relation]]:
+    def _resolve(
+        self, text: str, named: Sequence[Relation], mentions: Mentions
+    ) -> tuple[Rewritten, list[Relation]]:
         """The text with views in the place of topics, and the names that no topic has."""
         replacements: list[tuple[Relation, str]] = []
         unknown = []
@@ -113,7 +130,8 @@ class Engine:
                 unknown.append(relation)
                 continue
             view = f"{_VIEW}{len(replacements) + 1}"
-            query = self._views.define(topic, view, used_once=relation.once)
+            wanted = mentions if relation.queried else _EVERYTHING
+            query = self._views.define(topic, view, wanted, used_once=relation.once)
             if relation.queried:
                 alias = topic.parts[-1] if "://" in relation.parts[-1] else relation.parts[-1]
                 replacements.append((relation, f"(({query}) AS {quote(alias)})"))

@@ -8,10 +8,11 @@ __offset and __timestamp reach the data source through it, so that they decide w
 schema cannot read is NULL in every field, and `__error` says why.
 """
 
-import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from magnetar.pipelines.source.schema import ALL_COLUMNS
+from magnetar.pipelines.sql.mentions import Mentions
 from magnetar.pipelines.sql.names import Topic, quote
 
 if TYPE_CHECKING:
@@ -45,47 +46,64 @@ class Views:
     def __init__(self, spark: "SparkSession", schemas: Schemas, options: dict[str, str]) -> None:
         self._spark: Final = spark
         self._schemas: Final = schemas
-        self._reader: Final = (
-            spark.read.format("magnetar").options(**options).option("includeHeaders", "true")
-        )
-        self._selects: Final[list[tuple[TopicSchema | None, tuple[str, str]]]] = []
+        self._options: Final = options
+        self._decoded: Final[list[tuple[TopicSchema, str, list[str]]]] = []
 
     def is_there(self, name: str) -> bool:
         """Whether a statement has made a temporary view of that name."""
         catalog = self._spark._jsparkSession.sessionState().catalog()
         return bool(catalog.getTempView(name).isDefined())
 
-    def define(self, topic: Topic, name: str, *, used_once: bool) -> str:
+    def define(self, topic: Topic, name: str, mentions: Mentions, *, used_once: bool) -> str:
         """A query for `topic` as it is now, with the schema that it has now; it uses `name`, a temporary view.
 
-        To be called for each use in each statement: what Spark has once planned to read it would read again.  Where
-        the statement may use what it is part of twice (`used_once` is false), filters do not reach the source.
+        Columns that `mentions` has not may be missing: they are not read.  To be called for each use in each
+        statement: what Spark has once planned to read it would read again.  Where the statement may use what it is
+        part of twice (`used_once` is false), filters do not reach the source.
         """
-        select, end = self._select(self._schemas.schema(topic.full))
-        self._reader.options(subscribe=topic.full, filterPushdown=used_once).load().createOrReplaceTempView(
-            name
-        )
-        return f"{select} FROM {quote(name)}{end}"
+        function, fields = self._decoder(self._schemas.schema(topic.full))
+        # Whoever asks for one field has the whole value decoded.
+        value = any(mentions.has(field) for field in fields)
+        metadata = [
+            (column, own) for column, own in METADATA.items() if mentions.has(own) and not _holds(fields, own)
+        ]
+        if not value and not metadata:
+            metadata = [("offset", METADATA["offset"])]  # the least of a record: its being there
+        columns = {column for column, _ in metadata} | ({"value", "key"} if value and function else set())
+        columns |= {"value"} if value else set()
+        reader = self._spark.read.format("magnetar").options(**self._options)
+        reader = reader.schema(", ".join(f"`{each}` {ALL_COLUMNS[each]}" for each in sorted(columns)))
+        reader.options(subscribe=topic.full, filterPushdown=used_once).load().createOrReplaceTempView(name)
+        selected = [f"{quote(column)} AS {quote(own)}" for column, own in metadata]
+        source = quote(name)
+        if value and function is None:
+            selected.insert(0, "value")
+        elif value:
+            decoded = f"{_PREFIX}value"
+            selected[:0] = [f"{decoded}.{quote(field)} AS {quote(field)}" for field in fields]
+            source = f"(SELECT *, {function}(value, key) AS {decoded} FROM {source})"  # noqa: S608 - names are quoted
+        return f"SELECT {', '.join(selected)} FROM {source}"  # noqa: S608 - names are quoted
 
-    def _select(self, schema: "TopicSchema | None") -> tuple[str, str]:
-        """A query without the view that it is over, as text: Spark takes that in one go instead of a hundred calls."""
+    def _decoder(self, schema: "TopicSchema | None") -> tuple[str | None, list[str]]:
+        """The function of SQL that decodes values of this schema, and the columns that it makes of them.
+
+        Without one, a value stays what it is.
+        """
         from magnetar.pipelines.tables.shapes import SchemaUnusable
 
-        for known, select in self._selects:
+        if schema is None:
+            return None, ["value"]
+        for known, function, fields in self._decoded:
             if known == schema:
-                return select
-        select = f"SELECT value, {_metadata(['value'])}", ""
-        if schema is not None:
-            function, value = f"{_PREFIX}decode_{len(self._selects)}", f"{_PREFIX}value"
-            # A definition that has no columns: the value stays what it is.
-            with contextlib.suppress(SchemaUnusable):
-                names = self._register(schema, function)
-                fields = names if _holds(names, ERROR) else [*names, ERROR]
-                columns = ", ".join(f"{value}.{quote(name)} AS {quote(name)}" for name in fields)
-                inner = f"SELECT *, {function}(value, key) AS {value}"
-                select = f"SELECT {columns}, {_metadata(names)} FROM ({inner}", ")"  # noqa: S608 - names are quoted
-        self._selects.append((schema, select))
-        return select
+                return function, fields
+        function = f"{_PREFIX}decode_{len(self._decoded)}"
+        try:
+            names = self._register(schema, function)
+        except SchemaUnusable:  # a definition that has no columns
+            return None, ["value"]
+        fields = names if _holds(names, ERROR) else [*names, ERROR]
+        self._decoded.append((schema, function, fields))
+        return function, fields
 
     def _register(self, schema: "TopicSchema", function: str) -> list[str]:
         """Make `function` a function of SQL that decodes (value, key) by `schema`; the fields of what it returns."""
@@ -107,13 +125,6 @@ class Views:
         udf = arrow_udf(decoded, result)  # type: ignore[call-overload]  # structs are missing from its stubs
         self._spark.udf.register(function, udf)
         return list(fields.names)
-
-
-def _metadata(names: Sequence[str]) -> str:
-    """The record's own columns, but for those whose names the fields of the value have taken."""
-    return ", ".join(
-        f"{quote(column)} AS {quote(name)}" for column, name in METADATA.items() if not _holds(names, name)
-    )
 
 
 def decode_column(schema: "TopicSchema", values: Any, keys: Any) -> Any:
