@@ -27,6 +27,7 @@ _NOISE: Final = re.compile(r"\s*(SQLSTATE: \w+|JVM stacktrace:).*", re.DOTALL)
 _OF_A_STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL)
 _OURS: Final = ("magnetar.", "pyspark_magnetar.")
 _STREAM: Final = "StreamingQueryException"
+_NO_SPACE: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _WRAPPERS: Final = frozenset((_STREAM, "PySparkRuntimeError", "PythonException", "SparkException"))
 
 
@@ -45,6 +46,11 @@ def explain(error: BaseException) -> tuple[str, bool]:
     kind = type(error).__name__
     if kind in _FINAL_SPARK:
         return _bounded(f"{kind}: {_without_condition(text)}"), False
+    if (full := _NO_SPACE.search(text)) is not None:
+        return (
+            "a disk is full, that of its checkpoint, its table or Spark's temporary files: make room, and it goes on"
+            f" by itself ({full[0]})"
+        ), True
     if others:
         name = others[-1]["name"].rpartition(".")[2]
         return _bounded(f"{name}: {_without_condition(others[-1]['text'])}"), name not in _FINAL_SPARK

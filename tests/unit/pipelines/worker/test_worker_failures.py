@@ -55,6 +55,16 @@ class AnalysisException(Exception):
         ),
         (
             StreamingQueryException(
+                STREAM.replace(
+                    "{raised}", "OSError: [Errno 28] Error writing bytes to file. No space left on device"
+                )
+            ),
+            "a disk is full, that of its checkpoint, its table or Spark's temporary files: make room, and it goes on by"
+            " itself (No space left on device)",
+            True,
+        ),
+        (
+            StreamingQueryException(
                 "[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exception: Broken pipe SQLSTATE: XXKST\n"
                 "=== Streaming Query ===\nIdentifier: copy [id = 1f]\nCurrent State: ACTIVE\nThread State: RUNNABLE"
             ),
