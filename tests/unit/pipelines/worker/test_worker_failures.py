@@ -78,7 +78,7 @@ class AnalysisException(Exception):
             "AnalysisException: A column `x` cannot be resolved.",
             False,
         ),
-        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device", True),
+        (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error", True),
         (ValueError(), "ValueError", True),
     ],
 )

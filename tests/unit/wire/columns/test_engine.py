@@ -38,6 +38,7 @@ def test_python_serves_while_there_is_something_to_compile(
     compiled = CompiledModules(str(tmp_path / "engine.py"), ["no_such_module"], [], "slow")
     monkeypatch.setattr(compiled, "start", lambda: None)  # on its way, and not there yet
     monkeypatch.setattr(engine, "_compiled", compiled)
+    monkeypatch.setattr(engine, "_patience", engine._Patience())  # whatever this process has decoded before
     log = Log()
     log.kafka(kafka_batch([Sent(1, b"k", b"v")]))
     assert decode(log.data).columns.count == 1
