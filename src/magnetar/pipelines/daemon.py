@@ -1,6 +1,6 @@
 """The process that forks the Python workers of tasks: `spark.python.daemon.module`, which Spark runs by `python -m`.
 
-It is Spark's own daemon with two changes that make the first read of a session some seconds faster:
+It is Spark's own daemon with three changes, two of which make the first read of a session some seconds faster:
 
 * Spark puts its `pyspark.zip` first on the path of these processes.  There is no compiled code in it, so each process
   compiles all of pyspark again.  If the same pyspark is installed as a package, its zip is left out.
@@ -8,6 +8,7 @@ It is Spark's own daemon with two changes that make the first read of a session 
   Spark imports after the fork because pandas and pyarrow start threads; those are idle (allocators', BLAS's) and make
   themselves anew in the child.  If that should ever be wrong on some machine, `MAGNETAR_PRELOAD=0` in the executors'
   environment turns it off.
+* A worker whose task was cancelled ends without a traceback on the terminal: that nobody reads its answer is no news.
 
 The processes that plan reads and commit writes are forked by Spark's own daemon, which cannot be replaced.
 """
@@ -17,6 +18,7 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
@@ -41,9 +43,22 @@ def main() -> None:
     sys.path[:] = without_zip(sys.path)
     if os.environ.get(PRELOAD_VARIABLE, "1") != "0":
         preload(sys.argv[1:2])
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = quiet(daemon.worker)
+    daemon.manager()
+
+
+def quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """`worker`, which ends with 1 instead of an exception when the other end of its connection is gone."""
+
+    def serve(*arguments: object) -> int:
+        try:
+            return worker(*arguments)
+        except ConnectionError:
+            return 1
+
+    return serve
 
 
 def without_zip(path: list[str]) -> list[str]:

@@ -136,3 +136,14 @@ class TestDaemon:
         assert done.stderr == b""
         (port,) = struct.unpack("!i", done.stdout)
         assert 0 < port < 65536
+
+    def test_a_worker_that_nobody_listens_to_ends_quietly(self) -> None:
+        def worker(how: Exception | int) -> int:
+            if isinstance(how, Exception):
+                raise how
+            return how
+
+        serve = daemon.quiet(worker)
+        assert [serve(BrokenPipeError()), serve(ConnectionResetError()), serve(0), serve(7)] == [1, 1, 0, 7]
+        with pytest.raises(ValueError, match="something else"):
+            serve(ValueError("something else"))
