@@ -148,7 +148,7 @@ def batch_tasks(
 ) -> list[Task]:
     """Deal a batch out: pieces of about the same size, small ones together."""
     total = sum(piece.size for piece in pieces)
-    target = min(PIECE_BYTES_MAX, max(PIECE_BYTES_MIN, total // (cores * TASKS_PER_CORE)))
+    target = min(PIECE_BYTES_MAX, max(PIECE_BYTES_MIN, -(-total // (cores * TASKS_PER_CORE))))
     if tasks_min is not None:
         target = max(1, min(target, total // tasks_min))
     cut = [part for piece in pieces for part in _parts(piece, target, records_max)]
