@@ -12,7 +12,8 @@ from typing import Final
 _COUNT_ALL: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 # What brings in columns that it does not name, or names in a string.
 _ALL_COLUMNS: Final = re.compile(
-    r"\*|\|>|--|(?:^|\()\s*from\b|\b(?:natural|table|pivot|unpivot|identifier|execute)\b",
+    r"\*|\|>|--|(?:^|\(|\b(?:all|union|except|intersect|minus|distinct)\b)\s*from\b"
+    r"|\b(?:natural|table|pivot|unpivot|identifier|execute)\b",
     re.IGNORECASE,
 )
 

@@ -69,8 +69,9 @@ class Views:
         ]
         if not value and not metadata:
             metadata = [("offset", METADATA["offset"])]  # the least of a record: its being there
-        columns = {column for column, _ in metadata} | ({"value", "key"} if value and function else set())
-        columns |= {"value"} if value else set()
+        columns = {column for column, _ in metadata}
+        if value:
+            columns |= {"value", "key"} if function else {"value"}
         reader = self._spark.read.format("magnetar").options(**self._options)
         reader = reader.schema(", ".join(f"`{each}` {ALL_COLUMNS[each]}" for each in sorted(columns)))
         reader.options(subscribe=topic.full, filterPushdown=used_once).load().createOrReplaceTempView(name)

@@ -38,6 +38,7 @@ def test_what_is_named(text: str, used: tuple[str, ...], unused: tuple[str, ...]
         "from t",
         "  FROM t |> select a",
         "with c as (from t) select 1 from c",
+        "select 1 union all from t",
         "select a from t |> where a > 1",
         "select 1 from t natural join u",
         "select 1 from (table t)",
