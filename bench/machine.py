@@ -14,6 +14,8 @@ from bench import client, pulsar_server, servers
 # What the peers' scripts start.
 PEER_VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
 PULSAR_VERSION = os.environ.get("PULSAR_VERSION", "4.0.8")
+REST_SECONDS = 1.0
+REST_SECONDS_MAX = 15.0
 
 
 def describe(scratch: Path) -> dict[str, object]:
@@ -27,10 +29,6 @@ def describe(scratch: Path) -> dict[str, object]:
         "disk_free_bytes": shutil.disk_usage(scratch).free,
         "load_average_before": os.getloadavg()[0],
     }
-
-
-REST_SECONDS = 1.0
-REST_SECONDS_MAX = 15.0
 
 
 def rest(folder: Path) -> None:

@@ -80,10 +80,11 @@ class Runner:
                 if name in result.failures or name not in (MAGNETAR, measure.peer):
                     continue
                 self.say(f"{measure.title}: {name}, {pair} of {pairs}")
-                machine.rest(self.scratch)
                 try:
-                    with self._server(name, measure) as server, self._profile(server, measure, pair):
-                        found = measure.run(server, self.tools, self.effort)
+                    with self._server(name, measure) as server:
+                        machine.rest(self.scratch)  # from the other server's run, and from this one's warm-up
+                        with self._profile(server, measure, pair):
+                            found = measure.run(server, self.tools, self.effort)
                 except RunFailed as error:
                     result.failures[name] = str(error)
                 else:

@@ -66,9 +66,8 @@ def test_the_pipeline_makes_the_table(server: MagnetarProcess, tmp_path: Path) -
     (create, _), (status, _) = commands("pipelines create")
     run(["bash", "-c", create.replace("/tmp/orders", str(tmp_path / "orders"))], server)
     offsets: list[int] = []
-    while (
-        len(offsets) < 1000
-    ):  # the test's own time-out ends it; the table is there, and empty, before its first rows
+    # The test's own time-out ends it; the table is there, and empty, before its first rows.
+    while len(offsets) < 1000:
         assert "RUNNING" in run(["bash", "-c", status], server)
         if DeltaTable.is_deltatable(str(tmp_path / "orders")):
             offsets = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().column("__offset").to_pylist()

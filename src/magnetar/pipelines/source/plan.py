@@ -17,9 +17,8 @@ from typing import Final
 from magnetar.client.rest import Located, Segment
 
 MIB: Final = 1 << 20
-PIECE_BYTES_MAX: Final = (
-    256 * MIB
-)  # a task stands for 50 ms before it reads: two Python workers and their set-up
+# Large, as a task stands for 50 ms before it reads: two Python workers and their set-up.
+PIECE_BYTES_MAX: Final = 256 * MIB
 PIECE_BYTES_MIN: Final = 8 * MIB
 TASKS_PER_CORE: Final = 3  # so that cores finish at about the same time
 RECORD_BYTES_GUESS: Final = 256  # where nothing says how large the records of a tail are

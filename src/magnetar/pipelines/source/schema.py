@@ -4,6 +4,7 @@ Types and order are those of Spark's `kafka` source.  Spark does not tell a Pyth
 uses, so the schema that a user gives is the projection: columns that it leaves out are neither decoded nor sent.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.pipelines.options import SchemaError
@@ -52,6 +53,15 @@ def ddl(*, headers: bool, pulsar_columns: bool, descriptors: bool) -> str:
             **(HEADER_COLUMNS if headers else {}),
             **(PULSAR_COLUMNS if pulsar_columns else {}),
         }
+    return _written(columns)
+
+
+def projection(names: Iterable[str]) -> str:
+    """The schema of a query that reads these columns and no others."""
+    return _written({name: ALL_COLUMNS[name] for name in names})
+
+
+def _written(columns: Mapping[str, str]) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 

@@ -11,7 +11,7 @@ schema cannot read is NULL in every field, and `__error` says why.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from magnetar.pipelines.source.schema import ALL_COLUMNS
+from magnetar.pipelines.source.schema import projection
 from magnetar.pipelines.sql.mentions import Mentions
 from magnetar.pipelines.sql.names import Topic, quote
 
@@ -47,7 +47,7 @@ class Views:
         self._spark: Final = spark
         self._schemas: Final = schemas
         self._options: Final = options
-        self._decoded: Final[list[tuple[TopicSchema, str, list[str]]]] = []
+        self._decoded: Final[list[tuple[TopicSchema, str | None, list[str]]]] = []
 
     def is_there(self, name: str) -> bool:
         """Whether a statement has made a temporary view of that name."""
@@ -72,8 +72,9 @@ class Views:
         columns = {column for column, _ in metadata}
         if value:
             columns |= {"value", "key"} if function else {"value"}
-        reader = self._spark.read.format("magnetar").options(**self._options)
-        reader = reader.schema(", ".join(f"`{each}` {ALL_COLUMNS[each]}" for each in sorted(columns)))
+        reader = (
+            self._spark.read.format("magnetar").options(**self._options).schema(projection(sorted(columns)))
+        )
         reader.options(subscribe=topic.full, filterPushdown=used_once).load().createOrReplaceTempView(name)
         selected = [f"{quote(column)} AS {quote(own)}" for column, own in metadata]
         source = quote(name)
@@ -97,14 +98,15 @@ class Views:
         for known, function, fields in self._decoded:
             if known == schema:
                 return function, fields
-        function = f"{_PREFIX}decode_{len(self._decoded)}"
+        name = f"{_PREFIX}decode_{len(self._decoded)}"
+        decoder: tuple[str | None, list[str]]
         try:
-            names = self._register(schema, function)
+            names = self._register(schema, name)
+            decoder = name, names if _holds(names, ERROR) else [*names, ERROR]
         except SchemaUnusable:  # a definition that has no columns
-            return None, ["value"]
-        fields = names if _holds(names, ERROR) else [*names, ERROR]
-        self._decoded.append((schema, function, fields))
-        return function, fields
+            decoder = None, ["value"]
+        self._decoded.append((schema, *decoder))
+        return decoder
 
     def _register(self, schema: "TopicSchema", function: str) -> list[str]:
         """Make `function` a function of SQL that decodes (value, key) by `schema`; the fields of what it returns."""

@@ -13,11 +13,8 @@ from magnetar.pipelines.sql.mentions import Mentions
         ("select max(__offset) from t order by 1 desc", ("__offset",), ("value", "__key")),
         ("select `Delay` from t where ORIGIN = 'x'", ("delay", "origin", "Origin"), ("carrier",)),
         ("select `a``b` from t", ("a`b",), ("a``b",)),
-        (
-            "select 'value' from t where 'x__keys' = ''",
-            ("value", "__key"),
-            ("__headers",),
-        ),  # one too many is no harm
+        # One too many is no harm.
+        ("select 'value' from t where 'x__keys' = ''", ("value", "__key"), ("__headers",)),
     ],
 )
 def test_what_is_named(text: str, used: tuple[str, ...], unused: tuple[str, ...]) -> None:

@@ -79,6 +79,12 @@ class AnalysisException(Exception):
             False,
         ),
         (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error", True),
+        (
+            OSError(28, "No space left on device"),
+            "a disk is full, that of its checkpoint, its table or Spark's temporary files: make room, and it goes on by"
+            " itself (No space left on device)",
+            True,
+        ),
         (ValueError(), "ValueError", True),
     ],
 )
