@@ -82,6 +82,16 @@ class Cluster:
         self._processes.append(process)
         return process
 
+    @contextlib.contextmanager
+    def running(self, command: str) -> Iterator[None]:
+        """`command` as long as the block: an application that stays has all cores, and the next one waits for them."""
+        process = self.spawn(command)
+        try:
+            yield
+        finally:
+            _end(process)
+            self._processes.remove(process)
+
     def log(self, number: int) -> Path:
         return self.folder / f"log-{number}"
 
@@ -110,13 +120,18 @@ class Cluster:
 
     def close(self) -> None:
         for process in reversed(self._processes):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The process, and whatever is left of its group after 20 s."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _as_env(command: str) -> str:
@@ -186,16 +201,16 @@ def test_a_batch_and_a_stream_run_on_two_executors(cluster: Cluster) -> None:
 def test_a_table_pipeline_runs_on_the_cluster(cluster: Cluster) -> None:
     import deltalake
 
-    cluster.spawn(cluster.text("sh", "magnetar worker").strip())
     command = cluster.text("sh", "magnetar pipelines create").strip()
     folder = cluster.folder / "tables" / "orders"
     command = command.replace("/srv/tables/orders", str(folder))
-    cluster.run(["sh", "-c", command])
 
     def rows() -> int:
         if not deltalake.DeltaTable.is_deltatable(str(folder)):
             return 0
         return int(deltalake.DeltaTable(str(folder)).count())
 
-    cluster.until(lambda: rows() >= COUNT, "the table has every order", 120)
+    with cluster.running(cluster.text("sh", "magnetar worker").strip()):
+        cluster.run(["sh", "-c", command])
+        cluster.until(lambda: rows() >= COUNT, "the table has every order", 120)
     assert rows() == COUNT
