@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 import subprocess
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from bench import client, pulsar_server, servers
 # What the peers' scripts start.
 PEER_VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
 PULSAR_VERSION = os.environ.get("PULSAR_VERSION", "4.0.8")
-REST_SECONDS = 1.0
-REST_SECONDS_MAX = 15.0
 
 
 def describe(scratch: Path) -> dict[str, object]:
@@ -29,31 +26,6 @@ def describe(scratch: Path) -> dict[str, object]:
         "disk_free_bytes": shutil.disk_usage(scratch).free,
         "load_average_before": os.getloadavg()[0],
     }
-
-
-def rest(folder: Path) -> None:
-    """Wait until the disk under `folder` has nothing left to do from what ran before, at most 15 seconds.
-
-    Dirty pages of one server are otherwise written, and the blocks of its deleted files discarded, while the other
-    is measured; one of the two waits for the disk before it acknowledges, so the noise would not be even.
-    """
-    os.sync()
-    give_up_at = time.monotonic() + REST_SECONDS_MAX
-    before = None
-    while (now := disk_activity(folder)) != before and time.monotonic() < give_up_at:
-        before = now
-        time.sleep(REST_SECONDS)
-
-
-def disk_activity(folder: Path) -> list[str]:
-    """The counters of the device under `folder` that move while it works; empty where the system has none."""
-    device = folder.stat().st_dev
-    name = [str(os.major(device)), str(os.minor(device))]
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/diskstats").read_text().splitlines():
-            if (fields := line.split())[:2] == name:
-                return fields[3:]
-    return []
 
 
 def versions(*, with_kafka: bool, with_pulsar: bool) -> dict[str, str]:

@@ -251,6 +251,7 @@ PULSAR_MEASURES: tuple[Measure, ...] = (
         ),
         latency,
         peer=PULSAR,
+        calm=True,
     ),
     Measure(
         "pulsar-subscriptions",

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import stats
+from bench import disk, stats
 from bench.pulsar_server import PULSAR
 from bench.runner import Result
 from bench.servers import KAFKA, MAGNETAR
@@ -80,9 +81,17 @@ def _show_table(results: Sequence[Result], title: str, heading: str, console: Co
 
 
 def noise(result: Result) -> list[str]:
-    """One sentence for each server whose runs shared the processors with somebody else."""
+    """One sentence for each server whose runs shared the processors, or the disk, with somebody else."""
     warnings = []
     for server, samples in result.samples.items():
+        paces = zip(*(samples.get(f"disk_{name}", []) for name in disk.Pace._fields), strict=True)
+        uneven = [pace for pace in starmap(disk.Pace, paces) if not pace.calm]
+        if uneven:
+            worst = max(uneven, key=lambda pace: pace.stalled_share)
+            warnings.append(
+                f"{result.measure.title}: before {len(uneven)} of {server}'s runs the disk stalled by itself,"
+                f" up to {worst.stalled_share:.1%} of the time and {worst.worst_ms:.0f} ms at once"
+            )
         shares = [
             value for name, values in samples.items() if name.endswith("others_cpu_share") for value in values
         ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from bench import machine, measures, profile, pulsar_measures, stats
+from bench import disk, measures, profile, pulsar_measures, stats
 from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_server import PULSAR, Pulsar
@@ -82,14 +82,22 @@ class Runner:
                 self.say(f"{measure.title}: {name}, {pair} of {pairs}")
                 try:
                     with self._server(name, measure) as server:
-                        machine.rest(self.scratch)  # from the other server's run, and from this one's warm-up
+                        before = self._rest(measure)
                         with self._profile(server, measure, pair):
-                            found = measure.run(server, self.tools, self.effort)
+                            found = measure.run(server, self.tools, self.effort) | before
                 except RunFailed as error:
                     result.failures[name] = str(error)
                 else:
                     stats.merge(result.samples.setdefault(name, {}), found)
         return result
+
+    def _rest(self, measure: Measure) -> Samples:
+        """From the other server's run and from this one's warm-up; what the disk is like where that decides."""
+        if not measure.calm:
+            disk.rest(self.scratch)
+            return {}
+        pace = disk.calm(self.scratch)
+        return {f"disk_{name}": [value] for name, value in pace._asdict().items()}
 
     def _profile(
         self, server: Server, measure: Measure, pair: int

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import report
+from bench import disk, report
 from bench.__main__ import MEASURES, parse_arguments, select
 from bench.process import RunFailed
 from bench.runner import Result
@@ -142,3 +142,15 @@ def test_wrong_arguments_are_refused(words: list[str], capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         parse_arguments(words)
     assert "takes" in capsys.readouterr().err
+
+
+def test_a_disk_that_stalled_before_a_run_is_told() -> None:
+    result = _result(300.0, 100.0)
+    result.samples["magnetar"] |= _paces(disk.Pace(0.4, 0.0, 9.0), disk.Pace(0.3, 0.025, 250.0))
+    result.samples["kafka"] = _paces(disk.Pace(0.4, 0.001, 22.0), disk.Pace(0.3, 0.0, 5.0))
+    (said,) = report.noise(result)
+    assert "before 1 of magnetar's runs the disk stalled by itself, up to 2.5% of the time and 250 ms" in said
+
+
+def _paces(*paces: disk.Pace) -> dict[str, list[float]]:
+    return {f"disk_{name}": [getattr(pace, name) for pace in paces] for name in disk.Pace._fields}
