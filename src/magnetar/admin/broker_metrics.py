@@ -278,5 +278,10 @@ def declare_store_metrics(metrics: "Metrics", counters: "StoreCounters", leases:
     def reader(name: str) -> "Callable[[], list[tuple[Labels, float]]]":
         return lambda: [((), getattr(counters, name))]
 
+    metrics.histogram(
+        "magnetar_store_journal_write_seconds",
+        "Synced writes of the journal: what every acknowledgement waits for.",
+        bounds=counters.journal_write_s.bounds,
+    ).adopt(counters.journal_write_s)
     for name, documentation in _STORE_TOTALS.items():
         metrics.total(f"magnetar_store_{name}_total", documentation, reader(name))

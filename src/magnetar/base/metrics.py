@@ -78,6 +78,10 @@ class Family(Generic[Child]):
         child = self.children[values] = self._make()
         return child
 
+    def adopt(self, child: Child, *values: str) -> None:
+        """Show a child that a lower layer made and counts in by itself."""
+        self.children[values] = child
+
     def remove(self, *values: str) -> None:
         """Forget a child, as when its topic is deleted.  Removing what is not there is harmless."""
         self.children.pop(values, None)

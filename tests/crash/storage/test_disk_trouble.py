@@ -12,7 +12,7 @@ from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.store import EntryId, LedgerReader, LedgerWriter
 from magnetar.testing.clock import FakeClock
-from magnetar.testing.disk import CrashDisk, Fate
+from magnetar.testing.disk import CrashDisk, CrashFile, Fate
 
 DATA = Path("/data")
 KIB = 1024
@@ -128,6 +128,40 @@ def test_a_full_disk_refuses_before_queueing_and_writing_resumes(room: int) -> N
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_a_disk_that_stalls_shows_in_the_times_and_is_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    stalls = [0.0004, 1.5, 2.0, 0.3]
+    write = CrashFile.write
+
+    def slow(file: CrashFile, data: bytes, position: int) -> None:
+        if stalls:
+            clock.advance(stalls.pop(0))
+        write(file, data, position)
+
+    async def scenario() -> None:
+        store = await start(CrashDisk(), clock)
+        producer = Producer(await store.create())
+        before = store.counters.journal_write_s.sum
+        monkeypatch.setattr(CrashFile, "write", slow)
+        while stalls:
+            await producer.send()
+        times = store.counters.journal_write_s
+        assert times.sum - before == pytest.approx(3.8004)
+        slowest = {bound: times.counts[place] for place, bound in enumerate(times.bounds) if bound > 0.1}
+        assert slowest == {0.25: 0, 0.5: 1, 1.0: 0, 2.5: 2, 10.0: 0}
+        assert sum(times.counts) == store.counters.rounds
+        stalls.append(1.25)
+        clock.advance(60)
+        await producer.send()
+        await store.close()
+
+    asyncio.run(scenario())
+    said = [record.message for record in caplog.records if "journal write" in record.message]
+    assert [line.partition(" for")[0] for line in said] == ["the disk took 1.5 s", "the disk took 1.2 s"]
 
 
 def test_what_is_queued_when_the_journal_fills_up_fails_soon_and_leaves_nothing_behind() -> None:

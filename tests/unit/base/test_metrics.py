@@ -2,7 +2,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.base import metrics as module
-from magnetar.base.metrics import Metrics
+from magnetar.base.metrics import Histogram, Metrics
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
@@ -42,6 +42,14 @@ def test_a_histogram_counts_each_observation_in_every_bucket_above_it() -> None:
     assert found["latency_seconds_bucket[+Inf][Produce]"] == 4
     assert found["latency_seconds_count[Produce]"] == 4
     assert found["latency_seconds_sum[Produce]"] == pytest.approx(7.65)
+
+
+def test_a_histogram_that_was_made_elsewhere_is_shown() -> None:
+    metrics, times = Metrics(), Histogram((0.01,))
+    metrics.histogram("write_seconds", "Writes.", bounds=times.bounds).adopt(times)
+    times.observe(0.5)
+    assert samples(metrics)["write_seconds_bucket[+Inf]"] == 1
+    assert samples(metrics)["write_seconds_sum"] == 0.5
 
 
 def test_a_gauge_is_read_when_somebody_asks() -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from crc32c import crc32c
 
 from magnetar.base.arena import map_memory
+from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.format import (
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STALL_S: Final = 1.0
+STALL_LOG_S: Final = 60.0
 NO_ROOM: Final = "the disk is full: the journal has no room until segments can grow again"
 
 
@@ -122,6 +125,7 @@ class Journal:
         next_sequence: int,
         sync_after_write: bool,
         loop: asyncio.AbstractEventLoop,
+        clock: Clock,
         counters: StoreCounters,
         on_round: OnRound,
         on_full: Callable[[], None],
@@ -131,6 +135,7 @@ class Journal:
         self._next_sequence = next_sequence
         self._sync_after_write = sync_after_write
         self._loop = loop
+        self._clock = clock
         self._counters = counters
         self._on_round = on_round
         self._on_full = on_full
@@ -143,6 +148,7 @@ class Journal:
         self._idle = True
         self._stopping = False
         self._broken: StorageError | None = None
+        self._quiet_until = clock.monotonic()
         self._failing = False
         """A write failed and the loop does not know yet: an append now would leave a hole in its ledger."""
         self.queued_bytes = 0
@@ -290,6 +296,7 @@ class Journal:
                 self._loop.call_soon_threadsafe(self._on_full)
             self._wake.get()
         sequence = self._next_sequence
+        began = self._clock.monotonic()
         try:
             target.file.write(round_.finish(target.epoch, sequence), target.position)
             if self._sync_after_write:
@@ -298,6 +305,7 @@ class Journal:
             log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, error)
             self._counters.journal_errors += 1
             return StorageError(f"the journal could not be written: {error.strerror or error}")
+        self._note_time(self._clock.monotonic() - began, size)
         with self._lock:
             target.position += size
             target.last_sequence = sequence
@@ -305,6 +313,15 @@ class Journal:
         self._counters.rounds += 1
         self._counters.round_bytes += size
         return None
+
+    def _note_time(self, took_s: float, size: int) -> None:
+        self._counters.journal_write_s.observe(took_s)
+        now = self._clock.monotonic()
+        if took_s >= STALL_S and now >= self._quiet_until:
+            self._quiet_until = now + STALL_LOG_S
+            log.warning(
+                "the disk took %.1f s for a journal write: bytes=%d, all producers waited", took_s, size
+            )
 
     def _take_queued(self) -> list[Queued]:
         """Take what is queued behind a failed round: it fails, too."""

@@ -109,6 +109,7 @@ class LocalLedgerStore:
             next_sequence=recovered.sequence + 1,
             sync_after_write=settings.journal_sync_data and not self.direct,
             loop=self.loop,
+            clock=self.clock,
             counters=self.counters,
             on_round=self._on_round,
             on_full=self._on_ring_full,
