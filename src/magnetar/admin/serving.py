@@ -1,8 +1,8 @@
 """HTTP in the server's own event loop.
 
 uvicorn runs without its signal handlers and its log: the process is stopped by whoever started it, and requests for
-metrics are not worth a line each.  `load` imports the web framework on a thread, so that a server can recover its
-storage meanwhile; nothing of it is imported before.
+metrics are not worth a line each.  `load` imports the web framework on a thread, while the server's other clients are
+served already; nothing of it is imported before.
 """
 
 import asyncio

@@ -91,8 +91,6 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
         for listening in pulsar_sockets + http_sockets:
             stack.callback(listening.close)
-        loading = loop.create_task(serving.load(), name="load http")  # on a thread, while storage recovers
-        stack.callback(loading.cancel)
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite")
         stack.push_async_callback(metadata.close)
         store = await LocalLedgerStore.start(
@@ -122,17 +120,21 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         await _listen(pulsar_sockets, connections.factory(partial(_pulsar_session, pulsar)), stack)
         for listening in pulsar_sockets:
             announce(f"pulsar pulsar://{_address(listening)}")
+        for listening in http_sockets:
+            announce(f"http   http://{_address(listening)}")
+        announce(f"data   {settings.data_dir.resolve()}")
+        announce("magnetar is ready")
+        # Half a second of imports, which clients of both protocols need not wait for; a request over HTTP that comes
+        # meanwhile does, in its socket's queue.
+        create_app = await serving.load()
         metrics = Metrics()
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_pulsar_metrics(metrics, pulsar)
         declare_store_metrics(metrics, store.counters, store.leases)
-        create_app = await loading
         app = create_app(broker, metrics, pulsar.settings.endpoint)
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
         stack.callback(broker.pipelines.release_waiting)
-        for listening in http_sockets:
-            announce(f"http   http://{_address(listening)}")
         if settings.pipelines.worker_enabled:
             worker = _pipeline_worker(settings, broker, clock, http_sockets[0])
             worker.start()
@@ -140,8 +142,6 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
                 worker.stop
             )  # first of all: it needs everything else to stop its pipelines
         tune_collector(clock, broker.cache.entry_count)
-        announce(f"data   {settings.data_dir.resolve()}")
-        announce("magnetar is ready")
         await stop.wait()
         log.info("stopping")
     return 0
