@@ -298,8 +298,9 @@ _GROUPS = (
     ServerKey(
         "group.initial.rebalance.delay.ms",
         _I,
-        "3000",
-        "How long a new group waits for more members before its first assignment.",
+        "0",
+        "How long a new group waits for more members before its first assignment. 0, as in the"
+        " server.properties that Kafka ships: whoever joins first is assigned at once.",
         minimum=0,
         aliases=aliases("groupInitialRebalanceDelayMs"),
     ),

@@ -77,7 +77,8 @@ class GroupDriver:
     """A coordinator with everything around it; `restart` loses what is not durable."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = settings or GroupSettings()
+        # With a delay that tests can see: the members of a new group join one after another.
+        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=3_000)
         self.clock = FakeClock()
         self.store = MemoryMetadataStore()
         self.catalogue = DictCatalogue(t=8, u=8)

@@ -119,6 +119,10 @@ def test_librdkafka_reads_and_changes_settings(confluent: AdminClient) -> None:
     ]
 
 
+def test_a_new_group_waits_for_nobody_by_default(server: MagnetarProcess, confluent: AdminClient) -> None:
+    assert setting(confluent, ResourceType.BROKER, "1", "group.initial.rebalance.delay.ms") == "0"
+
+
 def test_librdkafka_describes_the_cluster_and_topics(server: MagnetarProcess, confluent: AdminClient) -> None:
     cluster = confluent.describe_cluster(request_timeout=30).result()
     assert sorted((node.id, node.port) for node in cluster.nodes) == [

@@ -93,6 +93,14 @@ def test_the_first_rebalance_waits_for_the_initial_delay() -> None:
         assert state(groups) is GroupState.COMPLETING_REBALANCE
 
 
+def test_without_a_setting_the_first_member_is_assigned_while_the_clock_stands_still() -> None:
+    with GroupDriver(GroupSettings()) as groups:
+        parked = groups.join_new()
+        groups.advance(0)
+        assert parked.join.generation == 1
+        assert state(groups) is GroupState.COMPLETING_REBALANCE
+
+
 def test_each_new_member_extends_the_initial_delay() -> None:
     with GroupDriver() as groups:
         first = groups.join_new()
