@@ -8,6 +8,7 @@
 Names are compared without regard to case, as Kafka does.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ AVAILABLE_PROTOCOLS: Final = ("PLAINTEXT",)
 PORT_MAX: Final = 65_535
 PULSAR_PORT: Final = 6650
 LISTENERS_MAX: Final = 64
+LOCALHOST: Final = "localhost"
 
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _ENDPOINT = re.compile(
@@ -63,9 +65,11 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(
-    text: str, protocols: Mapping[str, str], not_ours: Sequence[str] = ()
+    text: str, protocols: Mapping[str, str], not_ours: Sequence[str] = (), host_default: str = ""
 ) -> tuple[Listener, ...]:
     """The value of `listeners`, without those named in `not_ours` (a KRaft file's controller listeners).
+
+    A listener without a host takes `host_default`; 0.0.0.0 and :: are every address whatever that is.
 
     Raises:
         ConfigError: malformed, a name or an address twice, a protocol that is unknown or not available yet.
@@ -87,7 +91,8 @@ def parse_listeners(
                 f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT on a"
                 " trusted network"
             )
-        found.append(Listener(name, "" if host in _EVERY_ADDRESS else host, port, protocol))
+        bare = host_default if not host else "" if host in _EVERY_ADDRESS else host
+        found.append(Listener(name, bare, port, protocol))
     if not found:
         raise ConfigError("listeners names no address to listen on, such as PLAINTEXT://:9092")
     if len(found) > LISTENERS_MAX:
@@ -130,6 +135,16 @@ def parse_pulsar_url(text: str) -> tuple[str, int]:
             if host not in _EVERY_ADDRESS:
                 return host, int(match["port"])
     raise ConfigError("must be pulsar://host:port")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a numeric address, scope and all, can only be reached from this machine."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback
 
 
 def check_addresses(listeners: Sequence[Listener]) -> None:

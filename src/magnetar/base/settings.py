@@ -28,6 +28,7 @@ from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section, ServerKey
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
+from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, told_host
 from magnetar.base.settings_table import (
     ALIASES,
     ENTRY_CACHE_BYTES_DEFAULT_MAX,
@@ -57,56 +58,6 @@ class Setting:
 
     text: str
     origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """Sizes in bytes; -1 as `queued_request_bytes_max` leaves it to the server, as `idle_ms_max` means for
-    ever.
-
-    `advertised` has what clients are told for those listeners that have it, {name: (host, port)}; port 0
-    stands for the port that is listened on.  For the others it is the listener's own host or, if that is
-    every address, the one that the client itself connected to.
-    """
-
-    listeners: tuple[Listener, ...]
-    advertised: Mapping[str, tuple[str, int]]
-    http_host: str
-    http_port: int
-    pulsar: "PulsarNetworkSettings"
-    connections_max: int
-    connections_per_ip_max: int
-    idle_ms_max: int
-    request_bytes_max: int
-    queued_request_bytes_max: int
-    fetch_bytes_max: int
-    fetch_sessions_max: int
-
-    def listeners_of(self, node: int) -> tuple[Listener, ...]:
-        """The listeners of the `node`-th node id (from 0): ports are counted up, free ones stay free."""
-        return tuple(
-            Listener(one.name, one.host, one.port + node if one.port else 0, one.protocol)
-            for one in self.listeners
-        )
-
-    def advertised_of(self, node: int) -> dict[str, tuple[str, int]]:
-        """As `listeners_of`, for what clients are told."""
-        return {name: (host, port + node if port else 0) for name, (host, port) in self.advertised.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class PulsarNetworkSettings:
-    """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are told the address that they
-    came to, `advertised_port` 0 for the port that is listened on; sizes in bytes, 0 as `keep_alive_s` means that nobody
-    is asked.
-    """
-
-    host: str
-    port: int
-    advertised_host: str
-    advertised_port: int
-    message_bytes_max: int
-    keep_alive_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,16 +249,18 @@ class _Reader:
         )
 
     def _network(self, nodes: NodeSettings) -> NetworkSettings:
-        host = self._text("host")
-        listeners = self._listeners(host)
+        listeners = self._listeners()
+        # Whoever says where Kafka listens and nothing about the others means all of them: what was closed to the
+        # network must not stay open at another port.
+        host = _bare_host(self._text("host")) if "host" in self._given else listeners[0].host
         if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
         network = NetworkSettings(
             listeners=listeners,
             advertised=self._advertised(listeners),
-            http_host=_bare_host(host),
+            http_host=host,
             http_port=self._integer("http.port"),
-            pulsar=self._pulsar(_bare_host(host)),
+            pulsar=self._pulsar(host),
             connections_max=self._integer("max.connections"),
             connections_per_ip_max=self._integer("max.connections.per.ip"),
             idle_ms_max=self._integer("connections.max.idle.ms"),
@@ -324,7 +277,7 @@ class _Reader:
 
     def _pulsar(self, host: str) -> PulsarNetworkSettings:
         url = self._text_or_none("pulsar.advertised.url")
-        advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or host, 0)
+        advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or told_host(host), 0)
         return PulsarNetworkSettings(
             host=host,
             port=self._integer("pulsar.port"),
@@ -343,7 +296,7 @@ class _Reader:
             return min(max(wanted, PULSAR_MESSAGE_BYTES_MIN), PULSAR_MESSAGE_BYTES_MAX)
         return PULSAR_MESSAGE_BYTES_DEFAULT
 
-    def _listeners(self, host: str) -> tuple[Listener, ...]:
+    def _listeners(self) -> tuple[Listener, ...]:
         given = self._given.get("listeners")
         port = self._given.get("kafka.port")
         if given is not None and port is not None:
@@ -352,9 +305,11 @@ class _Reader:
                 " one of them"
             )
         protocols = parse_protocol_map(self._text("listener.security.protocol.map"))
+        host = _bare_host(self._text("host"))
         if given is None:
-            return (Listener("PLAINTEXT", _bare_host(host), self._integer("kafka.port"), "PLAINTEXT"),)
-        return parse_listeners(given.text, protocols, self._list("controller.listener.names"))
+            return (Listener("PLAINTEXT", host, self._integer("kafka.port"), "PLAINTEXT"),)
+        not_ours = self._list("controller.listener.names")
+        return parse_listeners(given.text, protocols, not_ours, host if "host" in self._given else "")
 
     def _advertised(self, listeners: Sequence[Listener]) -> dict[str, tuple[str, int]]:
         host = self._text_or_none("advertised.host")

@@ -64,8 +64,8 @@ _NETWORK = (
         "listeners",
         _S,
         None,
-        "The addresses to listen on, as NAME://host:port; an empty host means every address, port 0 a free"
-        " one.",
+        "The addresses to listen on, as NAME://host:port; an empty host means `host` where that is set and else every"
+        " address, port 0 a free one.",
         default_words="PLAINTEXT on `host` and `kafka.port`",
         aliases=aliases("kafkaListeners"),
     ),
@@ -95,8 +95,9 @@ _NETWORK = (
     ServerKey(
         "host",
         _S,
-        "",
-        "The address of the default listener and of HTTP; empty means every address.",
+        "localhost",
+        "The address of the default listener, of Pulsar and of HTTP; `localhost` is 127.0.0.1 and ::1, empty every"
+        " address. Where only `listeners` is set, Pulsar and HTTP listen on the host of its first one.",
         aliases=aliases("bindAddress"),
     ),
     ServerKey(
@@ -123,8 +124,8 @@ _NETWORK = (
         _S,
         None,
         "Where Pulsar clients are told to connect, as pulsar://host:port.",
-        default_words="`advertised.host` or `host` with the port that is listened on; with neither host, the address"
-        " that the client itself connected to",
+        default_words="`advertised.host` or `host` with the port that is listened on; where `host` stands for several"
+        " addresses, the one that the client itself connected to",
         check=_pulsar_url,
     ),
     ServerKey(

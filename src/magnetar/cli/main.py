@@ -90,7 +90,7 @@ def standalone(
         typer.Option("--data-dir", metavar="DIR", help="Where everything is kept [magnetar-data]."),
     ] = None,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="The address to listen on [every address].")
+        str | None, typer.Option("--host", metavar="HOST", help="The address to listen on [localhost].")
     ] = None,
     kafka_port: Annotated[
         int | None,

@@ -1,15 +1,18 @@
 """The sockets that are listened on, and the limits on connections."""
 
 import asyncio
+import errno
 import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
+from magnetar.base.listeners import LOCALHOST
 from magnetar.server.connection import Connection, Session
 
 log = logging.getLogger(__name__)
@@ -80,18 +83,17 @@ class Connections:
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for `host` (empty: every address, IPv4 and IPv6) and `port` (0: one free port for all).
+    """Listening sockets for `host` and `port` (0: one free port for all).
+
+    An empty host is every address, IPv4 and IPv6; `localhost` is 127.0.0.1 and ::1, whatever the machine's table of
+    hosts says of that name (RFC 6761, section 6.3).  A machine without IPv6 listens on the others.
 
     Raises:
         ConfigError: the address is not of this machine, or somebody else listens there.
     """
     wanted = host.strip("[]") or None
-    try:
-        found = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise ConfigError(f"cannot listen on {host}: no address for this name ({error.strerror})") from error
     sockets: list[socket.socket] = []
-    for family, kind, protocol, _, address in dict.fromkeys(found):
+    for family, kind, protocol, address in _addresses(wanted, port):
         try:
             listening = socket.socket(family, kind, protocol)
         except OSError:
@@ -106,7 +108,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
             listening.listen(1024)
         except OSError as error:
             listening.close()
-            if sockets and family == socket.AF_INET6 and wanted is None:
+            if sockets and family == socket.AF_INET6 and _may_do_without(wanted, error):
                 log.info("not listening on IPv6: %s", error.strerror)
                 continue
             for other in sockets:
@@ -116,3 +118,24 @@ def bind(host: str, port: int) -> list[socket.socket]:
     if not sockets:
         raise ConfigError(f"cannot listen on {host or '*'}:{port}: no usable address")
     return sockets
+
+
+def _addresses(wanted: str | None, port: int) -> list[tuple[int, int, int, tuple[Any, ...]]]:
+    """(family, type, protocol, address) of each socket to open for a host, None for every address."""
+    names = ("127.0.0.1", "::1") if wanted is not None and wanted.lower() == LOCALHOST else (wanted,)
+    found: list[tuple[int, int, int, tuple[Any, ...]]] = []
+    for name in names:
+        try:
+            rows = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            reason = f"no address for this name ({error.strerror})"
+            raise ConfigError(f"cannot listen on {wanted}: {reason}") from error
+        found += [(family, kind, protocol, address) for family, kind, protocol, _, address in rows]
+    return list(dict.fromkeys(found))
+
+
+def _may_do_without(wanted: str | None, error: OSError) -> bool:
+    """Whether a server that listens on IPv4 starts although this IPv6 address cannot be had."""
+    if wanted is None:
+        return True
+    return wanted.lower() == LOCALHOST and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)

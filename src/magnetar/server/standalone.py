@@ -26,10 +26,12 @@ from magnetar.admin.pulsar_metrics import declare_pulsar_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
 from magnetar.base.limits import raise_open_files_limit
+from magnetar.base.listeners import is_loopback
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
+from magnetar.base.settings_network import told_host
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.nodes import Endpoint, Node, Nodes
@@ -91,6 +93,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
         for listening in pulsar_sockets + http_sockets:
             stack.callback(listening.close)
+        kafka_sockets = [one for node in bound for sockets in node.sockets.values() for one in sockets]
+        _warn_of_strangers(kafka_sockets + pulsar_sockets + http_sockets)
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite")
         stack.push_async_callback(metadata.close)
         store = await LocalLedgerStore.start(
@@ -166,8 +170,7 @@ def _bind_all(settings: ServerSettings, stack: contextlib.AsyncExitStack) -> lis
             for listening in sockets:
                 stack.callback(listening.close)
             port = sockets[0].getsockname()[1]
-            host, told_port = advertised.get(listener.name, (listener.host, 0))
-            # A listener on every address has no host of its own: clients are told the one they came to.
+            host, told_port = advertised.get(listener.name, (told_host(listener.host), 0))
             one.node.advertised[listener.name] = Endpoint(
                 "" if host in _ANY_HOST else host, told_port or port
             )
@@ -200,6 +203,16 @@ def _pulsar_session(service: PulsarService, connection: Connection, connection_i
 def _address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
+    """One line when others than this machine's own programs can connect."""
+    open_to_all = [_address(one) for one in sockets if not is_loopback(one.getsockname()[0])]
+    if open_to_all:
+        log.warning(
+            f"listening outside of loopback on {', '.join(open_to_all)}: there is no authentication yet, so whoever"
+            " reaches these ports owns the data"
+        )
 
 
 def _pipeline_worker(

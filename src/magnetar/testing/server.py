@@ -54,6 +54,7 @@ class MagnetarProcess:
 
     settings     passed on as `--set key=value`, with Kafka's key names
     arguments    more command line, e.g. `["--log-level", "debug"]`
+    host         the address to listen on; None leaves it to the server and its settings
     nodes        broker ids in the one process, each with a port of its own (`ports`)
     data_dir     kept when given; a temporary one is made and removed otherwise
     command      what to run instead of the `magnetar` script beside this interpreter
@@ -66,6 +67,7 @@ class MagnetarProcess:
         *,
         settings: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        host: str | None = "127.0.0.1",
         nodes: int = 1,
         data_dir: Path | str | None = None,
         command: Sequence[str] | None = None,
@@ -79,9 +81,12 @@ class MagnetarProcess:
         self._made_data_dir = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="magnetar-test-") if data_dir is None else data_dir)
         self._command = [*(command or default_command()), "standalone"]
-        self._command += ["--data-dir", str(self.data_dir), "--host", "127.0.0.1"]
-        self._command += ["--kafka-port", str(self.ports[0]), "--http-port", str(self.http_port)]
+        self._command += ["--data-dir", str(self.data_dir), "--http-port", str(self.http_port)]
         self._command += ["--pulsar-port", str(self.pulsar_port)]
+        if host is not None:
+            self._command += ["--host", host]
+        if "listeners" not in (settings or {}):
+            self._command += ["--kafka-port", str(self.ports[0])]
         if nodes > 1:
             self._command += ["--nodes", str(nodes)]
         for key, value in (settings or {}).items():

@@ -1,7 +1,13 @@
 import pytest
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.listeners import Listener, parse_advertised, parse_listeners, parse_protocol_map
+from magnetar.base.listeners import (
+    Listener,
+    is_loopback,
+    parse_advertised,
+    parse_listeners,
+    parse_protocol_map,
+)
 
 NO_MAP = parse_protocol_map("")
 
@@ -99,3 +105,21 @@ def test_a_listeners_url_can_be_read_again() -> None:
     for text in ("PLAINTEXT://[::1]:9092", "PLAINTEXT://h:1", "PLAINTEXT://:0"):
         (listener,) = parse_listeners(text, NO_MAP)
         assert listener.url == text
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.5", False),
+        ("fe80::1%eth0", False),
+        ("localhost", False),
+    ],
+)
+def test_loopback_is_told_by_the_address(address: str, expected: bool) -> None:
+    assert is_loopback(address) is expected

@@ -28,9 +28,10 @@ def problem(*assignments: str) -> str:
 
 def test_no_key_is_required() -> None:
     settings = load_settings()
-    assert settings.network.listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+    assert settings.network.listeners == (Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
     assert settings.network.advertised == {}
-    assert (settings.network.http_host, settings.network.http_port) == ("", 8080)
+    assert (settings.network.http_host, settings.network.http_port) == ("localhost", 8080)
+    assert (settings.network.pulsar.host, settings.network.pulsar.advertised_host) == ("localhost", "")
     assert (settings.nodes.first_id, settings.nodes.count, settings.nodes.rack) == (1, 1, None)
     assert settings.data_dir == Path.cwd() / "magnetar-data"
     assert settings.storage.journal_sync_data is True
@@ -266,7 +267,7 @@ def test_several_nodes_have_ports_and_advertised_ports_of_their_own() -> None:
             ],
             "same",
         ),
-        (["kafka.port=8080"], "PLAINTEXT://:8080 and HTTP://:8080 claim the same address"),
+        (["kafka.port=8080"], "PLAINTEXT://localhost:8080 and HTTP://localhost:8080 claim the same address"),
         (["nodes=2", "kafka.port=8079"], "same address"),
         (["nodes=2", "kafka.port=65535"], "past 65535"),
         (["nodes=0"], "from 1 to"),
@@ -282,6 +283,29 @@ def test_ports_that_cannot_be_are_refused(assignments: list[str], message: str) 
 def test_host_is_that_of_the_default_listener_and_of_http(text: str, bare: str) -> None:
     network = of(f"host={text}").network
     assert network.listeners[0].host == network.http_host == bare
+
+
+@pytest.mark.parametrize(
+    ("assignments", "kafka", "others"),
+    [
+        (["listeners=PLAINTEXT://127.0.0.1:9092"], "127.0.0.1", "127.0.0.1"),
+        (["listeners=PLAINTEXT://:9092"], "", ""),
+        (
+            ["listeners=CONTROLLER://:9093,PLAINTEXT://h:9092", "controller.listener.names=CONTROLLER"],
+            "h",
+            "h",
+        ),
+        (["listeners=PLAINTEXT://:9092", "host=10.0.0.5"], "10.0.0.5", "10.0.0.5"),
+        (["listeners=PLAINTEXT://0.0.0.0:9092", "host=10.0.0.5"], "", "10.0.0.5"),
+        (["listeners=PLAINTEXT://h:9092", "host="], "h", ""),
+    ],
+)
+def test_what_says_where_one_listener_is_speaks_for_all(
+    assignments: list[str], kafka: str, others: str
+) -> None:
+    """Kafka on loopback by `listeners` had left Pulsar and HTTP open to the network."""
+    network = of(*assignments).network
+    assert (network.listeners[0].host, network.pulsar.host, network.http_host) == (kafka, others, others)
 
 
 READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
