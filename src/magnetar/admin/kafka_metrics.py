@@ -30,4 +30,9 @@ def declare_kafka_metrics(
         "Bytes of requests not answered yet.",
         one(lambda: service.queued_bytes),
     )
+    metrics.gauge(
+        "magnetar_kafka_fetches_waiting",
+        "Fetches that wait for records.",
+        one(lambda: service.fetches_waiting),
+    )
     metrics.total("magnetar_kafka_requests_total", "Requests, by API.", requests, ("request",))

@@ -22,7 +22,7 @@ from magnetar.broker.producer_state import ProducerStates
 from magnetar.broker.transaction_index import TransactionIndex
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix
-from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.ledger.managed_ledger import ManagedLedger, State
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import (
     TRANSACTIONAL,
@@ -95,6 +95,11 @@ class Partition:
     @property
     def leader_id(self) -> int:
         return self.replicas[0]
+
+    @property
+    def is_closed(self) -> bool:
+        """It was deleted, or the server stops."""
+        return self.log.state is State.CLOSED
 
     def append(self, batch: memoryview, now_ms: int, done: Done) -> Appended:
         """Append one Kafka record batch; `done` is called when it is durable or has failed.

@@ -89,7 +89,11 @@ class FetchSessions:
         """Find, make, change or end the session that `request` speaks of."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            targets = [FetchTarget(topic, wanted) for topic, wanted in _wanted(request, by_id)]
+            # A partition that is named twice is read once, as its last mention says: so does Kafka.
+            found = {
+                (topic, one.partition): FetchTarget(topic, one) for topic, one in _wanted(request, by_id)
+            }
+            targets = list(found.values())
             session = None
             if request.session_epoch == INITIAL_EPOCH and targets:
                 session = self._make(targets)

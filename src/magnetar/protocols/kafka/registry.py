@@ -8,7 +8,8 @@ One file under `handlers/` serves one API.  It states::
     def handle(context: RequestContext, request: HeartbeatRequest) -> Answer: ...
 
 `handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response,
-or a `Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).
+or a `Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).  While one of
+these is under way, no further request of its connection is handled; Produce's deferred answer is the exception.
 Responses leave a connection in the order of its requests whatever order they are ready in.  `None` means that
 no response is due (Produce with acks=0).
 
@@ -39,6 +40,10 @@ Answer: TypeAlias = "Message | Deferred | Awaitable[Message] | None"
 
 class Deferred:
     """A response that will be known later; `resolve` may be called once, before or after it is attached."""
+
+    # While it waits, no further request of its connection is handled: Kafka's broker mutes the channel of every request
+    # until that is answered.  Only what is sure to be answered soon, and gains by company, goes without.
+    mutes = True
 
     __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved")
 

@@ -48,6 +48,7 @@ class KafkaService:
         self.queued_bytes = 0  # unanswered requests of all sessions
         self.held_back: set[KafkaSession] = set()  # sessions that read nothing until there is less to answer
         self.tasks: set[asyncio.Task[None]] = set()  # requests at work; they outlive their connections
+        self.fetches_waiting = 0
         self.request_counts: Counter[int] = Counter()
         self.received_bytes = 0
         self.sent_bytes = 0

@@ -2,9 +2,10 @@
 
 Requests are handled as soon as they are complete, each one's stage one in the order of arrival (registry.py
 says what that is); their responses leave in the same order, whenever they are ready.  Responses that become
-ready together leave in one write.  Reading pauses while too many requests or request bytes are unanswered, while
-the peer does not take what it is sent, and while a request is at work in a coroutine: a client that asks for a
-thousand large fetches at once has one of them in memory.  What was received before a pause is held until its end.
+ready together leave in one write.  Reading pauses while too many requests or request bytes are unanswered, and while
+the peer does not take what it is sent.  While a request waits or is at work in a coroutine, none behind it is
+handled: a client that asks for a thousand large fetches at once has one of them in memory, and one that asks for a
+thousand that wait has one waiting.  What was received before its turn is held until then, and reading pauses with it.
 
 Trouble with the peer's bytes ends the connection with one log line; a request for an unknown API or version
 too, except ApiVersions, whose unknown versions are answered in version 0 so that newer clients can step down
@@ -89,7 +90,7 @@ class KafkaSession:
         self._peer_is_slow = False
         self._closed = False
         self._finishing = False  # graceful stop
-        self._at_work: _Slot | None = None  # a request in a coroutine, until its response was sent
+        self._at_work: _Slot | None = None  # a request that all others wait for, until its response was sent
         self._held: deque[Frame] = deque()  # received before reading paused
         self.get_buffer = self._frames.get_buffer
 
@@ -106,10 +107,17 @@ class KafkaSession:
         for frame in frames:
             if self._closed:
                 return
-            if self._paused:
-                self._held.append(frame if frame.owned else Frame(memoryview(bytearray(frame.data)), True))
+            if self._paused or self._at_work is not None:
+                self._hold(frame)
             else:
                 self._handle(frame)
+
+    def _hold(self, frame: Frame) -> None:
+        """Keep a request that was received before its turn; no more is read meanwhile."""
+        # Not before one has come: who waits for his answer costs no calls, and is missed at once when he hangs up.
+        if not self._paused:
+            self._pause()
+        self._held.append(frame if frame.owned else Frame(memoryview(bytearray(frame.data)), True))
 
     def _handle(self, frame: Frame) -> None:
         try:
@@ -153,6 +161,8 @@ class KafkaSession:
         service.queued_bytes += slot.request_bytes
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if isinstance(answer, Deferred):
+            if answer.mutes:
+                self._at_work = slot
             slot.deferred = answer
             answer.attach(complete)
         elif is_coroutine(answer):
@@ -160,7 +170,6 @@ class KafkaSession:
             service.tasks.add(task)
             task.add_done_callback(service.tasks.discard)
             self._at_work = slot
-            self._pause()
         else:
             complete(answer)
         if not self._paused and (
@@ -260,9 +269,11 @@ class KafkaSession:
         ):
             self._paused = False
             self._service.held_back.discard(self)
-            while self._held and not self._paused and not self._closed:
+            while self._held and not self._paused and not self._closed and self._at_work is None:
                 self._handle(self._held.popleft())
-            if not self._paused and not self._closed:
+            if self._held:
+                self._paused = True
+            elif not self._paused and not self._closed:
                 self._peer.resume_reading()
 
     # --- the connection's life ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Served: v4-18 (v7 sessions, v12 divergence of epochs, v13 topic ids, v16 leader hints).  What the entry cache holds is
 answered in stage one and leaves as the memory it was received in; what it does not hold is read from the store, and
 what Pulsar clients published is turned into batches first (`broker/interop.py`).  With too little to send, the request
-waits for `min_bytes` or `max_wait_ms`; an append wakes it.
+waits for `min_bytes` or `max_wait_ms`; an append wakes it (`fetch_waiting.py`).
 
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
 each, all of what is sent; the first partition with data sends at least one batch, however large (KIP-74).  Readers of
@@ -19,6 +19,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.partition import Partition
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget
+from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -73,7 +74,7 @@ class _Fetch:
 
     __slots__ = (
         "_bytes_left", "_bytes_total", "_context", "_deferred", "_found", "_has_error", "_leader_elsewhere", "_plan",
-        "_reads_committed", "_request", "_timer", "_wake_scheduled", "_watched", "cold", "foreign",
+        "_reads_committed", "_request", "_timer", "_waiting", "cold", "foreign",
     )  # fmt: skip
 
     def __init__(self, context: "RequestContext", request: FetchRequest, plan: FetchPlan) -> None:
@@ -85,13 +86,12 @@ class _Fetch:
         self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
         self._reset()
         self._deferred: Deferred | None = None
-        self._watched: list[Partition] = []
-        self._wake_scheduled = False
+        self._waiting: FetchWaiting | None = None
         self._timer: Any = None
 
     def _reset(self) -> None:
         self._found: list[tuple[FetchTarget, PartitionData]] = []
-        self._bytes_left = min(self._request.max_bytes, self._context.service.settings.fetch_bytes_max)
+        self._bytes_left = self._bytes_max
         self._bytes_total = 0
         self._has_error = False
         self._leader_elsewhere = False
@@ -239,48 +239,40 @@ class _Fetch:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     @property
+    def _bytes_max(self) -> int:
+        return min(self._request.max_bytes, self._context.service.settings.fetch_bytes_max)
+
+    @property
+    def _bytes_wanted(self) -> int:
+        return min(self._request.min_bytes, self._bytes_max)  # as in Kafka: more would never be there
+
+    @property
     def is_satisfied(self) -> bool:
-        return self._has_error or self._bytes_total >= self._request.min_bytes
+        return self._has_error or self._bytes_total >= self._bytes_wanted
 
     def wait(self) -> Deferred:
         """Answer when `min_bytes` are there or `max_wait_ms` are over."""
-        self._deferred = Deferred()
-        self._deferred.abandon = self._stop_waiting
-        self._deferred.hurry = self._time_is_up
-        for target, row in self._found:
-            if row.error_code == ErrorCode.NONE:
-                partition = self._resolve(target)
-                partition.waiters.add(self._wake)
-                self._watched.append(partition)
-        self._timer = self._context.broker.clock.call_later(
-            self._request.max_wait_ms / 1000, self._time_is_up
-        )
-        return self._deferred
-
-    def _wake(self) -> None:
-        """Some partition got an entry.  Many may in one round: look once, after all of them."""
-        if not self._wake_scheduled:
-            self._wake_scheduled = True
-            asyncio.get_running_loop().call_soon(self._look_again)
+        deferred = self._deferred = Deferred()
+        self._context.service.fetches_waiting += 1
+        deferred.abandon = self._stop_waiting
+        deferred.hurry = self._look_again
+        waiting = self._waiting = FetchWaiting(self._bytes_wanted, self._reads_committed, self._look_again)
+        for target, _ in self._found:
+            wanted = target.request
+            waiting.watch(self._resolve(target), wanted.fetch_offset, wanted.partition_max_bytes)
+        self._reset()  # what was found is looked up again: nobody holds entries while he waits
+        wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
+        self._timer = self._context.broker.clock.call_later(wait_ms / 1000, self._look_again)
+        return deferred
 
     def _look_again(self) -> None:
-        self._wake_scheduled = False
-        if self._deferred is not None:
-            self.collect()
-            if self.is_satisfied or self.cold or self.foreign:
-                self._finish()
-
-    def _time_is_up(self) -> None:
-        if self._deferred is not None:
-            self.collect()
-            self._finish()
-
-    def _finish(self) -> None:
+        """Something has come, or the time is over: answer with what there is."""
         deferred = self._deferred
-        assert deferred is not None
+        if deferred is None:
+            return
         self._stop_waiting()
-        # What was just appended is cached; if the cache is too small even for that, the next fetch reads it: many of
-        # one connection may wait here, and what each of them read would be memory of its own.
+        self.collect()
+        # What was just appended is cached; if the cache is too small even for that, the next fetch reads it.
         if not self.foreign or self.cold:
             deferred.resolve(self.response())
             return
@@ -298,11 +290,12 @@ class _Fetch:
         deferred.resolve(response)
 
     def _stop_waiting(self) -> None:
-        self._deferred = None
-        self._timer.cancel()
-        for partition in self._watched:
-            partition.waiters.discard(self._wake)
-        self._watched.clear()
+        if self._deferred is not None:
+            self._deferred = None
+            self._context.service.fetches_waiting -= 1
+            assert self._waiting is not None
+            self._waiting.stop()
+            self._timer.cancel()
 
     # --- answering ---------------------------------------------------------------------------------------------------
 

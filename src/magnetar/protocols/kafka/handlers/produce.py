@@ -43,6 +43,8 @@ class _Pending(Deferred):
 
     __slots__ = ("left", "response")
 
+    mutes = False  # batches of many requests share a synced write
+
     def __init__(self, response: ProduceResponse) -> None:
         super().__init__()
         self.response = response

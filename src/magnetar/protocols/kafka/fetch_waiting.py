@@ -1,0 +1,106 @@
+"""How long a fetch waits, and for what: what has come since, counted once for each partition.
+
+An append touches the watches of its own partition and nothing else: it notes them, and once per turn of the event loop
+the fetch counts what is new behind them.  No other partition of the fetch is looked at, however many it names, until it
+is answered.  Kafka's purgatory differs in that it looks at all of them each time.
+
+Only offsets and sums are kept while it waits, so a fetch that waits keeps no entry in memory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.broker.partition import Partition
+
+WAIT_MS_MAX: Final = 300_000
+"""A fetch that asks for more is answered after this all the same: the most that librdkafka lets a user ask for
+(`fetch.wait.max.ms`), and shorter than `connections.max.idle.ms`, after which its connection would be closed."""
+
+
+class _Watch:
+    """One partition of a fetch that waits.  Called once per durable entry."""
+
+    __slots__ = ("_waiting", "bytes_left", "is_noted", "log_start", "next_offset", "partition")
+
+    def __init__(self, waiting: "FetchWaiting", partition: Partition, offset: int, bytes_max: int) -> None:
+        self._waiting = waiting
+        self.partition = partition
+        self.log_start = offset  # while the log begins here at the latest, nothing that is wanted was removed
+        self.next_offset = offset  # what lies before it has been counted
+        self.bytes_left = bytes_max  # what is counted of this partition at most
+        self.is_noted = False
+
+    def __call__(self) -> None:
+        if not self.is_noted:
+            self.is_noted = True
+            self._waiting.note(self)
+
+
+class FetchWaiting:
+    """Calls `over` once, when `bytes_wanted` are there or something has happened to one of the partitions."""
+
+    __slots__ = ("_bytes_missing", "_is_scheduled", "_noted", "_over", "_reads_committed", "_watches")
+
+    def __init__(self, bytes_wanted: int, reads_committed: bool, over: Callable[[], None]) -> None:
+        self._bytes_missing = bytes_wanted
+        self._reads_committed = reads_committed
+        self._over: Callable[[], None] | None = over
+        self._watches: list[_Watch] = []
+        self._noted: list[_Watch] = []
+        self._is_scheduled = False
+
+    def watch(self, partition: Partition, offset: int, bytes_max: int) -> None:
+        """Wait for what comes from `offset` on, of which `bytes_max` count."""
+        watch = _Watch(self, partition, offset, bytes_max)
+        self._watches.append(watch)
+        partition.waiters.add(watch)
+        if partition.log.high_watermark > offset:
+            watch()  # what was there already counts, too
+
+    def note(self, watch: _Watch) -> None:
+        """Something has happened to its partition.  Many entries may come in one round: count after all of them."""
+        self._noted.append(watch)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._count)
+
+    def stop(self) -> None:
+        """Wait no longer; `over` is not called any more."""
+        self._over = None
+        for watch in self._watches:
+            watch.partition.waiters.discard(watch)
+        self._watches.clear()
+        self._noted.clear()
+
+    def _count(self) -> None:
+        self._is_scheduled = False
+        noted, self._noted = self._noted, []
+        for watch in noted:
+            watch.is_noted = False
+            if not self._count_in(watch) or self._bytes_missing <= 0:
+                over = self._over
+                if over is not None:
+                    over()
+                return
+
+    def _count_in(self, watch: _Watch) -> bool:
+        """Count what is new behind `watch`; False when the fetch had better look for itself."""
+        partition = watch.partition
+        log = partition.log
+        if partition.is_closed or log.log_start > watch.log_start:
+            return False
+        end_offset = partition.last_stable_offset if self._reads_committed else log.high_watermark
+        while watch.next_offset < end_offset and watch.bytes_left > 0:
+            entries = log.read_cached(watch.next_offset, watch.bytes_left, end_offset)
+            if entries is None:
+                return False  # the cache is smaller than what came
+            if not entries:
+                break  # a batch that reaches into an undecided transaction
+            size = min(sum(len(entry.payload) for entry in entries), watch.bytes_left)
+            watch.next_offset = entries[-1].last_offset + 1
+            watch.bytes_left -= size
+            self._bytes_missing -= size
+        if watch.bytes_left <= 0:
+            partition.waiters.discard(watch)
+        return True

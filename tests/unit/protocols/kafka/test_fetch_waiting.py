@@ -1,0 +1,207 @@
+"""A fetch that waits costs what has come, and only where it has come."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar.broker.topics import NewTopic
+from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
+from magnetar.protocols.kafka.handlers import fetch as handler
+from magnetar.protocols.kafka.registry import Deferred, RequestContext
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+Run = Callable[..., None]
+WIDTH = 40
+
+
+def asked(partitions: range, *, min_bytes: int = 1, max_wait_ms: int = 60_000, **more: Any) -> FetchRequest:
+    rows = [FetchPartition(index, fetch_offset=0, partition_max_bytes=1 << 20) for index in partitions]
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic("wide", partitions=rows)],
+        **more,
+    )
+
+
+async def topic_of(client: Any) -> Any:
+    broker = client.broker
+    name = broker.topic_name("wide")
+    await broker.topics.create([broker.topics.plan(NewTopic(name, WIDTH))])
+    topic = broker.topics.get(name)
+    for index in range(WIDTH):
+        topic.partition(index)
+    return topic
+
+
+def handle(client: Any, request: FetchRequest) -> Any:
+    nodes = client.broker.nodes
+    node = nodes.by_id[nodes.controller_id]
+    context = RequestContext(
+        client.service, client.broker, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1", 12, "test", False
+    )
+    return handler.handle(context, request)
+
+
+def begin(client: Any, request: FetchRequest) -> Deferred:
+    """The handler's answer, which is expected to wait."""
+    answer = handle(client, request)
+    assert isinstance(answer, Deferred)
+    return answer
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The partitions that fetches which wait have looked at."""
+    found: list[Any] = []
+    count_in = FetchWaiting._count_in
+
+    def noted(self: FetchWaiting, watch: Any) -> bool:
+        found.append(watch.partition)
+        return count_in(self, watch)
+
+    monkeypatch.setattr(FetchWaiting, "_count_in", noted)
+    return found
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_an_append_costs_waiting_fetches_nothing_but_a_look_at_its_own_partition(
+    with_broker: Run, counted: list[Any]
+) -> None:
+    # Every fetch of every connection looked at all of its partitions again with each append.
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        waiting = [begin(client, asked(range(WIDTH), min_bytes=1 << 19)) for _ in range(20)]
+        elsewhere = [begin(client, asked(range(1, WIDTH), min_bytes=1 << 19)) for _ in range(20)]
+        assert client.service.fetches_waiting == 40
+        assert not counted, "an empty partition is not looked at"
+        for _ in range(3):
+            await client.append(topic.partition(0), 5)
+            await turns()
+        assert set(counted) == {topic.partition(0)}
+        assert len(counted) == 3 * 20, "once for each fetch that names it, and each round of appends"
+        for one in waiting + elsewhere:
+            assert not one.resolved
+            assert one.abandon is not None
+            one.abandon()
+        assert client.service.fetches_waiting == 0
+        assert not any(topic.partition(index).waiters for index in range(WIDTH))
+
+    with_broker(scenario)
+
+
+def test_bytes_are_counted_over_partitions_and_rounds_until_there_are_enough(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        await client.append(topic.partition(3), 10)
+        size = topic.partition(3).log.read_cached(0, 1 << 20, 10)[0].payload.nbytes
+        first = begin(client, asked(range(WIDTH), min_bytes=3 * size))
+        greedy = begin(client, asked(range(WIDTH), min_bytes=3 * size + 1))
+        await client.append(topic.partition(3), 10)
+        await turns()
+        assert not first.resolved
+        await client.append(topic.partition(7), 10)
+        await turns()
+        assert first.resolved
+        assert not greedy.resolved
+        assert greedy.hurry is not None
+        greedy.hurry()
+        for one in (first, greedy):
+            got: list[Any] = []
+            one.attach(got.append)
+            rows = {row.partition_index: row for row in got[0].responses[0].partitions}
+            assert {index for index, row in rows.items() if row.records} == {3, 7}
+            assert sum(map(len, rows[3].records)) == 2 * size
+        assert client.service.fetches_waiting == 0
+
+    with_broker(scenario)
+
+
+def test_a_fetch_that_waits_keeps_no_entry_in_memory(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        await client.append(topic.partition(0), 10)
+        one = begin(client, asked(range(WIDTH), min_bytes=1 << 19))
+        await turns()
+        fetch = one.hurry.__self__  # type: ignore[union-attr]
+        assert not fetch._found
+        assert one.abandon is not None
+        one.abandon()
+
+    with_broker(scenario)
+
+
+def test_min_bytes_are_at_most_what_a_response_may_have(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        one = begin(client, asked(range(1), min_bytes=1 << 30))
+        for _ in range(40):
+            await client.append(topic.partition(0), 60)
+        assert not one.resolved
+        request = asked(range(1), min_bytes=1 << 30)
+        request.max_bytes = 1000
+        two = begin(client, request)
+        await turns()
+        assert two.resolved
+        assert one.abandon is not None
+        one.abandon()
+
+    with_broker(scenario)
+
+
+def test_a_wait_of_weeks_ends_after_minutes(with_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(client: Any) -> None:
+        await topic_of(client)
+        delays: list[float] = []
+        call_later = client.broker.clock.call_later
+
+        def noted(delay_s: float, callback: Any, *args: Any) -> Any:
+            delays.append(delay_s)
+            return call_later(delay_s, callback, *args)
+
+        monkeypatch.setattr(client.broker.clock, "call_later", noted)
+        one = begin(client, asked(range(WIDTH), max_wait_ms=2**31 - 1))
+        assert delays == [WAIT_MS_MAX / 1000]
+        assert one.abandon is not None
+        one.abandon()
+
+    with_broker(scenario)
+
+
+def test_a_partition_that_is_named_many_times_is_watched_once(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        request = asked(range(1))
+        request.topics[0].partitions *= 1000
+        one = begin(client, request)
+        assert len(topic.partition(0).waiters) == 1
+        assert one.abandon is not None
+        one.abandon()
+
+    with_broker(scenario)
+
+
+def test_deletion_and_removed_records_wake_who_waits(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        one = begin(client, asked(range(WIDTH), min_bytes=1 << 19))
+        topic.partition(5).close()
+        await turns()
+        assert one.resolved
+        two = begin(client, asked(range(5), min_bytes=1 << 19))
+        await client.append(topic.partition(0), 5)
+        await topic.partition(0).log.trim(log_start=5)
+        await client.append(topic.partition(0), 5)
+        await turns()
+        assert two.resolved
+
+    with_broker(scenario)
