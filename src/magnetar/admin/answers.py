@@ -1,8 +1,8 @@
 """How the admin API answers: Pulsar's statuses, and its errors as `{"reason": "..."}`.
 
 What the broker refuses is turned into a status here, in one table.  Magnetar's own paths (`OWN_PATHS`) answer errors as
-`{"error": "UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart.  Bodies are read with a bound and
-parsed as JSON whatever their content type says, as tools send them with and without one.
+`{"error": "UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart.  Bodies are read with a bound
+and parsed as JSON; `guard.py` has seen to it that they say that they are.
 """
 
 import json
@@ -132,7 +132,8 @@ def code_of(error: BrokerError) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).upper()
 
 
-def _failure(request: Request, status: int, text: str, code: str = "") -> Response:
+def failure(request: Request, status: int, text: str, code: str = "") -> Response:
+    """An error as the path's side of the API writes it."""
     if not request.url.path.startswith(OWN_PATHS):
         return reason(status, text)
     return JSONResponse({"error": code or HTTPStatus(status).name, "reason": text}, status)
@@ -143,24 +144,24 @@ def install(app: FastAPI) -> None:
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)
-        return _failure(request, error.status, error.reason, error.code)
+        return failure(request, error.status, error.reason, error.code)
 
     async def broker_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, BrokerError)
         for kind, status in _STATUSES:
             if isinstance(error, kind):
-                return _failure(request, status, str(error), code_of(error))
+                return failure(request, status, str(error), code_of(error))
         log.warning("%s %s: %s", request.method, request.url.path, error)
-        return _failure(request, 500, str(error), code_of(error))
+        return failure(request, 500, str(error), code_of(error))
 
     async def malformed(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
-        return _failure(request, 400, f"{first['loc'][-1]}: {first['msg']}")
+        return failure(request, 400, f"{first['loc'][-1]}: {first['msg']}")
 
     async def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _failure(request, error.status_code, str(error.detail))
+        return failure(request, error.status_code, str(error.detail))
 
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(RequestValidationError, malformed)

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, Response
+from starlette.middleware.cors import CORSMiddleware
 
 from magnetar import __version__
 from magnetar.admin import answers
+from magnetar.admin.access import Access
 from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
 from magnetar.admin.context import AdminContext
+from magnetar.admin.guard import Guard
 from magnetar.admin.interop_metrics import declare_interop_metrics
 from magnetar.admin.pipeline_metrics import declare_pipeline_metrics
 from magnetar.admin.routes import (
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from magnetar.broker.nodes import Endpoint
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 # In this order: the first route that fits a path answers.
 ROUTERS: Final = (
     cluster.router,
@@ -60,10 +64,13 @@ ROUTERS: Final = (
 )
 
 
-def create_app(broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" = None) -> FastAPI:
+def create_app(
+    broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" = None, access: "Access | None" = None
+) -> FastAPI:
     """The application for one broker, whose numbers are declared in `metrics` here; others may be there already.
 
-    `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.
+    `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.  `access`
+    has the names that the server goes by; without it, it answers to `localhost` and numeric addresses.
     """
     declare_broker_metrics(metrics, broker)
     declare_interop_metrics(metrics, broker.interop)
@@ -73,6 +80,15 @@ def create_app(broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" =
     app = FastAPI(title="Magnetar", version=__version__, docs_url=None, redoc_url=None)
     app.state.admin = AdminContext(broker, pulsar)
     answers.install(app)
+    access = access or Access()
+    if access.origins:  # inside of the guard, which has refused all others
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(access.origins),
+            allow_methods=METHODS,
+            allow_headers=["content-type"],
+        )
+    app.add_middleware(Guard, access=access)
 
     @app.get("/metrics", summary="Every number about the server", response_class=PlainTextResponse)
     async def read_metrics() -> Response:

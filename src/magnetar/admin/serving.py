@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import uvicorn
 
+    from magnetar.admin.access import Access
     from magnetar.base.metrics import Metrics
     from magnetar.broker.broker import Broker
     from magnetar.broker.nodes import Endpoint
@@ -26,7 +27,7 @@ STOP_S_MAX: Final = 3  # a request under way may take so long before its connect
 CONNECTIONS_MAX: Final = 256  # scrapers, probes and people: more is somebody's loop gone wrong
 KEEP_ALIVE_S: Final = 30
 
-CreateApp = Callable[["Broker", "Metrics", "Endpoint"], Any]
+CreateApp = Callable[["Broker", "Metrics", "Endpoint", "Access"], Any]
 
 
 async def load() -> CreateApp:

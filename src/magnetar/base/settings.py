@@ -260,6 +260,8 @@ class _Reader:
             advertised=self._advertised(listeners),
             http_host=host,
             http_port=self._integer("http.port"),
+            http_allowed_hosts=tuple(self._list("http.allowed.hosts")),
+            http_allowed_origins=tuple(self._list("http.allowed.origins")),
             pulsar=self._pulsar(host),
             connections_max=self._integer("max.connections"),
             connections_per_ip_max=self._integer("max.connections.per.ip"),

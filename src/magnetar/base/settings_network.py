@@ -33,6 +33,8 @@ class NetworkSettings:
     advertised: Mapping[str, tuple[str, int]]
     http_host: str
     http_port: int
+    http_allowed_hosts: tuple[str, ...]
+    http_allowed_origins: tuple[str, ...]
     pulsar: "PulsarNetworkSettings"
     connections_max: int
     connections_per_ip_max: int

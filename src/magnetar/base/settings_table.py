@@ -137,6 +137,19 @@ _NETWORK = (
         maximum=65535,
         aliases=aliases("webServicePort"),
     ),
+    ServerKey(
+        "http.allowed.hosts",
+        _LIST,
+        "",
+        "Names that HTTP requests may have in their Host header besides localhost, numeric addresses, this machine's"
+        " name and those of listeners; * allows all, and with that any web page that a browser here shows.",
+    ),
+    ServerKey(
+        "http.allowed.origins",
+        _LIST,
+        "",
+        "Web sites whose pages may use the HTTP port, as https://console.example.com; * is all of them.",
+    ),
 )
 
 _NODES = (

@@ -20,6 +20,7 @@ from typing import Final
 import uvloop
 
 from magnetar.admin import serving
+from magnetar.admin.access import Access
 from magnetar.admin.broker_metrics import declare_store_metrics
 from magnetar.admin.kafka_metrics import declare_kafka_metrics
 from magnetar.admin.pulsar_metrics import declare_pulsar_metrics
@@ -135,7 +136,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_pulsar_metrics(metrics, pulsar)
         declare_store_metrics(metrics, store.counters, store.leases)
-        app = create_app(broker, metrics, pulsar.settings.endpoint)
+        app = create_app(broker, metrics, pulsar.settings.endpoint, _access(settings, http_sockets))
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
         stack.callback(broker.pipelines.release_waiting)
@@ -203,6 +204,21 @@ def _pulsar_session(service: PulsarService, connection: Connection, connection_i
 def _address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket]) -> Access:
+    """The names that this server is asked by: where it listens, what clients are told, and what somebody added."""
+    network = settings.network
+    names = [one.host for one in network.listeners] + [host for host, _ in network.advertised.values()]
+    names += [
+        network.http_host,
+        network.pulsar.host,
+        network.pulsar.advertised_host,
+        *network.http_allowed_hosts,
+    ]
+    if not all(is_loopback(one.getsockname()[0]) for one in http_sockets):
+        names.append(socket.gethostname())
+    return Access.of(names, network.http_allowed_origins)
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:

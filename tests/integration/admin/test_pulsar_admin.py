@@ -20,7 +20,8 @@ class Point(Record):  # type: ignore[misc]  # pulsar-client has no types
 
 def ask(server: MagnetarProcess, method: str, path: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{server.http_url}/admin/v2{path}", data, method=method)
+    json_body = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{server.http_url}/admin/v2{path}", data, json_body, method=method)
     with urllib.request.urlopen(request, timeout=30) as response:
         content = response.read()
     return json.loads(content) if content else None

@@ -95,3 +95,36 @@ def test_localhost_is_both_loopback_addresses_whatever_the_table_of_hosts_says(
     finally:
         for one in sockets:
             one.close()
+
+
+def _asked_as(server: MagnetarProcess, host: str, **headers: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
+    try:
+        connection.request("GET", "/admin/v2/clusters", headers={"Host": host, **headers})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_the_http_port_answers_to_the_names_that_the_server_was_given() -> None:
+    """Settings, advertised names and the Host of a page whose name was made to resolve to this machine."""
+    port = free_ports(1)[0]
+    settings = {
+        "http.allowed.hosts": "inside, other.example.com",
+        "http.allowed.origins": "https://console.example.com",
+        "advertised.listeners": f"PLAINTEXT://kafka.example.com:{port}",
+        "pulsar.advertised.url": "pulsar://pulsar.example.com",
+    }
+    with MagnetarProcess(settings=settings) as server:
+        for host in (
+            "inside",
+            "other.example.com:80",
+            "kafka.example.com",
+            "pulsar.example.com",
+            "localhost",
+        ):
+            assert _asked_as(server, host) == 200, host
+        for host in ("evil.example", "example.com", socket.gethostname()):
+            assert _asked_as(server, host) == 403, host
+        assert _asked_as(server, "localhost", Origin="https://console.example.com") == 200
+        assert _asked_as(server, "localhost", Origin="https://other.example.com") == 403

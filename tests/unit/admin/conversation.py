@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
@@ -23,7 +24,9 @@ def play(make_broker: Callable[[], Broker], steps: Sequence[Step]) -> None:
     async def main() -> None:
         broker = make_broker()
         await broker.namespaces.load({"public/default"})
-        transport = httpx.ASGITransport(create_app(broker, Metrics(), Endpoint("", 6650)))
+        transport = httpx.ASGITransport(
+            create_app(broker, Metrics(), Endpoint("", 6650), Access.of(["test"]))
+        )
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             for method, path, body, status, answer in steps:
                 where = path if path.startswith("/lookup") else f"/admin/v2{path}"

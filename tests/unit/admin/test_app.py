@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.admin import broker_metrics
+from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.admin.routes import cluster
 from magnetar.base.metrics import Metrics
@@ -25,7 +26,7 @@ HEALTH_PATHS = ("/health", "/admin/v2/brokers/health", "/status.html")
 def ask(make_broker: MakeBroker, scenario: Callable[[Broker, httpx.AsyncClient], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = make_broker()
-        transport = httpx.ASGITransport(create_app(broker, Metrics()))
+        transport = httpx.ASGITransport(create_app(broker, Metrics(), access=Access.of(["test"])))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             await scenario(broker, client)
 

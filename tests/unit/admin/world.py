@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.base.names import TopicName
@@ -99,7 +100,7 @@ def run(folder: Path, scenario: Scenario) -> None:
 
     async def main() -> None:
         async with running_door(folder) as door:
-            transport = httpx.ASGITransport(create_app(door.broker, Metrics()))
+            transport = httpx.ASGITransport(create_app(door.broker, Metrics(), access=Access.of(["test"])))
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
                 await door.broker.pulsar_topics.create(NAME)
                 await scenario(World(door, http))

@@ -1,0 +1,53 @@
+"""By which names this server is asked over HTTP, and whose pages may ask; `guard.py` holds requests to it.
+
+Imports nothing of the web framework, so that a server knows its names before that is loaded.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from magnetar.base.listeners import LOCALHOST
+
+EVERY: Final = "*"  # in a list of what is allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Names in lower case; `hosts` are those of the server and the ones that somebody added, `origins` as browsers
+    write them (`https://console.example.com`).
+    """
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, hosts: Iterable[str], origins: Iterable[str] = ()) -> "Access":
+        return cls(
+            frozenset(_bare(host) for host in hosts if host),
+            frozenset(origin.lower().rstrip("/") for origin in origins if origin),
+        )
+
+    def takes_host(self, header: str) -> bool:
+        """Whether a Host header may stand for this server; its port does not matter."""
+        try:
+            name = urlsplit(f"//{header}").hostname or ""
+        except ValueError:
+            return False
+        if EVERY in self.hosts or _bare(name) in self.hosts or _bare(name) == LOCALHOST:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def takes_origin(self, origin: str, own: str) -> bool:
+        """Whether pages of `origin` may ask; `own` is the server as the request names it."""
+        return origin.lower() == own.lower() or EVERY in self.origins or origin.lower() in self.origins
+
+
+def _bare(host: str) -> str:
+    return host.lower().removeprefix("[").removesuffix("]").rstrip(".")

@@ -1,0 +1,187 @@
+"""A web page in a developer's browser reaches the HTTP port; it may not do anything there.
+
+A cross-site `text/plain` POST with a foreign Origin and Host had declared a pipeline.  Every route is walked, so a new
+one is held to the same.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from magnetar.admin.access import Access
+from magnetar.admin.app import METHODS, create_app
+from magnetar.admin.guard import PROBES
+from magnetar.base.metrics import Metrics
+from magnetar.broker.broker import Broker
+
+MakeBroker = Callable[[], Broker]
+JSON = "application/json"
+CHANGING = frozenset(METHODS) - {"GET"}
+
+# What a browser sends for a page of another site without asking the server first (a CORS preflight): the "simple"
+# requests, and those of forms, images and links.  A body without a type is a Blob's.
+BODIES: Mapping[str, dict[str, str]] = {
+    "fetch with a text": {"content-type": "text/plain;charset=UTF-8"},
+    "a form": {"content-type": "application/x-www-form-urlencoded"},
+    "a form with files": {"content-type": "multipart/form-data; boundary=x"},
+    "fetch with a Blob without a type": {},
+    "a type that only contains the right one": {"content-type": "text/plain; application/json"},
+}
+PAGES: Mapping[str, dict[str, str]] = {
+    "a page": {"origin": "http://evil.example"},
+    "a page on another port of this machine": {"origin": "http://localhost:3000"},
+    "a sandboxed frame, or a page without referrers": {"origin": "null"},
+    "an image or a link": {"sec-fetch-site": "cross-site"},
+    "a page of a neighbouring name": {"sec-fetch-site": "same-site"},
+}
+
+
+def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
+    """(method, a path that fits) of every route, those of the framework included."""
+    for route in app.routes:
+        path = re.sub(r"\{domain:domain\}", "persistent", getattr(route, "path", ""))
+        path = re.sub(r"\{[^}]*\}", "x", path)
+        for method in sorted(getattr(route, "methods", None) or {"GET"}):
+            yield method, path
+
+
+def walk(make_broker: MakeBroker, check: Callable[[httpx.AsyncClient, str, str], Any]) -> int:
+    """`check(client, method, path)` for every route; how many there were."""
+
+    async def main() -> int:
+        app = create_app(make_broker(), Metrics())
+        walked = 0
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost:8080"
+        ) as client:
+            for method, path in routes(app):
+                await check(client, method, path)
+                walked += 1
+        return walked
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("headers", BODIES.values(), ids=BODIES)
+def test_no_changing_route_takes_a_body_that_a_page_may_send_unasked(
+    make_broker: MakeBroker, headers: dict[str, str]
+) -> None:
+    changing = []
+
+    async def check(client: httpx.AsyncClient, method: str, path: str) -> None:
+        if method in CHANGING:
+            response = await client.request(method, path, content=b"{}", headers=headers)
+            assert response.status_code == 415, f"{method} {path}: {response.status_code} {response.text}"
+            assert "application/json" in response.json()["reason"]
+            changing.append(path)
+
+    assert walk(make_broker, check) > 150
+    assert len(changing) > 90
+
+
+@pytest.mark.parametrize("headers", PAGES.values(), ids=PAGES)
+def test_no_route_answers_a_page_of_another_site(make_broker: MakeBroker, headers: dict[str, str]) -> None:
+    async def check(client: httpx.AsyncClient, method: str, path: str) -> None:
+        for body in ({}, {"content": b"{}", "headers": {"content-type": JSON}}):
+            sent = {**headers, **body.get("headers", {})}
+            response = await client.request(method, path, content=body.get("content"), headers=sent)
+            assert response.status_code == 403, f"{method} {path}: {response.status_code} {response.text}"
+
+    walk(make_broker, check)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8080", "", "a@localhost.evil", "[::1"],
+)
+def test_no_route_answers_under_a_name_that_is_not_the_servers(make_broker: MakeBroker, host: str) -> None:
+    """DNS rebinding: for its browser the page and the server are of one origin."""
+
+    async def check(client: httpx.AsyncClient, method: str, path: str) -> None:
+        sent = {"host": host, "content-type": JSON}
+        response = await client.request(method, path, content=b"{}", headers=sent)
+        if path in PROBES and method == "GET":
+            assert response.status_code != 403
+        else:
+            assert response.status_code == 403, f"{method} {path}: {response.status_code} {response.text}"
+
+    walk(make_broker, check)
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost", True),
+        ("LOCALHOST.:8080", True),
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("10.1.2.3", True),
+        ("Broker.Example.com:8080", True),
+        ("example.com", False),
+        ("0x7f.1", False),
+        ("2130706433", False),
+        ("", False),
+    ],
+)
+def test_a_host_is_told_by_the_names_of_the_server(host: str, known: bool) -> None:
+    assert Access.of(["broker.example.com."]).takes_host(host) is known
+    assert Access.of(["*"]).takes_host(host) is True
+
+
+def ask(
+    make_broker: MakeBroker,
+    access: Access,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    content: bytes | None,
+) -> httpx.Response:
+    async def main() -> httpx.Response:
+        broker = make_broker()
+        await broker.namespaces.load({"public/default"})
+        transport = httpx.ASGITransport(create_app(broker, Metrics(), access=access))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080") as client:
+            return await client.request(method, path, content=content, headers=headers)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("headers", "content"),
+    [
+        ({"content-type": JSON}, b"{}"),
+        ({"content-type": "Application/JSON; charset=utf-8"}, b"{}"),
+        ({"content-type": "application/vnd.partitioned-topic-metadata+json"}, b"{}"),
+        ({"content-type": JSON, "content-length": "0"}, b""),  # pulsar-admin's Entity.entity("", JSON)
+        ({"content-length": "0"}, b""),  # curl -X PUT
+        ({}, None),
+        ({"content-type": JSON, "origin": "http://localhost:8080", "sec-fetch-site": "same-origin"}, b"{}"),
+        ({"sec-fetch-site": "none"}, None),  # typed into the address bar
+    ],
+)
+def test_what_programs_send_is_taken(
+    make_broker: MakeBroker, headers: dict[str, str], content: bytes | None
+) -> None:
+    response = ask(make_broker, Access(), "PUT", "/admin/v2/namespaces/public/new", headers, content)
+    assert response.status_code == 204, response.text
+
+
+def test_an_origin_that_is_allowed_may_ask_after_a_preflight(make_broker: MakeBroker) -> None:
+    access = Access.of([], ["https://console.example.com/"])
+    page = {"origin": "https://console.example.com", "sec-fetch-site": "cross-site"}
+    wants = {"access-control-request-method": "PUT", "access-control-request-headers": "content-type"}
+    path = "/admin/v2/namespaces/public/new"
+    preflight = ask(make_broker, access, "OPTIONS", path, page | wants, None)
+    assert preflight.status_code == 200
+    assert preflight.headers["access-control-allow-origin"] == page["origin"]
+    answer = ask(make_broker, access, "PUT", path, page | {"content-type": JSON}, b"{}")
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (204, page["origin"])
+    other = ask(make_broker, access, "OPTIONS", path, {"origin": "https://evil.example"} | wants, None)
+    assert (other.status_code, "access-control-allow-origin" in other.headers) == (403, False)
+    text = ask(make_broker, access, "PUT", path, page | {"content-type": "text/plain"}, b"{}")
+    assert text.status_code == 415
