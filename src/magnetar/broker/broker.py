@@ -46,7 +46,7 @@ from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import MetadataStore, Put
 from magnetar.storage.store import LedgerStore
 
 log = logging.getLogger(__name__)
@@ -174,9 +174,6 @@ class Broker:
                 await partition.recover_producers(
                     snapshots.pop(SNAPSHOTS_ROOT + partition.log.name, None), self.clock.now_ms()
                 )
-        if snapshots:  # of topics that were deleted just before the server went down
-            with suppress(MetadataError):
-                await self.metadata.commit([Delete(path) for path in snapshots])
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         self.rates.start()
         self.housekeeping.start()
@@ -201,6 +198,8 @@ class Broker:
         for topic in self.topics:
             for partition in topic.open_partitions:
                 partition.close()
+        self.topics.deleted.close()
+        self._environment.tombstones.close()
         while self._environment.tasks:
             await asyncio.wait(set(self._environment.tasks))
         with suppress(MetadataError):
@@ -324,10 +323,12 @@ class Broker:
             (partition, partition.snapshot(), partition.wait_durable(partition.log.next_offset))
             for partition in partitions
         ]
-        puts = []
-        for partition, snapshot, durable in taken:
-            if await durable:
-                puts.append(Put(SNAPSHOTS_ROOT + partition.log.name, snapshot))
+        stored = [(partition, snapshot) for partition, snapshot, durable in taken if await durable]
+        puts = [
+            Put(SNAPSHOTS_ROOT + partition.log.name, snapshot)
+            for partition, snapshot in stored
+            if not partition.topic.is_deleted  # asked last: what it has left is being removed
+        ]
         if puts:
             await self.metadata.commit(puts)
 

@@ -6,7 +6,10 @@ A topic's record lies in the metadata store at `/topics/<tenant>/<namespace>/<do
      "partitioned": false, "terminated": true}    (the last two only for a topic that is not, or is)
 
 A partition's log is named `<tenant>/<namespace>/<domain>/<local name>-partition-<n>@<topic id>`, so a topic that is
-deleted and made again never meets its old log; logs of topics that are gone are removed when the broker starts.
+deleted and made again never meets its old log.  A start goes on with what deletions have left (`deleted_topics`), and
+keeps whatever nobody has given up: logs that belong to no topic, ledgers that belong to no log.  Such ledgers are
+named in the log and in `problem`; only those without a single entry, which a crash leaves between the creation of a
+ledger and its place in a chain, are given up then.  A partition whose log names ledgers that are missing is refused.
 
 Ten thousand topics cost one metadata scan at start: a `Partition` object is made when somebody first asks for it.
 """
@@ -16,12 +19,15 @@ import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, StorageError
 from magnetar.base.names import TopicName
+from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT as SNAPSHOTS_ROOT
+from magnetar.broker.deleted_topics import DeletedTopics
 from magnetar.broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -32,6 +38,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.partition import Partition
+from magnetar.broker.producers import EPOCHS_ROOT
 from magnetar.broker.replicas import assigned, checked_assignment, grown
 from magnetar.broker.topic_config import TopicConfig, TopicDefaults
 from magnetar.ledger.environment import LedgerEnvironment
@@ -43,7 +50,7 @@ from magnetar.storage.store import LedgerId
 _log = logging.getLogger(__name__)
 
 TOPICS_ROOT: Final = "/topics/"
-SNAPSHOTS_ROOT: Final = "/producer-snapshots/"
+_LISTED_MAX: Final = 16
 
 
 def topic_path(name: TopicName) -> str:
@@ -82,6 +89,7 @@ class Topic:
         "is_terminated",
         "name",
         "overrides",
+        "refused",
         "replicas",
         "topic_id",
         "version",
@@ -109,6 +117,7 @@ class Topic:
         self.is_deleted = False
         self.is_partitioned = is_partitioned
         self.is_terminated = False
+        self.refused: dict[int, ManagedLedger] = {}  # partitions whose logs cannot be served
         self._partitions: dict[int, Partition] = {}
 
     @property
@@ -116,9 +125,16 @@ class Topic:
         return len(self.replicas)
 
     def partition(self, index: int) -> Partition:
-        """Partition `index`; UnknownTopic when there are fewer."""
+        """Partition `index`.
+
+        Raises:
+            UnknownTopic: there are fewer.
+            StorageError: its log cannot be served.
+        """
         found = self._partitions.get(index)
         if found is None:
+            if index in self.refused:
+                raise StorageError(self.refused[index].problem)
             if not 0 <= index < len(self.replicas):
                 raise UnknownTopic(
                     f"{self.name} has {len(self.replicas)} partitions and no partition {index}"
@@ -139,6 +155,11 @@ class Topic:
     def opened(self, index: int) -> Partition | None:
         """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
         return self._partitions.get(index)
+
+    @property
+    def logs(self) -> list[ManagedLedger]:
+        """Those of the open partitions, and those that are refused."""
+        return [*(partition.log for partition in self._partitions.values()), *self.refused.values()]
 
     @property
     def pulsar_names(self) -> list[str]:
@@ -205,6 +226,8 @@ class TopicRegistry:
         ] = {}  # done when it is there, or will not be
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
         self._logs: dict[str, Versioned] = {}  # metadata of logs that nobody has opened yet, by log name
+        self.deleted = DeletedTopics(environment)
+        self.unowned: str | None = None  # what is kept although it belongs to nobody
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
@@ -233,7 +256,7 @@ class TopicRegistry:
     # --- start -------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read every topic and every log's metadata; open the partitions that have a log, drop logs without a topic."""
+        """Read every topic and every log's metadata; open the partitions that have a log.  See the module's text."""
         metadata = self._environment.metadata
         prefix = len(LEDGERS_ROOT)
         self._logs = {path[prefix:]: value for path, value in await metadata.scan(LEDGERS_ROOT)}
@@ -254,26 +277,79 @@ class TopicRegistry:
             self._register(topic)
             for index in range(topic.partition_count):
                 if topic.log_name(index) in self._logs:
-                    topic.partition(index)
-        orphans = [ManagedLedger(name, self._environment, LedgerLimits()) for name in self._logs]
-        for orphan in orphans:
-            value = self._logs.pop(orphan.name)
-            orphan.restore(value.value, value.version, self._environment.stats)
-        logs = [partition.log for topic in self for partition in topic.open_partitions] + orphans
-        known = {ledger_id for log in logs for ledger_id in log.ledger_ids}
-        unknown = [ledger_id for ledger_id in self._environment.stats if ledger_id not in known]
-        if orphans or unknown:
-            self._environment.spawn("clean-up after a crash", self._clean_up(orphans, unknown))
+                    with suppress(StorageError):  # said where it was found
+                        topic.partition(index)
+        await self._go_on_deleting()
 
-    async def _clean_up(self, orphans: Sequence[ManagedLedger], unknown: Sequence[LedgerId]) -> None:
-        """Remove what a crash in the middle of a deletion has left; what cannot be removed now is at the next start."""
+    async def _go_on_deleting(self) -> None:
+        """Carry out what was given up, and tell what nobody has given up and nobody owns."""
+        environment = self._environment
+        stats = environment.stats
+        await self.deleted.load()
+        deleted = {topic_id.hex(): topic_id for topic_id in self.deleted.ids()}
+        to_erase: dict[bytes, list[ManagedLedger]] = {topic_id: [] for topic_id in deleted.values()}
+        owned = {ledger_id for topic in self for log in topic.logs for ledger_id in log.ledger_ids}
+        strays = []  # logs of no topic
+        names = set(self._logs)
+        for root in (SNAPSHOTS_ROOT, EPOCHS_ROOT):
+            names.update(path[len(root) :] for path, _ in await environment.metadata.scan(root))
+        for name in sorted(names):
+            topic_id = deleted.get(name.rpartition("@")[2])
+            stored = self._logs.pop(name, None)
+            if stored is None and topic_id is None:
+                continue
+            log = ManagedLedger(name, environment, LedgerLimits())
+            if stored is not None:
+                log.restore(stored.value, stored.version, stats)
+            if topic_id is None:
+                strays.append(name)
+                owned.update(log.ledger_ids)
+            else:
+                to_erase[topic_id].append(log)
+        named = await environment.tombstones.load()
+        given_up = {ledger_id for ledger_id in named if ledger_id not in owned}
+        given_up_logs = {
+            ledger_id for logs in to_erase.values() for log in logs for ledger_id in log.ledger_ids
+        }
+        unowned = [one for one in stats if one not in owned and one not in given_up | given_up_logs]
+        empty = [one for one in unowned if not stats[one].entry_count]
+        self._report(strays, [one for one in unowned if stats[one].entry_count])
+        if len(given_up) < len(named):
+            _log.error("ledgers are kept although they were given up, as logs name them: %s", len(named))
+        environment.tombstones.carry_out(given_up)
+        for topic_id, logs in to_erase.items():
+            self.deleted.erase(topic_id, logs)
+        if empty:
+            environment.spawn("give empty ledgers up", self._give_up(empty))
+
+    async def _give_up(self, empty: Sequence[LedgerId]) -> None:
         try:
-            for orphan in orphans:
-                await orphan.delete()
-            for ledger_id in unknown:
-                await self._environment.store.delete(ledger_id)
+            await self._environment.tombstones.give_up(empty)
         except BrokerError as error:
-            _log.warning("what deleted topics have left on the disk cannot be removed now: %s", error)
+            _log.warning("%d ledgers without entries stay for now: %s", len(empty), error)
+
+    def _report(self, strays: Sequence[str], unowned: Sequence[LedgerId]) -> None:
+        """Say once what is kept although nobody can read it."""
+        kept = []
+        if unowned:
+            size_bytes = sum(self._environment.stats[one].size_bytes for one in unowned)
+            kept.append(f"{len(unowned)} ledgers ({size_bytes} bytes) belong to no topic: {_some(unowned)}")
+        if strays:
+            kept.append(f"{len(strays)} logs belong to no topic: {_some(strays)}")
+        if kept:
+            self.unowned = (
+                f"{'; '.join(kept)}; they are kept, as nobody has deleted them: see `magnetar doctor`"
+            )
+            _log.warning(self.unowned)
+
+    @property
+    def problem(self) -> str | None:
+        """What the operator should know of: partitions that are refused, data that nobody owns."""
+        refused = [log.problem for topic in self for log in topic.refused.values()]
+        if not refused:
+            return self.unowned
+        more = f" (and {len(refused) - 1} partitions more)" if len(refused) > 1 else ""
+        return f"{refused[0]}{more}"
 
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
@@ -288,6 +364,10 @@ class TopicRegistry:
         stored = self._logs.pop(log.name, None)
         if stored is not None:
             log.restore(stored.value, stored.version, self._environment.stats)
+            if log.problem is not None:
+                _log.error(log.problem)
+                topic.refused[index] = log
+                raise StorageError(log.problem)
         kind = Partition if topic.name.persistent else NonPersistentPartition
         partition = kind(topic, index, topic.replicas[index], log)
         partition.deduplicate(self.deduplicates(topic.name))
@@ -424,20 +504,26 @@ class TopicRegistry:
             self._tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
 
     async def delete(self, topic: Topic) -> None:
-        """Remove a topic and, after that, its logs.  A crash in between leaves logs that the next start removes."""
+        """Delete a topic: for good when this returns.  What it has left is removed in the background."""
         async with self.changing(topic):
             if self._by_name.get(topic.name) is not topic:
                 raise UnknownTopic(f"there is no topic {topic.name}")
-            await self._environment.metadata.delete(topic_path(topic.name))
+            await self._environment.metadata.commit(
+                [
+                    Delete(topic_path(topic.name)),
+                    self.deleted.tombstone(topic.topic_id, topic.name.full),
+                ]
+            )
             topic.is_deleted = True
             del self._by_name[topic.name]
             self._by_id.pop(topic.topic_id, None)
             if self.observers:
                 self._tell(topic.pulsar_names, [])
         for partition in topic.open_partitions:
-            partition.close()  # all of them first: who waits on one must not wait for the deletion of another
-        for partition in topic.open_partitions:
-            await partition.log.delete()
-        await self._environment.metadata.commit(
-            [Delete(SNAPSHOTS_ROOT + topic.log_name(partition.index)) for partition in topic.open_partitions]
-        )
+            partition.close()  # whoever waits for one is woken
+        self.deleted.erase(topic.topic_id, topic.logs)
+
+
+def _some(names: Sequence[object]) -> str:
+    shown = ", ".join(map(str, names[:_LISTED_MAX]))
+    return shown if len(names) <= _LISTED_MAX else f"{shown} and {len(names) - _LISTED_MAX} more"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from magnetar.base.clock import Clock
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.entry_cache import EntryCache
+from magnetar.ledger.tombstones import Tombstones
 from magnetar.metadata.store import MetadataStore
 from magnetar.storage.store import LedgerId, LedgerStat, LedgerStore, StoredEntry
 
@@ -25,6 +26,10 @@ class LedgerEnvironment:
     decode_entry: Callable[[LedgerId, StoredEntry], Entry]
     stats: dict[LedgerId, LedgerStat] = field(default_factory=dict)  # as the store knew them at start
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tombstones: Tombstones = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tombstones = Tombstones(self.store, self.metadata, self.clock, self.spawn)
 
     def spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
         """Run `work` in the background; its failure is logged, never lost."""

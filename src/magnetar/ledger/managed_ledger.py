@@ -20,6 +20,10 @@ Metadata, at `/managed-ledgers/<name>`, JSON::
 `epoch` is the leader epoch under which this was written: it must not go back when every ledger has expired.
 `first` is the offset at which the first ledger of the list starts (or would start, when the list is empty);
 `log_start` is the first readable offset: DeleteRecords can put it inside a ledger.
+
+**Deleting.**  A ledger leaves the chain in the commit that writes its tombstone (`tombstones`), and is deleted after
+that.  A chain that names a ledger which the store does not have is refused as a whole: its entries were acknowledged,
+and a log that went on without them would give their offsets to others.
 """
 
 import asyncio
@@ -32,12 +36,13 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
+from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, StorageError
 from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.readable_log import ReadableLog
-from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.ledger.tombstones import Tombstones, delete_all
+from magnetar.metadata.store import MUST_NOT_EXIST, Put
 from magnetar.storage.store import Buffer, Done, LedgerId, LedgerStat, LedgerWriter
 
 log = logging.getLogger(__name__)
@@ -52,6 +57,7 @@ class State(Enum):
     WRITING = auto()
     FAILED = auto()  # an append failed; refuses appends until all that was in flight has failed
     CLOSED = auto()
+    REFUSED = auto()  # ledgers of the chain are missing
 
 
 @dataclass(slots=True)
@@ -70,6 +76,7 @@ class ManagedLedger(ReadableLog):
         super().__init__(name, environment)
         self.limits = limits
         self.state = State.IDLE
+        self.problem: str | None = None  # why it is refused, and what can be done
         self.next_offset = 0
         self.opened_at = 0  # `next_offset` when the log was opened
         self.appended_bytes = 0  # since then
@@ -81,6 +88,7 @@ class ManagedLedger(ReadableLog):
         self._writer_entry_count = 0
         self._rolling = False
         self._roll_not_before_s = 0.0  # a roll failed: appends go on, and do not try again each
+        self._spare: LedgerWriter | None = None  # made, and not recorded yet: the next roll takes it
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
         self._metadata_lock = asyncio.Lock()
@@ -88,15 +96,18 @@ class ManagedLedger(ReadableLog):
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def restore(self, value: bytes, version: int, stats: Mapping[LedgerId, LedgerStat]) -> None:
-        """Take the chain from its metadata and what the store knows of its ledgers."""
+        """Take the chain from its metadata and what the store knows of its ledgers (see `problem`)."""
         document = json.loads(value)
         self._metadata_version = version
         self.log_start = document["log_start"]
         position = document["first"]
+        missing: list[LedgerId] = []
         for ledger_id, epoch, created_ms in document["ledgers"]:
             info = LedgerInfo(LedgerId(ledger_id), epoch, created_ms, first_offset=position)
             stat = stats.get(info.ledger_id)
-            if stat is not None and stat.entry_count:
+            if stat is None:
+                missing.append(info.ledger_id)
+            elif stat.entry_count:
                 info.last_offset = stat.last_offset
                 info.entry_count = stat.entry_count
                 info.size_bytes = stat.size_bytes
@@ -105,6 +116,12 @@ class ManagedLedger(ReadableLog):
             self._chain.add(info)
         self.leader_epoch = document["epoch"] + 1
         self.next_offset = self.high_watermark = self.opened_at = max(position, self.log_start)
+        if missing:
+            self.state = State.REFUSED
+            self.problem = (
+                f"{self.name} is not served: of its ledgers {_listed(missing)} are not in the data folder;"
+                " put back what is missing, or see `magnetar doctor`"
+            )
 
     def _document(self, ledgers: Sequence[LedgerInfo], log_start: int) -> bytes:
         first = ledgers[0].first_offset if ledgers else self.high_watermark
@@ -118,11 +135,18 @@ class ManagedLedger(ReadableLog):
         }
         return json.dumps(document).encode()
 
-    async def _save(self, ledgers: Sequence[LedgerInfo], log_start: int) -> None:
+    async def _save(
+        self, ledgers: Sequence[LedgerInfo], log_start: int, given_up: Sequence[LedgerInfo] = ()
+    ) -> None:
         assert self._metadata_lock.locked()
-        self._metadata_version = await self._environment.metadata.put(
-            METADATA_ROOT + self.name, self._document(ledgers, log_start), self._metadata_version
+        path, version = METADATA_ROOT + self.name, self._metadata_version
+        await self._environment.metadata.commit(
+            [
+                Put(path, self._document(ledgers, log_start), version),
+                *Tombstones.of(info.ledger_id for info in given_up),
+            ]
         )
+        self._metadata_version = 0 if version == MUST_NOT_EXIST else version + 1
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -175,6 +199,8 @@ class ManagedLedger(ReadableLog):
                 raise StorageError("an earlier write to this partition failed; its clean-up is under way")
             case State.CLOSED:
                 raise StorageError("this partition is being closed")
+            case State.REFUSED:
+                raise StorageError(self.problem)
             case State.IDLE:
                 self.state = State.OPENING
                 self._roll()
@@ -234,11 +260,12 @@ class ManagedLedger(ReadableLog):
     async def _open_writer(self) -> None:
         """Create the next ledger, record it, and make it the writer; the previous one is sealed."""
         writer: LedgerWriter | None = None
-        is_recorded = False
         try:
             # A ledger whose append failed ends at its last durable entry: say so before its offsets are used again.
             await self._seal_all_but(self._writer_info)
-            writer = await self._environment.store.create()
+            writer, self._spare = self._spare, None
+            if writer is None:
+                writer = await self._environment.store.create()
             now_ms = self._environment.clock.now_ms()
             info = LedgerInfo(writer.stat.ledger_id, self.leader_epoch, now_ms, reader=writer, writer=writer)
             async with self._metadata_lock:
@@ -249,7 +276,6 @@ class ManagedLedger(ReadableLog):
                 )  # exact once it takes over; only `first` of an empty chain uses it
                 await self._save([*self._chain, info], self.log_start)
                 self._chain.add(info)
-                is_recorded = True
             if self._writer is None:
                 await self._seal_all_but(info)  # an append failed while this ledger was made
         except Exception as error:  # noqa: BLE001  whatever it is, the queued appends must hear of it
@@ -259,8 +285,13 @@ class ManagedLedger(ReadableLog):
             else:
                 self._roll_not_before_s = self._environment.clock.monotonic() + _ROLL_RETRY_S
                 log.warning("%s: cannot roll over, staying in the open ledger: %s", self.name, error)
-            if writer is not None and not is_recorded:
-                await self._environment.store.delete(writer.stat.ledger_id)
+            if writer is None or any(info.writer is writer for info in self._chain):
+                return
+            if self.state is State.CLOSED:
+                with suppress(BrokerError):  # a start gives up what is empty and nobody's
+                    await self._environment.tombstones.give_up([writer.stat.ledger_id])
+            else:
+                self._spare = writer  # not deleted: nobody can say whether the commit that names it is kept
             return
         self._rolling = False
         if self.state not in (State.OPENING, State.WRITING):
@@ -325,8 +356,14 @@ class ManagedLedger(ReadableLog):
 
         `log_start` is an exact offset (DeleteRecords); the two retention limits (-1: none) drop whole ledgers, the
         oldest first, and seal the open one when all of it is too old.  They leave ledgers alone that have something
-        from `held_from` on.
+        from `held_from` on.  The space comes back a little later.
+
+        Raises:
+            MetadataError: nothing has changed.
+            StorageError: the log is refused.
         """
+        if self.state is State.REFUSED:
+            raise StorageError(self.problem)
         async with self._metadata_lock:
             now_ms = self._environment.clock.now_ms()
             plan = self._chain.plan_trim(
@@ -341,14 +378,17 @@ class ManagedLedger(ReadableLog):
                 return plan.log_start
             if self._writer_info in plan.dropped:
                 self._retire_writer()
-            await self._save(plan.kept, plan.log_start)
+            await self._save(plan.kept, plan.log_start, plan.dropped)
             self._chain.replace([info for info in self._chain if info not in plan.dropped])
             self.log_start = plan.log_start
-        for info in plan.dropped:
-            if info.writer is not None:
-                await info.writer.seal()
-                info.writer = None
-            await self._environment.store.delete(info.ledger_id)
+        try:
+            for info in plan.dropped:
+                if info.writer is not None:
+                    with suppress(StorageError):
+                        await info.writer.seal()
+                    info.writer = None
+        finally:
+            self._environment.tombstones.carry_out(info.ledger_id for info in plan.dropped)
         return plan.log_start
 
     def _retire_writer(self) -> None:
@@ -371,18 +411,34 @@ class ManagedLedger(ReadableLog):
     def close(self) -> None:
         """Take no more appends.  No ledger is sealed: the store finishes what is queued and keeps them as they are."""
         self._retire_writer()
-        self.state = State.CLOSED
+        if self.state is not State.REFUSED:
+            self.state = State.CLOSED
         self._fail_queued(StorageError("this partition is being closed"))
 
-    async def delete(self) -> None:
-        """Remove the whole log and its metadata."""
+    async def erase(self) -> None:
+        """Delete every ledger and, when that is durable, the chain: a durable transaction has given up the whole log.
+
+        A crash in between leaves the chain, which says what is left to do.
+
+        Raises:
+            MetadataError, StorageError: something is left; doing it again is harmless.
+        """
         self.close()
-        await self._seal_all_but(None)
-        async with self._metadata_lock:
+        with suppress(StorageError):
+            await self._seal_all_but(None)
+        async with self._metadata_lock:  # whoever adds a ledger to the chain now finds the log closed
+            environment = self._environment
+            await delete_all(environment.store, self.ledger_ids)
             if self._metadata_version != MUST_NOT_EXIST:
-                await self._environment.metadata.delete(METADATA_ROOT + self.name)
-            ledgers = list(self._chain)
+                await environment.metadata.delete(METADATA_ROOT + self.name)
+                self._metadata_version = MUST_NOT_EXIST
+            spare, self._spare = self._spare, None
             self._chain.replace([])
         self._run.clear()
-        for info in ledgers:
-            await self._environment.store.delete(info.ledger_id)
+        if spare is not None:
+            await environment.tombstones.give_up([spare.stat.ledger_id])
+
+
+def _listed(ledgers: Sequence[LedgerId]) -> str:
+    shown = ", ".join(map(str, ledgers[:8]))
+    return shown if len(ledgers) <= 8 else f"{shown} and {len(ledgers) - 8} more"

@@ -1,7 +1,7 @@
 """Topics made, deleted and grown, over stores whose disk the test plays."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from magnetar.broker.topics import SNAPSHOTS_ROOT, TOPICS_ROOT, NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT
+from magnetar.metadata.store import Delete, Put
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.ledgers import MemoryLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore
@@ -31,12 +32,33 @@ from .test_producer_state import batch, settle
 NAME = TopicName("public", "default", "t", True)
 
 
+class MortalMetadataStore(MemoryMetadataStore):
+    """The process dies after so many writes: those after them never come back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps_left = 1 << 30
+
+    def stop_after(self, steps: int) -> None:
+        self.steps_left = steps
+
+    def take(self) -> bool:
+        """Whether one more write is made before the end."""
+        self.steps_left -= 1
+        return self.steps_left >= 0
+
+    async def commit(self, operations: Sequence[Put | Delete]) -> None:
+        if not self.take():
+            await asyncio.Event().wait()
+        await super().commit(operations)
+
+
 @dataclass
 class World:
     """A broker, and the stores that outlive it."""
 
     store: MemoryLedgerStore = field(default_factory=MemoryLedgerStore)
-    metadata: MemoryMetadataStore = field(default_factory=MemoryMetadataStore)
+    metadata: MortalMetadataStore = field(default_factory=MortalMetadataStore)
     clock: FakeClock = field(default_factory=FakeClock)
 
     async def start(self) -> Broker:
@@ -50,6 +72,13 @@ class World:
             task.cancel()
         self.store = self.store.crash()
         return await self.start()
+
+    async def flush(self) -> None:
+        """Let everything be written that waits."""
+        await settle()
+        while len(self.store):
+            self.store.write()
+            await settle()
 
     async def create(self, partition_count: int = 1) -> Any:
         await self.broker.topics.create([self.broker.topics.plan(NewTopic(NAME, partition_count))])
@@ -157,7 +186,103 @@ def test_a_topic_whose_deletion_cannot_be_stored_is_still_there() -> None:
     run(scenario())
 
 
-def test_what_a_crash_in_the_middle_of_a_deletion_leaves_is_removed_at_the_next_start() -> None:
+def test_a_deletion_goes_on_after_a_crash_at_each_of_its_steps() -> None:
+    """Killed after each write of the disk or the metadata store: the topic is whole, or gone with all it had."""
+
+    async def scenario(steps: int) -> bool:
+        world = World(MemoryLedgerStore(automatic=False))
+        starting = asyncio.ensure_future(world.start())
+        await world.flush()
+        broker = await starting
+        topic = await world.create(2)
+        outcomes: list[Exception | None] = []
+        for index in range(2):
+            world.produce(topic.partition(index), outcomes, producer_id=7)
+        await world.flush()
+        await broker._snapshot(topic.open_partitions)
+        world.metadata.stop_after(steps)
+        deletion = asyncio.ensure_future(broker.delete_topic(topic))
+        for _ in range(steps + 5):
+            await settle()
+            if len(world.store) and world.metadata.take():
+                world.store.write(1)
+        await settle()
+        was_whole = await world.metadata.get(f"{TOPICS_ROOT}public/default/persistent/t") is not None
+        is_over = world.metadata.steps_left > 0
+        assert deletion.done() or not is_over
+        deletion.cancel()
+        world.metadata.stop_after(1 << 30)
+        world.store.automatic = True
+        broker = await world.crash()
+        await settle()
+        assert (broker.topics.find(NAME) is not None) is was_whole
+        assert broker.topics.problem is None
+        if was_whole:
+            assert [broker.topics.get(NAME).partition(index).log.high_watermark for index in range(2)] == [
+                1,
+                1,
+            ]
+        else:
+            assert world.store.ledgers == {}
+            for root in (METADATA_ROOT, SNAPSHOTS_ROOT, "/deleted-topics/", "/deleted-ledgers/"):
+                assert await world.metadata.scan(root) == []
+        await broker.stop()
+        return is_over
+
+    steps = 0
+    while not asyncio.run(scenario(steps)):
+        steps += 1
+    assert steps > 5
+
+
+def test_what_nobody_has_given_up_is_kept_and_told() -> None:
+    """An older or foreign metadata file names none of these ledgers: they used to be deleted without a word."""
+
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create(2)
+        outcomes: list[Exception | None] = []
+        for index in range(2):
+            world.produce(topic.partition(index), outcomes, producer_id=7)
+        await settle()
+        before = sorted(world.store.ledgers)
+        empty = await world.store.create()  # made, and not recorded before the crash
+        await world.metadata.delete(f"{TOPICS_ROOT}public/default/persistent/t")
+        await world.metadata.delete(METADATA_ROOT + topic.log_name(1))
+        broker = await world.crash()
+        await settle()
+        assert sorted(world.store.ledgers) == before
+        assert empty.ledger_id not in world.store.ledgers
+        problem = broker.topics.problem
+        assert problem is not None
+        assert problem.startswith("1 ledgers (")
+        assert f"belong to no topic: {before[1]}; 1 logs belong to no topic: {topic.log_name(0)}" in problem
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_ledger_that_a_log_names_is_kept_whatever_was_given_up() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.start()
+        topic = await world.create()
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(0), outcomes)
+        await settle()
+        (ledger_id,) = world.store.ledgers
+        await world.metadata.put(f"/deleted-ledgers/{ledger_id:016x}", b"")
+        broker = await world.crash()
+        await settle()
+        assert list(world.store.ledgers) == [ledger_id]
+        assert broker.topics.get(NAME).partition(0).log.high_watermark == 1
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_partition_whose_ledgers_are_missing_is_refused_while_others_serve() -> None:
     async def scenario() -> None:
         world = World()
         broker = await world.start()
@@ -167,14 +292,20 @@ def test_what_a_crash_in_the_middle_of_a_deletion_leaves_is_removed_at_the_next_
             world.produce(topic.partition(index), outcomes, producer_id=7)
         await settle()
         await broker._snapshot(topic.open_partitions)
-        stray = await world.store.create()  # made, and not recorded before the crash
-        await world.metadata.delete(f"{TOPICS_ROOT}public/default/persistent/t")
+        kept = await world.metadata.scan("/")
+        del world.store.ledgers[topic.partition(0).log.ledger_ids[0]]
         broker = await world.crash()
-        assert len(broker.topics) == 0
-        assert stray.ledger_id not in world.store.ledgers
+        topic = broker.topics.get(NAME)
+        with pytest.raises(StorageError, match="not in the data folder"):
+            topic.partition(0)
+        assert topic.partition(1).log.high_watermark == 1
+        assert "-partition-0@" in (broker.topics.problem or "")
+        await broker.apply_retention()
+        assert await world.metadata.scan("/") == kept
+        await broker.delete_topic(topic)
+        await settle()
         assert world.store.ledgers == {}
         assert await world.metadata.scan(METADATA_ROOT) == []
-        assert await world.metadata.scan(SNAPSHOTS_ROOT) == []
         await broker.stop()
 
     run(scenario())
@@ -188,19 +319,22 @@ def test_a_start_on_a_full_disk_puts_the_clean_up_off() -> None:
         outcomes: list[Exception | None] = []
         world.produce(topic.partition(0), outcomes)
         await settle()
-        await world.metadata.delete(f"{TOPICS_ROOT}public/default/persistent/t")
-        full = world.store.crash()
-        full.full = True
-        world.store = full
+        world.store.full = True
+        await broker.delete_topic(topic)
+        await settle()
+        assert len(world.store.ledgers) == 1
         for task in broker._housekeeping:
             task.cancel()
+        world.store = world.store.crash()
+        world.store.full = True
         broker = await world.start()
         assert len(world.store.ledgers) == 1
-        await broker.stop()
-        full.full = False
-        await world.crash()
+        world.store.full = False
+        world.clock.advance(60)
+        await settle()
         assert world.store.ledgers == {}
-        await world.broker.stop()
+        assert await world.metadata.scan("/deleted-topics/") == []
+        await broker.stop()
 
     run(scenario())
 

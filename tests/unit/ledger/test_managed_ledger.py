@@ -8,6 +8,7 @@ from magnetar.base.errors import MetadataError, StorageError
 from magnetar.ledger.chain import EpochEnd
 from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER
 from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits
+from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.testing.ledgers import MemoryLedgerStore
 
 from .chain import NAME, Chain, settle
@@ -170,7 +171,7 @@ async def test_a_log_that_is_deleted_while_a_ledger_is_being_made_leaves_nothing
             await chain.written(1)
         chain.append()
         await settle()
-        deletion = asyncio.ensure_future(chain.log.delete())
+        deletion = asyncio.ensure_future(chain.log.erase())
         await chain.flush()
         await deletion
         await chain.flush()
@@ -180,15 +181,17 @@ async def test_a_log_that_is_deleted_while_a_ledger_is_being_made_leaves_nothing
 
 
 @run
-async def test_a_ledger_that_cannot_be_recorded_is_given_back_and_the_next_append_tries_again() -> None:
+async def test_a_ledger_that_cannot_be_recorded_is_kept_for_the_next_append_that_tries_again() -> None:
+    """Whether the commit that names it is on the disk all the same is not known, so it is not deleted."""
     chain = Chain(MemoryLedgerStore())
     chain.metadata.fail_next = 1
     chain.append()
     await chain.flush()
     assert isinstance(chain.outcomes[0], StorageError)
-    assert chain.store.ledgers == {}
+    assert list(chain.store.ledgers) == [1]
     await chain.written(1)
     assert chain.outcomes[0] is None
+    assert chain.log.ledger_ids == list(chain.store.ledgers) == [1]
 
 
 @run
@@ -199,10 +202,11 @@ async def test_a_roll_that_fails_stays_in_the_open_ledger() -> None:
     await chain.written(1)
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
-    assert len(chain.store.ledgers) == 1, "it does not try again at each append"
+    assert len(chain.log.ledger_ids) == 1, "it does not try again at each append"
+    assert len(chain.store.ledgers) == 2
     chain.clock.advance(60)
     await chain.written(1, 1)
-    assert len(chain.store.ledgers) == 2
+    assert chain.log.ledger_ids == list(chain.store.ledgers) == [1, 2], "the one that was made is taken"
 
 
 @run
@@ -396,3 +400,72 @@ async def test_entries_that_waited_for_their_ledger_have_a_position_when_they_ar
     (ledger_id,) = chain.log.ledger_ids
     assert [(entry.ledger_id, entry.entry_id) for entry in entries] == [(ledger_id, n) for n in range(3)]
     assert [info.entry_count for info in chain.log.ledgers] == [3]
+
+
+@run
+async def test_a_chain_whose_ledger_is_missing_is_refused_and_not_renumbered() -> None:
+    """An older ledger directory beside newer metadata: what was taken for an empty ledger gave its offsets away."""
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(entry_count_max=2))
+    await chain.written(1, 1)
+    await chain.written(1, 1)
+    stored = await chain.metadata.scan(METADATA_ROOT)
+    lost = chain.log.ledger_ids[-1]
+    del chain.store.ledgers[lost]
+    await chain.restart()
+    assert chain.log.problem is not None
+    assert f"its ledgers {lost} are not in the data folder" in chain.log.problem
+    with pytest.raises(StorageError, match="not in the data folder"):
+        chain.append()
+    with pytest.raises(StorageError, match="not in the data folder"):
+        await chain.log.trim(retention_ms=0)
+    chain.log.close()
+    with pytest.raises(StorageError, match="not in the data folder"):
+        chain.append()
+    assert await chain.metadata.scan(METADATA_ROOT) == stored
+
+
+@run
+async def test_a_trimmed_ledger_is_named_before_it_is_deleted_and_a_start_goes_on_from_there() -> None:
+    """Killed between any two of: the commit of the trim, the ledger's deletion, the removal of its tombstone."""
+    chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(entry_count_max=1))
+    for _ in range(6):
+        await chain.written(1)
+    before = chain.log.ledger_ids
+    assert await chain.log.trim(log_start=4) == 4
+    await settle()
+    trimmed = [ledger_id for ledger_id in before if ledger_id not in chain.log.ledger_ids]
+    assert len(trimmed) > 1
+    names = [f"/deleted-ledgers/{ledger_id:016x}" for ledger_id in trimmed]
+    assert [path for path, _ in await chain.metadata.scan(TOMBSTONES_ROOT)] == names
+    assert set(trimmed) < set(chain.store.ledgers), "the store has been asked, and has not written"
+    chain.metadata.hold()
+    await chain.flush()
+    assert not set(trimmed) & set(chain.store.ledgers)
+    assert [path for path, _ in await chain.metadata.scan(TOMBSTONES_ROOT)] == names
+    await chain.restart()
+    chain.metadata.release()
+    tombstones = chain.environment.tombstones
+    named = await tombstones.load()
+    assert named == trimmed
+    tombstones.carry_out(named)  # what is gone already is deleted once more
+    await chain.flush()
+    assert await chain.metadata.scan(TOMBSTONES_ROOT) == []
+    assert chain.log.problem is None
+
+
+@run
+async def test_ledgers_that_cannot_be_deleted_now_keep_their_tombstones_and_are_tried_again() -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(entry_count_max=1))
+    for _ in range(4):
+        await chain.written(1)
+    first = chain.log.ledger_ids[0]
+    chain.store.full = True
+    assert await chain.log.trim(log_start=2) == 2
+    await settle()
+    assert first in chain.store.ledgers
+    assert len(await chain.metadata.scan(TOMBSTONES_ROOT)) == 1
+    chain.store.full = False
+    chain.clock.advance(30)
+    await settle()
+    assert first not in chain.store.ledgers
+    assert await chain.metadata.scan(TOMBSTONES_ROOT) == []

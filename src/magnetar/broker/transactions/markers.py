@@ -55,11 +55,11 @@ async def _write_once(
     failed: list[TopicPartition] = []
     asked: list[tuple[TopicPartition, asyncio.Future[Exception | None]]] = []
     for key in partitions:
-        partition = find(*key)
-        if partition is None:
-            continue
         answer: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         try:
+            partition = find(*key)
+            if partition is None:
+                continue
             partition.end_transaction(
                 record.producer_id, record.epoch, commit, COORDINATOR_EPOCH, _resolver(answer)
             )

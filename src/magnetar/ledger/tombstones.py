@@ -1,0 +1,118 @@
+"""Ledgers that were given up by name: the only way in which a ledger is ever deleted.
+
+The metadata transaction that takes ledgers out of a chain writes one empty path for each of them,
+`/deleted-ledgers/<ledger id, 16 hex digits>`.  Then the store deletes the ledger, and when that is durable the
+path goes.  A crash in between leaves the path, and the next start goes on from there; deleting twice is harmless.
+
+What must stay true: a ledger is deleted only after a commit that names it has been acknowledged, and its tombstone is
+removed only after its deletion is durable.  What neither a chain nor a tombstone names is kept: it may be all that is
+left of somebody's data.  A topic that is deleted names its ledgers by its id (`broker/deleted_topics.py`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import Final
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.errors import BrokerError
+from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.storage.store import LedgerId, LedgerStore
+
+log = logging.getLogger(__name__)
+
+ROOT: Final = "/deleted-ledgers/"
+_AT_ONCE: Final = 256  # deletions that share the journal's rounds, and one commit for their tombstones
+_RETRY_S: Final = 10.0
+
+
+class Tombstones:
+    """See the module's text.  All methods run on the event loop."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        metadata: MetadataStore,
+        clock: Clock,
+        spawn: Callable[[str, Coroutine[None, None, None]], None],
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._spawn = spawn
+        self._due: dict[LedgerId, None] = {}  # named by a durable tombstone, in the order in which they were
+        self._is_working = False
+        self._retry: TimerHandle | None = None
+        self._closed = False
+
+    def __contains__(self, ledger_id: LedgerId) -> bool:
+        return ledger_id in self._due
+
+    @staticmethod
+    def of(ledgers: Iterable[LedgerId]) -> list[Put | Delete]:
+        """What goes into the transaction that gives `ledgers` up; `carry_out` is called once that is durable."""
+        return [Put(_path(ledger_id), b"") for ledger_id in ledgers]
+
+    def carry_out(self, ledgers: Iterable[LedgerId]) -> None:
+        """Delete ledgers whose tombstones are durable, in the background; what fails is tried again."""
+        self._due.update(dict.fromkeys(ledgers))
+        self._start()
+
+    async def give_up(self, ledgers: Iterable[LedgerId]) -> None:
+        """Name ledgers that no chain has, and delete them.
+
+        Raises:
+            MetadataError: they stay.
+        """
+        named = list(ledgers)
+        for begin in range(0, len(named), _AT_ONCE):
+            some = named[begin : begin + _AT_ONCE]
+            await self._metadata.commit(self.of(some))
+            self.carry_out(some)
+
+    async def load(self) -> list[LedgerId]:
+        """What the last process had named and perhaps not deleted; `carry_out` is for the caller to call."""
+        return [LedgerId(int(path[len(ROOT) :], 16)) for path, _ in await self._metadata.scan(ROOT)]
+
+    def close(self) -> None:
+        """Try nothing again: the next start does."""
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _start(self) -> None:
+        self._retry = None
+        if self._due and not self._is_working and not self._closed:
+            self._is_working = True
+            self._spawn("delete ledgers", self._work())
+
+    async def _work(self) -> None:
+        try:
+            while self._due and not self._closed:
+                some = list(self._due)[:_AT_ONCE]
+                await delete_all(self._store, some)
+                await self._metadata.commit([Delete(_path(ledger_id)) for ledger_id in some])
+                for ledger_id in some:
+                    del self._due[ledger_id]
+        except BrokerError as error:
+            log.warning("%d deleted ledgers are still on the disk: %s", len(self._due), error)
+            if not self._closed:
+                self._retry = self._clock.call_later(_RETRY_S, self._start)
+        finally:
+            self._is_working = False
+
+
+async def delete_all(store: LedgerStore, ledgers: Collection[LedgerId]) -> None:
+    """Delete ledgers that a durable transaction has given up; all of it is durable when this returns.
+
+    Raises:
+        StorageError: some of them may be left.
+    """
+    outcomes = await asyncio.gather(*map(store.delete, ledgers), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def _path(ledger_id: LedgerId) -> str:
+    return f"{ROOT}{ledger_id:016x}"
