@@ -2,9 +2,14 @@
 begins.
 
 A log of facts in one small file (bytes: `format`).  All calls block and come from one thread at a time.
+
+**Torn or damaged.**  A commit that was cut short by a crash is legal: the journal still has what it says.  Only the
+last one can have been; so damage in front of the end of the file's first part (which was synced before the file got
+its name), or in front of the beginning of a later commit, is no torn tail, and the store does not start over it.
 """
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,7 +18,9 @@ from crc32c import crc32c
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.format import (
+    CATALOGUE_HEAD,
     CATALOGUE_MAGIC,
+    CATALOGUE_MAGIC_1,
     FACT,
     FACT_BYTES,
     FACT_BYTES_MAX,
@@ -21,12 +28,14 @@ from magnetar.storage.local.format import (
     NOTHING_BEFORE,
     POINT_BYTES,
     FactKind,
+    catalogue_head,
     fact,
 )
 
 log = logging.getLogger(__name__)
 
 REWRITE_SLACK_BYTES: Final = 1 << 20
+KINDS: Final = frozenset(FactKind)
 
 
 class Fact(NamedTuple):
@@ -42,103 +51,234 @@ class Fact(NamedTuple):
     """Those gained since the ledger's last fact."""
 
 
-class Catalogue:
-    def __init__(self, disk: Disk, path: Path) -> None:
-        self._disk = disk
-        self._path = path
-        self._file: File | None = None
-        self._size = 0
-        self._live_bytes = 0
+class Known:
+    """What a catalogue says."""
+
+    __slots__ = ("facts", "journal_epoch", "journal_sequence", "live_bytes", "next_ledger_id")
+
+    def __init__(self) -> None:
         self.facts: dict[int, tuple[Fact, list[bytes]]] = {}
         """By ledger: the newest fact, and the points of all of them."""
         self.next_ledger_id = 1
         self.journal_sequence = 0
         """Replay begins behind this round."""
+        self.journal_epoch = 0
+        """The newest use of a journal file when that was noted."""
+        self.live_bytes = 0
 
-    def load(self) -> None:
-        """Read the file, or begin one.  StorageError when it is not a catalogue."""
-        self._disk.remove(self._path.with_suffix(".new"))
-        try:
-            self._file = self._disk.open(self._path)
-        except FileNotFoundError:
-            self._rewrite()
-            return
-        size = self._file.size()
-        data = memoryview(bytearray(size))
-        self._file.read(data, 0)
-        if bytes(data[: len(CATALOGUE_MAGIC)]) != CATALOGUE_MAGIC:
-            raise StorageError(f"{self._path} is not a catalogue of this version")
-        position = len(CATALOGUE_MAGIC)
-        while position + FACT_BYTES <= size:
-            length, crc = FACT_START.unpack_from(data, position)
-            rest = data[position + FACT_START.size : position + FACT_START.size + length]
-            if not FACT.size <= length <= FACT_BYTES_MAX or len(rest) < length or crc32c(rest) != crc:
-                break
-            kind, ledger_id, count, data_bytes, last_offset, timestamp = FACT.unpack_from(rest)
-            points = bytes(rest[FACT.size :])
-            self._apply(Fact(FactKind(kind), ledger_id, count, data_bytes, last_offset, timestamp, points))
-            position += FACT_START.size + length
-        if position < size:
-            log.warning("catalogue cut at its torn tail: position=%d size=%d", position, size)
-            self._file.truncate(position)
-            self._file.sync()
-        self._size = position
+    def after(self, lines: Iterable[Fact]) -> "Known":
+        """The same with `lines` applied; this one stays as it is."""
+        other = Known()
+        other.facts = dict(self.facts)
+        other.next_ledger_id = self.next_ledger_id
+        other.journal_sequence = self.journal_sequence
+        other.journal_epoch = self.journal_epoch
+        other.live_bytes = self.live_bytes
+        for line in lines:
+            other.apply(line)
+        return other
 
-    def commit(self, facts: list[Fact], journal_sequence: int, next_ledger_id: int) -> None:
-        """Make `facts` durable, and then that replay begins behind `journal_sequence`."""
-        assert self._file is not None
-        closing = Fact(
-            FactKind.CHECKPOINT, next_ledger_id, journal_sequence, 0, NOTHING_BEFORE, NOTHING_BEFORE, b""
-        )
-        data = b"".join([fact(*line) for line in [*facts, closing]])
-        self._file.write(data, self._size)
-        self._file.sync()
-        self._size += len(data)
-        for line in [*facts, closing]:
-            self._apply(line)
-        if self._size > 2 * self._live_bytes + REWRITE_SLACK_BYTES:
-            self._rewrite()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _apply(self, line: Fact) -> None:
+    def apply(self, line: Fact) -> None:
         if line.kind is FactKind.CHECKPOINT:
             self.journal_sequence = line.entry_count
             self.next_ledger_id = line.ledger_id
+            self.journal_epoch = max(line.last_offset, 0)
             return
         old = self.facts.pop(line.ledger_id, None)
         if old is not None:
-            self._live_bytes -= FACT_BYTES + sum(map(len, old[1]))
+            self.live_bytes -= FACT_BYTES + sum(map(len, old[1]))
         if line.kind is FactKind.DELETED:
             return
         points = [] if line.kind is FactKind.SEALED else [*(old[1] if old else []), line.points]
         if len(points) > 16:
             points = [b"".join(points)]
         self.facts[line.ledger_id] = (line._replace(points=b""), points)
-        self._live_bytes += FACT_BYTES + sum(map(len, points))
+        self.live_bytes += FACT_BYTES + sum(map(len, points))
 
-    def _rewrite(self) -> None:
+
+class CatalogueView(NamedTuple):
+    """A catalogue's file as somebody found it."""
+
+    known: Known
+    """From what is whole before `position`."""
+    version: int
+    position: int
+    """Where the first line begins that is not whole; the file's size when all are."""
+    is_damaged: bool
+    """What is not whole is no torn tail."""
+
+
+def read_catalogue(data: memoryview) -> CatalogueView | None:
+    """What a file says; None when it does not begin as a catalogue does."""
+    magic = bytes(data[: len(CATALOGUE_MAGIC)])
+    if magic == CATALOGUE_MAGIC_1:
+        version, base, position = 1, 0, len(CATALOGUE_MAGIC_1)
+    elif magic == CATALOGUE_MAGIC and len(data) >= CATALOGUE_HEAD.size:
+        _, base, crc = CATALOGUE_HEAD.unpack_from(data)
+        if crc != crc32c(data[: CATALOGUE_HEAD.size - 4]):
+            return None
+        version, position = 2, CATALOGUE_HEAD.size
+    else:
+        return None
+    known = Known()
+    while position < len(data) and (line := parse_fact(data, position)) is not None:
+        known.apply(line)
+        position += FACT_BYTES + len(line.points)
+    is_damaged = position < base
+    if position < len(data) and not is_damaged:
+        behind = _checkpoints_behind(data, position)
+        # Version 1 does not say where a commit begins: only a second checkpoint is surely of a later one.
+        is_damaged = any(begin > position for begin in behind) or (version == 1 and len(behind) > 1)
+    return CatalogueView(known, version, position, is_damaged)
+
+
+def parse_fact(data: memoryview, position: int) -> Fact | None:
+    """The line at `position`; None when there is none that is whole."""
+    if position + FACT_BYTES > len(data):
+        return None
+    length, crc = FACT_START.unpack_from(data, position)
+    rest = data[position + FACT_START.size : position + FACT_START.size + length]
+    if not FACT.size <= length <= FACT_BYTES_MAX or len(rest) < length or crc32c(rest) != crc:
+        return None
+    kind, ledger_id, count, data_bytes, last_offset, timestamp = FACT.unpack_from(rest)
+    if kind not in KINDS:
+        return None
+    points = bytes(rest[FACT.size :])
+    return Fact(FactKind(kind), ledger_id, count, data_bytes, last_offset, timestamp, points)
+
+
+def _checkpoints_behind(data: memoryview, position: int) -> list[int]:
+    """Where the commits begin whose last line stands whole somewhere behind `position`."""
+    found = []
+    whole = bytes(data[position:])
+    length = FACT.size.to_bytes(4, "big")
+    at = whole.find(length)
+    while at >= 0:
+        line = parse_fact(data, position + at)
+        if line is not None and line.kind is FactKind.CHECKPOINT:
+            found.append(line.data_bytes)
+        at = whole.find(length, at + 1)
+    return found
+
+
+class Catalogue:
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+        self._file: File | None = None
+        self._size = 0
+        self._doubtful = False
+        """The file may hold more than `_size` bytes: nothing may be written behind them."""
+        self._misplaced = False
+        """A new file has the name, perhaps: what is written to the old one might never be seen."""
+        self.known = Known()
+
+    @property
+    def facts(self) -> dict[int, tuple[Fact, list[bytes]]]:
+        """By ledger: the newest fact, and the points of all of them."""
+        return self.known.facts
+
+    def load(self) -> None:
+        """Read the file, or begin one.  StorageError when it is damaged, or no catalogue."""
+        self._disk.remove(self._path.with_suffix(".new"))
+        try:
+            self._file = self._disk.open(self._path)
+        except FileNotFoundError:
+            self._rewrite(self.known)
+            return
+        size = self._file.size()
+        data = memoryview(bytearray(size))
+        self._file.read(data, 0)
+        view = read_catalogue(data)
+        if view is None:
+            raise StorageError(
+                f"the catalogue {self._path} is damaged at byte 0: it does not begin as one of this version does"
+            )
+        if view.is_damaged:
+            raise StorageError(
+                f"the catalogue {self._path} is damaged at byte {view.position} of {size}: what stands behind that was"
+                f" whole when it was written; magnetar doctor --data-dir {self._path.parent} shows what is left"
+            )
+        if view.position < size:
+            log.warning("catalogue cut at its torn tail: position=%d size=%d", view.position, size)
+            self._doubtful = True
+        self.known = view.known
+        self._size = view.position
+        if view.version == 1:
+            self._rewrite(self.known)
+
+    def commit(
+        self, facts: list[Fact], journal_sequence: int, next_ledger_id: int, journal_epoch: int
+    ) -> None:
+        """Make `facts` durable, and then that replay begins behind `journal_sequence`.
+
+        After an OSError nothing is known to have changed, and the next commit writes a new file: what the failed
+        call has left in this one must not be read behind what is written later.
+        """
+        assert self._file is not None
+        if self._misplaced:
+            raise StorageError("the catalogue could not be put in its place; the next start can")
+        lines = [*facts, _closing(journal_sequence, next_ledger_id, journal_epoch, self._size)]
+        if self._doubtful:
+            known = self.known.after(lines)
+            self._rewrite(known)
+            self.known = known
+            return
+        data = b"".join([fact(*line) for line in lines])
+        self._doubtful = True
+        self._file.write(data, self._size)
+        self._file.sync()
+        self._doubtful = False
+        self._size += len(data)
+        for line in lines:
+            self.known.apply(line)
+        if self._size > 2 * self.known.live_bytes + REWRITE_SLACK_BYTES:
+            try:
+                self._rewrite(self.known)
+            except OSError as error:
+                # What was to be noted is: it only stays longer than it need be.
+                log.warning("the catalogue could not be rewritten: size=%d error=%s", self._size, error)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _rewrite(self, known: Known) -> None:
         """Write all that is true into a new file and put it in the old one's place."""
         temporary = self._path.with_suffix(".new")
-        lines = [fact(*line._replace(points=b"".join(points))) for line, points in self.facts.values()]
-        lines.append(fact(FactKind.CHECKPOINT, self.next_ledger_id, self.journal_sequence))
-        data = CATALOGUE_MAGIC + b"".join(lines)
+        data = whole_catalogue(known)
         self._disk.remove(temporary)
         file = self._disk.open(temporary, create=True)
         try:
             file.write(data, 0)
             file.sync()
+            self._misplaced = True
             self._disk.rename(temporary, self._path)
             self._disk.sync_directory(self._path.parent)
+            self._misplaced = False
         except BaseException:
             file.close()
             raise
         self.close()
         self._file = file
         self._size = len(data)
+        self._doubtful = False
+
+
+def _closing(journal_sequence: int, next_ledger_id: int, journal_epoch: int, begin: int) -> Fact:
+    return Fact(
+        FactKind.CHECKPOINT, next_ledger_id, journal_sequence, begin, journal_epoch, NOTHING_BEFORE, b""
+    )
+
+
+def whole_catalogue(known: Known) -> bytes:
+    """A new file's content."""
+    lines = [fact(*line._replace(points=b"".join(points))) for line, points in known.facts.values()]
+    begin = CATALOGUE_HEAD.size
+    lines.append(fact(*_closing(known.journal_sequence, known.next_ledger_id, known.journal_epoch, begin)))
+    body = b"".join(lines)
+    return catalogue_head(begin + len(body)) + body
 
 
 def points_count(points: list[bytes]) -> int:

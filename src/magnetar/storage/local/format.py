@@ -61,21 +61,31 @@ Index point: where a stretch of at least `INDEX_STEP_BYTES` begins (one entry, w
     24  i64  timestamp_before  greatest max_timestamp_ms of all entries before it; NOTHING_BEFORE when there
     is none
 
-Catalogue: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints,
-rewritten whole (and renamed into place) when most of it is outdated.  A torn tail is legal, because the
-checkpoint that wrote it did not finish and the journal still has its entries.
+Catalogue, version 2: a log of facts about ledgers; the last one about a ledger counts.  Written at checkpoints,
+each of them a commit that ends with a fact of kind checkpoint; rewritten whole (and renamed into place) when most of
+it is outdated.  A torn tail is legal, because the checkpoint that wrote it did not finish and the journal still has
+its entries.  What is not whole in front of `base_bytes`, or in front of where a commit begins whose last fact is
+whole, is damage.
+
+     0  8s   magic             b"MGCATLG2"
+     8  u64  base_bytes        the file's size when it got its name
+    16  u32  crc32c            of bytes 0 to 16
+    20  ...  facts
+
+A fact:
 
      0  u32  length            bytes after the next field
      4  u32  crc32c            of everything after this field
      8  u8   kind              1 progress, 2 sealed, 3 deleted, 4 checkpoint
      9  u64  ledger_id         for a checkpoint: the smallest ledger id never used
     17  u64  entry_count       for a checkpoint: the last journal round that is no longer needed
-    25  u64  data_bytes
-    33  i64  last_offset
+    25  u64  data_bytes        for a checkpoint: where in the file its commit begins
+    33  i64  last_offset       for a checkpoint: the newest epoch of a journal file, or 0
     41  i64  max_timestamp_ms
     49  ...  index points that the ledger has gained since its last fact (progress only)
 
-The file begins with b"MGCATLG1".
+Version 1 begins with b"MGCATLG1" and has the facts right behind that; its checkpoints say neither where they begin
+nor the epoch.  It is read, and rewritten as version 2 by the next start.
 """
 
 import sys
@@ -111,7 +121,9 @@ assert TRAILER.size == TRAILER_BYTES
 
 POINT_BYTES: Final = 32
 
-CATALOGUE_MAGIC: Final = b"MGCATLG1"
+CATALOGUE_MAGIC: Final = b"MGCATLG2"
+CATALOGUE_MAGIC_1: Final = b"MGCATLG1"
+CATALOGUE_HEAD: Final = Struct(">8sQI")
 FACT: Final = Struct(">BQQQqq")
 FACT_START: Final = Struct(">II")
 FACT_BYTES: Final = 49
@@ -196,6 +208,11 @@ def footer(
     )
     trailer = trailer[:-4] + crc32c(trailer[:-4]).to_bytes(4, "big")
     return points + bytes(align_up(len(points) + TRAILER_BYTES) - TRAILER_BYTES - len(points)) + trailer
+
+
+def catalogue_head(base_bytes: int) -> bytes:
+    head = CATALOGUE_HEAD.pack(CATALOGUE_MAGIC, base_bytes, 0)[:-4]
+    return head + crc32c(head).to_bytes(4, "big")
 
 
 def fact(

@@ -13,6 +13,9 @@ at a restart.
 Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.  While checkpoints fail nothing
 will make room soon: a round that finds none fails with all that is queued behind it, as a failed write does, but
 nothing of it is on disk, so nothing has to be cut.
+
+An exception that nobody foresaw, in the thread or anywhere else in the store (`break_off`), ends all writing: what
+waits fails, and so does every later append.  Nothing is cut then: what failed may be there after the next start.
 """
 
 import asyncio
@@ -112,7 +115,7 @@ class Round:
         self.entries = []
 
 
-OnRound = Callable[[list[Queued], int, Exception | None], None]
+OnRound = Callable[[list[Queued], int, StorageError | None], None]
 """Told on the loop of each round, in order: its entries, its sequence, and None or why it failed."""
 
 
@@ -129,6 +132,7 @@ class Journal:
         counters: StoreCounters,
         on_round: OnRound,
         on_full: Callable[[], None],
+        on_failure: Callable[[str, BaseException], None],
     ) -> None:
         self._ring = ring
         self._round_bytes_max = round_bytes_max
@@ -139,15 +143,23 @@ class Journal:
         self._counters = counters
         self._on_round = on_round
         self._on_full = on_full
+        self._on_failure = on_failure
         self._lock = threading.Lock()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._filling = Round(round_bytes_max)
         self._spare: Round | None = Round(round_bytes_max)
         self._overflow: deque[Queued] = deque()
-        self._completed: deque[tuple[list[Queued], int, Exception | None]] = deque()
+        self._completed: deque[tuple[list[Queued], int, StorageError | None]] = deque()
         self._idle = True
         self._stopping = False
+        self._epoch = 0
+        self._writing: Round | None = None
+        """What the thread has taken and not reported."""
         self._broken: StorageError | None = None
+        self.write_began_s: float | None = None
+        """When the write began that is under way."""
+        self.full_since_s: float | None = None
+        """Since when a round waits for room."""
         self._quiet_until = clock.monotonic()
         self._failing = False
         """A write failed and the loop does not know yet: an append now would leave a hole in its ledger."""
@@ -165,11 +177,11 @@ class Journal:
     def append(self, entry: Queued) -> None:
         """Queue a record; `on_round` reports it.  StorageFull and StorageError leave nothing queued."""
         need = RECORD_BYTES + entry.size
-        if self._broken is not None:
-            raise StorageError(f"the journal cannot be written: {self._broken}")
         if self._refuse_when_full:
             self._check_room(need)
         with self._lock:
+            if self._broken is not None:
+                raise StorageError(f"the journal cannot be written: {self._broken}")
             if self._failing:
                 raise StorageError("a journal write has just failed")
             if self._overflow or not self._filling.put(entry):
@@ -202,11 +214,28 @@ class Journal:
         self._refuse_when_full = refuse
         self._wake.put(None)
 
+    @property
+    def epoch(self) -> int:
+        """The newest use of a file in which there is a whole round; 0 while nothing was written."""
+        return self._epoch
+
+    @property
+    def broken(self) -> StorageError | None:
+        """Why nothing can be written any more."""
+        return self._broken
+
+    def break_off(self, why: StorageError) -> None:
+        """Fail what is queued and every later append."""
+        with self._lock:
+            self._broken = self._broken or why
+        self._wake.put(None)
+
     def stop(self) -> None:
         """End the thread once nothing is queued, and release the files."""
         self._stopping = True
         self._wake.put(None)
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         for file in self._ring.files():
             file.file.close()
 
@@ -246,8 +275,17 @@ class Journal:
 
     def _run(self) -> None:
         while True:
+            try:
+                self._write_rounds()
+            except BaseException as failure:  # noqa: BLE001 - outermost loop; whoever waits must hear of it
+                self._give_up(failure)
+            else:
+                return
+
+    def _write_rounds(self) -> None:
+        while True:
             with self._lock:
-                round_ = self._take()
+                round_ = self._writing = self._take()
                 self._idle = round_ is None
             if round_ is None:
                 if self._stopping:
@@ -255,17 +293,30 @@ class Journal:
                 self._wake.get()
                 continue
             error = self._write(round_)
-            entries, sequence = round_.entries, round_.sequence
             if error is not None:
-                entries = entries + self._take_queued()
+                self._take_queued(round_.entries)
                 if not isinstance(error, StorageFull):
-                    self._cut(entries)
+                    self._cut(round_.entries)
+            self._completed.append((round_.entries, round_.sequence, error))
+            self._writing = None
+            self._loop.call_soon_threadsafe(self._report)
             round_.clear()
             with self._lock:
                 if len(round_.buffer) == self._round_bytes_max:
                     self._spare = round_
-            self._completed.append((entries, sequence, error))
-            self._loop.call_soon_threadsafe(self._report)
+
+    def _give_up(self, failure: BaseException) -> None:
+        """The thread writes no more: everything that waits fails."""
+        self.write_began_s = self.full_since_s = None
+        error = StorageError(f"the journal's thread failed: {failure!r}")
+        with self._lock:
+            self._broken = self._broken or error
+            round_, self._writing = self._writing, None
+        waiting = round_.entries if round_ is not None else []
+        self._take_queued(waiting)
+        self._completed.append((waiting, self._next_sequence, error))
+        self._loop.call_soon_threadsafe(self._on_failure, "the journal's thread", failure)
+        self._loop.call_soon_threadsafe(self._report)
 
     def _take(self) -> Round | None:
         self._refill()
@@ -284,19 +335,20 @@ class Journal:
             with self._lock:
                 target = self._ring.reserve(size)
                 broken = self._broken
-            if broken is not None:
-                return broken
+            if broken is not None or (target is None and self._refuse_when_full):
+                self.full_since_s = None
+                return broken or StorageFull(NO_ROOM)
             if target is not None:
                 break
-            if self._refuse_when_full:
-                return StorageFull(NO_ROOM)
             if not waited:
                 self._counters.ring_waits += 1
                 waited = True
+                self.full_since_s = self._clock.monotonic()
                 self._loop.call_soon_threadsafe(self._on_full)
             self._wake.get()
+        self.full_since_s = None
         sequence = self._next_sequence
-        began = self._clock.monotonic()
+        began = self.write_began_s = self._clock.monotonic()
         try:
             target.file.write(round_.finish(target.epoch, sequence), target.position)
             if self._sync_after_write:
@@ -305,10 +357,13 @@ class Journal:
             log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, error)
             self._counters.journal_errors += 1
             return StorageError(f"the journal could not be written: {error.strerror or error}")
+        finally:
+            self.write_began_s = None
         self._note_time(self._clock.monotonic() - began, size)
         with self._lock:
             target.position += size
             target.last_sequence = sequence
+            self._epoch = target.epoch
         self._next_sequence = sequence + 1
         self._counters.rounds += 1
         self._counters.round_bytes += size
@@ -323,14 +378,13 @@ class Journal:
                 "the disk took %.1f s for a journal write: bytes=%d, all producers waited", took_s, size
             )
 
-    def _take_queued(self) -> list[Queued]:
-        """Take what is queued behind a failed round: it fails, too."""
+    def _take_queued(self, failed: list[Queued]) -> None:
+        """Move what is queued behind a failed round to it: it fails, too."""
         with self._lock:
             self._failing = True
-            behind = [*self._filling.entries, *self._overflow]
+            failed += [*self._filling.entries, *self._overflow]
             self._filling.clear()
             self._overflow.clear()
-        return behind
 
     def _cut(self, failed: list[Queued]) -> None:
         """The current file is not to be trusted: cut the ledgers of what failed in another one."""

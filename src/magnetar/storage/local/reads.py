@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.arena import Arena
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.storage.local.counters import StoreCounters
+from magnetar.storage.local.crew import start_all
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
@@ -125,7 +126,8 @@ class Reads:
         self._path_of = path_of
         self._load_index = load_index
         self._loop = loop
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="magnetar-read")
+        self._threads = threads
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="magnetar-read")
         self._parked: OrderedDict[tuple[int, int], _Parked] = OrderedDict()
 
     async def read(self, ledger: "LocalLedger", first: int, bytes_max: int) -> list[StoredEntry]:
@@ -183,8 +185,12 @@ class Reads:
             del self._parked[key]
         self.files.forget(self._path_of(ledger))
 
+    def prepare(self) -> None:
+        """Start the threads.  RuntimeError when the system allows no more of them."""
+        start_all(self.pool, self._threads, lambda: None)
+
     def close(self) -> None:
-        self._pool.shutdown(wait=True)
+        self.pool.shutdown(wait=True)
         self._parked.clear()
         self.files.close()
 
@@ -238,7 +244,7 @@ class Reads:
         self._counters.disk_reads += 1
         self._counters.disk_read_bytes += stretch.end_position - stretch.position
         return self._loop.run_in_executor(
-            self._pool, self._load_blocking, self._path_of(ledger), ledger.ledger_id, stretch
+            self.pool, self._load_blocking, self._path_of(ledger), ledger.ledger_id, stretch
         )
 
     def _load_blocking(self, path: Path, ledger_id: int, stretch: Stretch) -> Chunk:

@@ -52,7 +52,8 @@ def recover(store: "LocalLedgerStore") -> Recovered:
     """Blocking.  OSError when files cannot be read; StorageError when they are damaged beyond a torn tail."""
     catalogue = Catalogue(store.disk, store.data_dir / "catalogue")
     catalogue.load()
-    found = Recovered(catalogue, next_ledger_id=catalogue.next_ledger_id, sequence=catalogue.journal_sequence)
+    found = Recovered(catalogue, next_ledger_id=catalogue.known.next_ledger_id)
+    found.sequence = catalogue.known.journal_sequence
     for ledger_id, (line, points) in catalogue.facts.items():
         ledger = LocalLedger(store, LedgerId(ledger_id), State.RECOVERED)
         ledger.next_entry = ledger.durable_count = ledger.flushed_count = line.entry_count
@@ -77,7 +78,7 @@ def recover(store: "LocalLedgerStore") -> Recovered:
 
 def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> None:
     """Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again."""
-    known = found.catalogue.next_ledger_id
+    known = found.catalogue.known.next_ledger_id
     leased = set().union(*(lease.ledgers for lease in found.leases))
     for name in store.disk.names(store.segments):
         digits, dot, suffix = name.partition(".")

@@ -115,7 +115,12 @@ class LocalSegments:
             return
         behind = self._store.behind
         target = ledger.position
-        while ledger.flushed_position < target and not behind.stuck and not ledger.deleted:
+        while (
+            ledger.flushed_position < target
+            and not behind.stuck
+            and not ledger.deleted
+            and self._store.failure is None
+        ):
             under_way = behind.flush([ledger])
             await (under_way if under_way is not None else behind.worker.run(_nothing))
 
@@ -152,7 +157,9 @@ class LocalSegments:
         if index is None and is_whole and ledger.finished:
             thinned = self._thinned.get(ledger.ledger_id)
             if thinned is None:
-                thinned = await self._store.loop.run_in_executor(None, self._read_thinned, ledger)
+                thinned = await self._store.loop.run_in_executor(
+                    self._store.reads.pool, self._read_thinned, ledger
+                )
                 self._thinned[ledger.ledger_id] = thinned
                 if len(self._thinned) > THINNED_MAX:
                     self._thinned.popitem(last=False)

@@ -12,15 +12,17 @@ docs/internals/disk-format.md.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerNotFound, StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
+from magnetar.storage.local.crew import Crew
 from magnetar.storage.local.disk import Disk, RealDisk
 from magnetar.storage.local.format import ROUND_BYTES, Control, control_record
+from magnetar.storage.local.health import problem_of
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Journal, Queued
 from magnetar.storage.local.leases import Leases
@@ -30,11 +32,12 @@ from magnetar.storage.local.recovery import Recovered, load_index, recover
 from magnetar.storage.local.ring import Ring, RingFile, prepare_file
 from magnetar.storage.local.segments import LocalSegments, store_id
 from magnetar.storage.local.settings import LocalStoreSettings
-from magnetar.storage.local.writebehind import Crew, WriteBehind
+from magnetar.storage.local.writebehind import WriteBehind
 from magnetar.storage.store import LedgerId, LedgerStat
 
 log = logging.getLogger(__name__)
 
+NO_THREAD: Final = "can't start new thread"  # what Python says when the system allows no more
 INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because somebody has read them lately
 
 
@@ -57,6 +60,8 @@ class LocalLedgerStore:
         """The last journal round whose entries the ledgers know of."""
         self.entries_since_checkpoint = 0
         self.entry_bytes_max = settings.journal_file_bytes - ROUND_BYTES - 64
+        self.failure: StorageError | None = None
+        """Why nothing is written any more, until the next start; None while all is well."""
         self._ledgers: dict[int, LocalLedger] = {}
         self._indexes: OrderedDict[int, LocalLedger] = OrderedDict()
         self._drained: asyncio.Future[None] | None = None
@@ -88,10 +93,17 @@ class LocalLedgerStore:
                 log.warning("no direct I/O in %s: buffered writes and fdatasync instead", data_dir)
             store = cls(data_dir, settings, clock, disk, direct=direct)
             recovered = await loop.run_in_executor(None, recover, store)
+            await store._begin(recovered, own_id)
         except OSError as error:
             full = error.errno in (28, 122)  # ENOSPC, EDQUOT
             raise (StorageFull if full else StorageError)(f"{data_dir} cannot be used: {error}") from error
-        await store._begin(recovered, own_id)
+        except RuntimeError as error:
+            if NO_THREAD not in str(error):
+                raise
+            raise StorageError(
+                f"{data_dir} cannot be served: {error}; allow this process more threads (ulimit -u, or pids.max of its"
+                " control group)"
+            ) from error
         return store
 
     async def _begin(self, recovered: Recovered, own_id: str) -> None:
@@ -113,6 +125,7 @@ class LocalLedgerStore:
             counters=self.counters,
             on_round=self._on_round,
             on_full=self._on_ring_full,
+            on_failure=self.fail_stop,
         )
         self.reads = Reads(
             self.disk,
@@ -134,7 +147,16 @@ class LocalLedgerStore:
             if ledger.dirty or ledger.touched:
                 ledger.touched = False
                 self.touch(ledger)
-        self.journal.start()
+        try:
+            self.journal.start()
+            self.behind.start()
+            await self.behind.worker.run(self.behind.crew.prepare)
+            await self.behind.worker.run(self.reads.prepare)
+        except RuntimeError:
+            self.leases.close()
+            self.journal.stop()
+            self.behind.end()
+            raise
         missing = settings.journal_file_count - len(recovered.used_files) - len(recovered.free_files)
         if missing > 0:
             self._preparing = self.loop.create_task(self._prepare_files(recovered.next_file_number, missing))
@@ -145,10 +167,15 @@ class LocalLedgerStore:
         """Make the ring's other files while the first one is in use already."""
         for offset in range(count):
             path = self.data_dir / "journal" / f"{number + offset:04d}.journal"
+            if self.failure is not None:
+                return
             try:
                 file = await self.behind.worker.run(self._prepare_file, path)
             except OSError as error:
                 log.warning("the journal ring stays smaller than set: file=%s error=%s", path.name, error)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, it ends all writing
+                self.fail_stop("making a journal file", error)
                 return
             self.journal.add_file(file)
 
@@ -209,6 +236,11 @@ class LocalLedgerStore:
         self._check_open()
         return [self._ledgers[ledger_id].stat for ledger_id in sorted(self._ledgers)]
 
+    @property
+    def ledgers(self) -> dict[int, LocalLedger]:
+        """All there are, by id."""
+        return self._ledgers
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -223,8 +255,11 @@ class LocalLedgerStore:
             self._drained = self.loop.create_future()
             await self._drained
         await self.behind.close()
-        await self.loop.run_in_executor(None, self.journal.stop)
-        await self.loop.run_in_executor(None, self.reads.close)
+        # In a thread that there is: a new one may not be had.
+        await self.behind.worker.run(self.journal.stop)
+        await self.behind.worker.run(self.reads.close)
+        await self.behind.worker.run(self.behind.release)
+        self.behind.end()
 
     async def checkpoint(self) -> None:
         """Bring everything acknowledged into segments now (an operator's command, and a test's).
@@ -234,6 +269,30 @@ class LocalLedgerStore:
         """
         self._check_open()
         await self.behind.checkpoint()
+
+    # -- trouble
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the store and what to do about it, in one sentence; None when all is well."""
+        return problem_of(self)
+
+    def fail_stop(self, doing: str, error: BaseException) -> None:
+        """An exception that nobody foresaw: write nothing more until the next start, and go on reading.
+
+        What follows from the state that it left cannot be trusted, and the journal has everything that was
+        acknowledged.  Whatever waits for a write fails; what of it is in the journal may be there after the next
+        start all the same.
+        """
+        if self.failure is not None:
+            return
+        self.failure = StorageError(f"storage has stopped writing after a fault in {doing} ({error!r})")
+        log.error(
+            "storage stops writing until the next start, reads go on: a fault in %s",
+            doing,
+            exc_info=(type(error), error, error.__traceback__),
+        )
+        self.journal.break_off(self.failure)
 
     # -- what the parts of the store need of each other
 
@@ -273,7 +332,7 @@ class LocalLedgerStore:
         if ledger.index is not None:
             return ledger.index
         index = await self.loop.run_in_executor(
-            None,
+            self.reads.pool,
             load_index,
             self.reads,
             self.path_of(ledger),
@@ -286,48 +345,70 @@ class LocalLedgerStore:
             self._keep_index(ledger)
         return index
 
-    def _on_round(self, entries: list[Queued], sequence: int, error: Exception | None) -> None:
-        if error is not None:
-            self._on_round_failed(entries, error)
+    def _on_round(self, entries: list[Queued], sequence: int, error: StorageError | None) -> None:
+        error = error or self.failure
+        if error is None:
+            left = iter(entries)
+            try:
+                full = self._apply_round(left)
+            except Exception as fault:  # noqa: BLE001 - whatever it is, it ends all writing
+                self.fail_stop("applying a journal round", fault)
+                # From the entry on that it came from; those in front of it have had their answer.
+                self._on_round_failed(
+                    entries[len(entries) - len(list(left)) - 1 :], self.failure or StorageError(str(fault))
+                )
+            else:
+                self.durable_sequence = sequence
+                self._write_behind(full)
         else:
-            self.durable_sequence = sequence
-            flush_bytes = self.settings.flush_bytes
-            full: list[LocalLedger] = []
-            touched = self.behind.touched
-            count = 0
-            size = 0
-            for entry in entries:
-                ledger = entry.ledger
-                if ledger is not None and ledger.state is not State.DELETED:
-                    ledger.on_durable(entry)
-                    count += 1
-                    size += entry.size
-                    if not ledger.touched:
-                        ledger.touched = True
-                        touched.append(ledger)
-                    if ledger.dirty_bytes >= flush_bytes and not ledger.flushing:
-                        full.append(ledger)
-                    if ledger.seal_waiters is not None:
-                        ledger.wake_sealers()
-                try:
-                    entry.done(None)
-                except Exception as failure:  # noqa: BLE001 - must not lose the others' answers
-                    self.loop.call_exception_handler({"message": "done() raised", "exception": failure})
-            self.counters.appended_entries += count
-            self.counters.appended_bytes += size
-            self.entries_since_checkpoint += count
-            if not self.behind.stuck:
-                for ledger in full:  # one after the other: all at once, they would hold up the journal
-                    self.behind.flush([ledger])
-                if (
-                    self.entries_since_checkpoint >= self.settings.checkpoint_entries_max
-                    or self.journal.wants_checkpoint()
-                ):
-                    self.behind.checkpoint_soon()
+            self._on_round_failed(entries, error)
         if self._drained is not None and not self.journal.queued_bytes and not self._drained.done():
             self._drained.set_result(None)
 
-    def _on_round_failed(self, entries: list[Queued], error: Exception) -> None:
+    def _apply_round(self, entries: Iterable[Queued]) -> list[LocalLedger]:
+        """Make entries readable and answer them; the ledgers of which there is now enough to write behind."""
+        flush_bytes = self.settings.flush_bytes
+        full: list[LocalLedger] = []
+        touched = self.behind.touched
+        count = 0
+        size = 0
+        for entry in entries:
+            ledger = entry.ledger
+            if ledger is not None and ledger.state is not State.DELETED:
+                ledger.on_durable(entry)
+                count += 1
+                size += entry.size
+                if not ledger.touched:
+                    ledger.touched = True
+                    touched.append(ledger)
+                if ledger.dirty_bytes >= flush_bytes and not ledger.flushing:
+                    full.append(ledger)
+                if ledger.seal_waiters is not None:
+                    ledger.wake_sealers()
+            try:
+                entry.done(None)
+            except Exception as failure:  # noqa: BLE001 - must not lose the others' answers
+                self.loop.call_exception_handler({"message": "done() raised", "exception": failure})
+        self.counters.appended_entries += count
+        self.counters.appended_bytes += size
+        self.entries_since_checkpoint += count
+        return full
+
+    def _write_behind(self, full: list[LocalLedger]) -> None:
+        if self.behind.stuck:
+            return
+        try:
+            for ledger in full:  # one after the other: all at once, they would hold up the journal
+                self.behind.flush([ledger])
+            if (
+                self.entries_since_checkpoint >= self.settings.checkpoint_entries_max
+                or self.journal.wants_checkpoint()
+            ):
+                self.behind.checkpoint_soon()
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.fail_stop("beginning to write behind", fault)
+
+    def _on_round_failed(self, entries: list[Queued], error: StorageError) -> None:
         for entry in entries:
             if entry.ledger is not None:
                 entry.ledger.on_failed()
@@ -350,7 +431,11 @@ class LocalLedgerStore:
 
         def report(error: Exception | None) -> None:
             if error is None:
-                apply()
+                try:
+                    apply()
+                except Exception as fault:  # noqa: BLE001 - whatever it is, it ends all writing
+                    self.fail_stop(f"applying a {control.name.lower()}", fault)
+                    error = self.failure
             if done.done():
                 return
             if error is None:

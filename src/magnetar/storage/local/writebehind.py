@@ -12,180 +12,30 @@ When a write fails (disk full), dirty entries stay in memory and in the journal,
 tried again after `retry_s`.  A *sync* that fails is another matter: the kernel may drop what it could not
 write and report success the next time, so that ledger's checkpoint never succeeds again in this process; the
 journal keeps its entries, and the next start replays them.
+
+Any other exception is one that nobody foresaw, and nothing that follows from the state it leaves is to be trusted:
+it ends all writing (`LocalLedgerStore.fail_stop`), and the next start replays the journal.  Before the catalogue
+says that the journal may forget rounds, what the catalogue will know is compared with what the ledgers had when the
+checkpoint began, whoever was on the list of what to do.
 """
 
 import asyncio
 import logging
-import queue
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.catalogue import Catalogue, Fact
-from magnetar.storage.local.disk import Disk
-from magnetar.storage.local.format import BLOCK_BYTES, FactKind, align_up, footer
+from magnetar.storage.local.crew import Crew, Flush, Sync, Worker
+from magnetar.storage.local.format import FactKind, align_up, footer
 from magnetar.storage.local.ledger import LocalLedger, State
-from magnetar.storage.local.segment import Dirty, Staging, pieces_of
 
 if TYPE_CHECKING:
     from magnetar.storage.local.store import LocalLedgerStore
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-
 # Ledgers per hand-over to the thread: long enough to be cheap, short enough to keep the loop free.
 BATCH: Final = 64
-CREW_THREADS: Final = 8
-
-
-class Worker:
-    """One thread that carries out calls in order and reports them on the loop."""
-
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: queue.SimpleQueue[
-            tuple[Callable[..., Any], tuple[Any, ...], Callable[..., None]] | None
-        ] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(
-        self, call: Callable[..., T], *args: Any, report: Callable[[T | None, Exception | None], None]
-    ) -> None:
-        """Run `call(*args)` in the thread, then `report(result, error)` on the loop."""
-        self._calls.put((call, args, report))
-
-    def run(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
-        """The same as a future."""
-        future: asyncio.Future[T] = self._loop.create_future()
-
-        def report(result: Any, error: Exception | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self.submit(call, *args, report=report)
-        return future
-
-    def stop(self) -> None:
-        self._calls.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (task := self._calls.get()) is not None:
-            call, args, report = task
-            result = None
-            failure: Exception | None = None
-            try:
-                result = call(*args)
-            except Exception as error:  # noqa: BLE001 - outermost loop; the caller gets it
-                failure = error
-            self._loop.call_soon_threadsafe(report, result, failure)
-            del task, call, args, report, result, failure
-
-
-@dataclass(slots=True, eq=False)
-class Flush:
-    """Write the dirty entries of one ledger behind.  The thread fills in the last two fields."""
-
-    ledger: LocalLedger
-    path: Path
-    create: bool
-    records: list[Dirty]
-    position: int
-    end: int
-    rest: bytes | None
-    new_rest: bytes = b""
-    error: OSError | StorageError | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Sync:
-    """Make one segment durable, and write its footer first when it has one coming."""
-
-    ledger: LocalLedger
-    path: Path
-    footer_position: int
-    footer: bytes | None
-    fact: Fact
-    points: int
-    error: OSError | None = None
-    sync_failed: bool = field(default=False)
-
-
-class Crew:
-    """Carries tasks out for the worker: one task in its own thread, many in several.
-
-    Many small segments cost a device's latency each, which overlaps; a thousand syncs of new files take 0.9 s one
-    after the other and 0.05 s in eight threads.
-    """
-
-    def __init__(self, disk: Disk, *, direct: bool) -> None:
-        self.disk = disk
-        self._direct = direct
-        self._own = threading.local()
-        self._pool = ThreadPoolExecutor(CREW_THREADS, thread_name_prefix="magnetar-flush-crew")
-
-    def flush(self, flushes: list[Flush]) -> None:
-        """Write each segment's entries; a failure concerns its own ledger only."""
-        self._each(self._flush_one, flushes)
-
-    def sync(self, syncs: list[Sync]) -> None:
-        """Footers, and syncs."""
-        self._each(self._sync_one, syncs)
-
-    def close(self) -> None:
-        self._pool.shutdown()
-
-    def _each(self, call: Callable[[T], None], tasks: list[T]) -> None:
-        if len(tasks) == 1:
-            call(tasks[0])
-        else:
-            for _ in self._pool.map(call, tasks):
-                pass
-
-    def _staging(self) -> Staging:
-        staging: Staging | None = getattr(self._own, "staging", None)
-        if staging is None:
-            staging = self._own.staging = Staging(self.disk, direct=self._direct)
-        return staging
-
-    def _flush_one(self, flush: Flush) -> None:
-        staging = self._staging()
-        try:
-            with staging.open(flush.path, create=flush.create) as file:
-                rest = flush.rest
-                if rest is None:
-                    start = flush.position - flush.position % BLOCK_BYTES
-                    rest = staging.read_block(file, start, flush.position - start)
-                flush.new_rest = staging.write_run(
-                    file, flush.position, rest, pieces_of(flush.records), flush.end - flush.position
-                )
-        except (OSError, StorageError) as error:
-            flush.error = error
-        flush.records = []
-
-    def _sync_one(self, sync: Sync) -> None:
-        staging = self._staging()
-        try:
-            with staging.open(sync.path) as file:
-                if sync.footer is not None:
-                    file.truncate(sync.footer_position)
-                    staging.write_run(file, sync.footer_position, b"", iter([sync.footer]), len(sync.footer))
-                try:
-                    file.sync()
-                except OSError:
-                    sync.sync_failed = True
-                    raise
-        except OSError as error:
-            sync.error = error
 
 
 class WriteBehind:
@@ -193,9 +43,9 @@ class WriteBehind:
         self, store: "LocalLedgerStore", crew: Crew, catalogue: Catalogue, deleted: list[int]
     ) -> None:
         self._store = store
-        self._crew = crew
+        self.crew = crew
         self._catalogue = catalogue
-        self.worker = Worker("magnetar-flush", store.loop)
+        self.worker = Worker("magnetar-flush", store.loop, store.fail_stop)
         self.touched: list[LocalLedger] = []
         self._deleted = deleted
         """Gone since the last checkpoint."""
@@ -204,14 +54,24 @@ class WriteBehind:
         self._again = False
         self._closing = False
         self._lost: set[int] = set()
+        """Ledgers of which a sync failed: the journal has them until the next start."""
         self.stuck = False
         """A write failed and has not succeeded since."""
+        self.stuck_why = ""
+        self.wanted_since_s: float | None = None
+        """When the checkpoint was asked for that has not succeeded yet."""
         self._retry: Any = None
+
+    def start(self) -> None:
+        """RuntimeError when the system allows no more threads."""
+        self.worker.start()
 
     # -- flushing
 
     def flush(self, ledgers: list[LocalLedger]) -> "asyncio.Future[None] | None":
         """Start to write behind what is dirty in `ledgers`, those being written already excepted."""
+        if self._store.failure is not None:
+            return None
         flushes = []
         for ledger in ledgers:
             if ledger.dirty and not ledger.flushing and not ledger.deleted:
@@ -232,14 +92,18 @@ class WriteBehind:
         counts = [len(flush.records) for flush in flushes]
         done: asyncio.Future[None] = self._store.loop.create_future()
 
-        def report(_: None, error: Exception | None) -> None:
-            assert error is None, error
-            for flush, count in zip(flushes, counts, strict=True):
-                self._on_flushed(flush, count)
-            if not done.done():
-                done.set_result(None)
+        def report(_: None, error: BaseException | None) -> None:
+            try:
+                if error is not None:
+                    self._store.fail_stop("writing segments", error)
+                    return
+                for flush, count in zip(flushes, counts, strict=True):
+                    self._on_flushed(flush, count)
+            finally:
+                if not done.done():
+                    done.set_result(None)
 
-        self.worker.submit(self._crew.flush, flushes, report=report)
+        self.worker.submit(self.crew.flush, flushes, report=report)
         return done
 
     def _on_flushed(self, flush: Flush, count: int) -> None:
@@ -265,6 +129,8 @@ class WriteBehind:
 
     def checkpoint_soon(self) -> None:
         """Begin a checkpoint; if one is running, another one follows it."""
+        if self._store.failure is not None:
+            return
         if self._checkpoint is None:
             if not self.stuck and not self._closing:
                 self._checkpoint = self._store.loop.create_task(self._run_checkpoints())
@@ -279,9 +145,17 @@ class WriteBehind:
         """
         while self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
-        self._checkpoint = self._store.loop.create_task(self._checkpoint_once())
+        self._checkpoint = self._store.loop.create_task(self._checkpoint_alone())
+        await asyncio.shield(self._checkpoint)  # whoever waits may give up; the checkpoint may not
+
+    @property
+    def lost_count(self) -> int:
+        """Ledgers whose segments could not be synced."""
+        return len(self._lost)
+
+    async def _checkpoint_alone(self) -> None:
         try:
-            await self._checkpoint
+            await self._checkpoint_once()
         finally:
             self._checkpoint = None
 
@@ -293,37 +167,79 @@ class WriteBehind:
                 if not self._again:
                     return
         except StorageError as error:
-            self._on_stuck(str(error))
+            if self._store.failure is None:
+                self._on_stuck(str(error))
         finally:
             self._checkpoint = None
 
     async def _checkpoint_once(self) -> None:
         store = self._store
+        if store.failure is not None:
+            raise store.failure
+        if self.wanted_since_s is None:
+            self.wanted_since_s = store.clock.monotonic()
         sequence = store.durable_sequence
         touched, self.touched = self.touched, []
         deleted, self._deleted = self._deleted, []
-        for ledger in touched:
-            ledger.touched = False
-        store.entries_since_checkpoint = 0
         try:
-            await self._flush_all(touched)
-            facts, noted = await self._sync_all(touched)
-            facts += [Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b"") for ledger_id in deleted]
-            await self.worker.run(self._catalogue.commit, facts, sequence, store.next_ledger_id)
-        except (OSError, StorageError) as error:
+            for ledger in touched:
+                ledger.touched = False
+            store.entries_since_checkpoint = 0
+            await self._save(touched, deleted, sequence)
+            store.counters.checkpoints += 1
+            self.wanted_since_s = None
+            self._on_unstuck()
+            store.on_checkpoint(sequence)
+        except BaseException as error:
             for ledger in touched:
                 store.touch(ledger)
             self._deleted += deleted
             store.counters.checkpoint_errors += 1
-            raise StorageError(f"checkpoint failed: {error}") from error
+            if isinstance(error, OSError | StorageError):
+                raise StorageError(f"checkpoint failed: {error}") from error
+            if not isinstance(error, asyncio.CancelledError):
+                store.fail_stop("a checkpoint", error)
+                raise StorageError(f"checkpoint failed: {error!r}") from error
+            raise
+
+    async def _save(self, touched: list[LocalLedger], deleted: list[int], sequence: int) -> None:
+        store = self._store
+        had = [(ledger, ledger.position) for ledger in store.ledgers.values() if not ledger.finished]
+        await self._flush_all(touched)
+        facts, noted = await self._sync_all(touched)
+        facts += [Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b"") for ledger_id in deleted]
+        self._check_nothing_is_forgotten(had, facts)
+        await self.worker.run(
+            self._catalogue.commit, facts, sequence, store.next_ledger_id, store.journal.epoch
+        )
         for sync in noted:
             sync.ledger.points_noted = sync.points
             if sync.fact.kind is FactKind.SEALED:
                 sync.ledger.finished = True
                 store.on_finished(sync.ledger)
-        store.counters.checkpoints += 1
-        self._on_unstuck()
-        store.on_checkpoint(sequence)
+
+    def _check_nothing_is_forgotten(self, had: list[tuple[LocalLedger, int]], facts: list[Fact]) -> None:
+        """With `facts` the catalogue knows what every ledger `had`, so that the journal's rounds may go.
+
+        It does not ask which ledgers were touched: that list is what must not be believed twice.
+        """
+        known = self._catalogue.facts
+        new = {line.ledger_id: line.data_bytes for line in facts if line.kind is not FactKind.DELETED}
+        for ledger, position in had:
+            if ledger.deleted:
+                continue
+            ledger_id = ledger.ledger_id
+            found = new.get(ledger_id)
+            if found is None and ledger_id in known:
+                found = known[ledger_id][0].data_bytes
+            if found is None or found < position:
+                raise AssertionError(
+                    f"ledger {ledger_id} has {position} bytes, and the catalogue would know of {found}"
+                )
+        gone = {line.ledger_id for line in facts if line.kind is FactKind.DELETED}.union(self._deleted)
+        lingering = known.keys() - self._store.ledgers.keys() - gone
+        if lingering:
+            raise AssertionError(f"ledger {min(lingering)} is gone, and the catalogue would not know")
 
     async def _flush_all(self, touched: list[LocalLedger]) -> None:
         errors = self._store.counters.flush_errors
@@ -333,6 +249,8 @@ class WriteBehind:
                 batch = [ledger for ledger, _ in waiting[start : start + BATCH]]
                 done = self.flush(batch)
                 await (done if done is not None else asyncio.sleep(0))
+                if self._store.failure is not None:
+                    raise self._store.failure
                 if self._store.counters.flush_errors > errors:
                     raise StorageError("segments cannot be written")
             waiting = [
@@ -352,7 +270,7 @@ class WriteBehind:
                 if not ledger.deleted and not ledger.finished
             ]
             with_files = [sync for sync in syncs if sync.ledger.has_file]
-            await self.worker.run(self._crew.sync, with_files)
+            await self.worker.run(self.crew.sync, with_files)
             for sync in with_files:
                 if sync.sync_failed:
                     self._lost.add(sync.ledger.ledger_id)
@@ -366,7 +284,7 @@ class WriteBehind:
         if self._new_files:
             self._new_files = False  # before the sync: a file that is made meanwhile wants another one
             try:
-                await self.worker.run(self._crew.disk.sync_directory, self._store.segments)
+                await self.worker.run(self.crew.disk.sync_directory, self._store.segments)
             except OSError:
                 self._new_files = True
                 raise
@@ -417,11 +335,13 @@ class WriteBehind:
     def remove(self, path: Path) -> None:
         """Remove a file that nobody needs any more."""
 
-        def report(_: None, error: Exception | None) -> None:
-            if error is not None:
+        def report(_: None, error: BaseException | None) -> None:
+            if isinstance(error, OSError):
                 log.warning("file could not be removed: file=%s error=%s", path.name, error)
+            elif error is not None:
+                self._store.fail_stop("removing a file", error)
 
-        self.worker.submit(self._crew.disk.remove, path, report=report)
+        self.worker.submit(self.crew.disk.remove, path, report=report)
 
     # -- trouble
 
@@ -429,13 +349,14 @@ class WriteBehind:
         if not self.stuck:
             log.error("write-behind stopped, appends go on while the journal has room: %s", why)
         self.stuck = True
+        self.stuck_why = why
         self._store.journal.refuse_when_full(True)
         if self._retry is None and not self._closing:
             self._retry = self._store.clock.call_later(self._store.settings.retry_s, self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None
-        if self._checkpoint is None and not self._closing:
+        if self._checkpoint is None and not self._closing and self._store.failure is None:
             self._checkpoint = self._store.loop.create_task(self._run_checkpoints())
 
     def _on_unstuck(self) -> None:
@@ -453,8 +374,14 @@ class WriteBehind:
             await self.checkpoint()
         except StorageError as error:
             log.error("closed without a checkpoint, the next start replays the journal: %s", error)
-        await self.worker.run(self._catalogue.close)
-        await self.worker.run(self._crew.close)
+
+    def release(self) -> None:
+        """Blocking: close the catalogue and end the crew."""
+        self._catalogue.close()
+        self.crew.close()
+
+    def end(self) -> None:
+        """End the worker: nothing may be given to it any more."""
         self.worker.stop()
 
 

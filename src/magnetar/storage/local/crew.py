@@ -1,0 +1,223 @@
+"""The threads that write behind: one worker that carries calls out in order, and a crew that shares long ones.
+
+They know tasks, not ledgers' state: the loop says what is to be written where, and applies what they report.  All
+threads are started when the store is, so that a limit on threads is one clear error then and not a surprise in the
+middle of a checkpoint.
+
+A task that meets the disk's own trouble says so in its `error`.  Anything else is raised, and ends all writing
+(`LocalLedgerStore.fail_stop`).
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from magnetar.base.errors import StorageError
+from magnetar.storage.local.disk import Disk
+from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.local.segment import Dirty, Staging, pieces_of
+
+if TYPE_CHECKING:
+    from magnetar.storage.local.catalogue import Fact
+    from magnetar.storage.local.ledger import LocalLedger
+
+T = TypeVar("T")
+
+CREW_THREADS: Final = 8
+
+
+class Worker:
+    """One thread that carries out calls in order and reports them on the loop."""
+
+    def __init__(
+        self, name: str, loop: asyncio.AbstractEventLoop, on_failure: Callable[[str, BaseException], None]
+    ) -> None:
+        self._loop = loop
+        self._on_failure = on_failure
+        """Told on the loop when a report raises."""
+        self._calls: queue.SimpleQueue[
+            tuple[Callable[..., Any], tuple[Any, ...], Callable[..., None]] | None
+        ] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """RuntimeError when the system allows no more threads."""
+        self._thread.start()
+
+    def submit(
+        self, call: Callable[..., T], *args: Any, report: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Run `call(*args)` in the thread, then `report(result, error)` on the loop."""
+        self._calls.put((call, args, report))
+
+    def run(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+        """The same as a future."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def report(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.submit(call, *args, report=report)
+        return future
+
+    def stop(self) -> None:
+        self._calls.put(None)
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (task := self._calls.get()) is not None:
+            call, args, report = task
+            result = None
+            failure: BaseException | None = None
+            try:
+                result = call(*args)
+            except BaseException as error:  # noqa: BLE001 - outermost loop; the caller gets it
+                failure = error
+            self._loop.call_soon_threadsafe(self._deliver, report, result, failure)
+            del task, call, args, report, result, failure
+
+    def _deliver(self, report: Callable[..., None], result: Any, failure: BaseException | None) -> None:
+        try:
+            report(result, failure)
+        except Exception as error:  # noqa: BLE001 - whatever it is, storage has lost its thread
+            self._on_failure("applying what a thread has written", error)
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """Write the dirty entries of one ledger behind.  The thread fills in the last two fields."""
+
+    ledger: "LocalLedger"
+    path: Path
+    create: bool
+    records: list[Dirty]
+    position: int
+    end: int
+    rest: bytes | None
+    new_rest: bytes = b""
+    error: OSError | StorageError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Sync:
+    """Make one segment durable, and write its footer first when it has one coming."""
+
+    ledger: "LocalLedger"
+    path: Path
+    footer_position: int
+    footer: bytes | None
+    fact: "Fact"
+    points: int
+    error: OSError | None = None
+    sync_failed: bool = field(default=False)
+
+
+def start_all(pool: ThreadPoolExecutor, count: int, prepare: Callable[[], object]) -> None:
+    """Start all `count` threads of a pool, which would start them when they are first needed, and `prepare` in each.
+
+    RuntimeError when the system allows no more threads.
+    """
+    together = threading.Barrier(count)
+
+    def begin(_: int) -> None:
+        # Waiting for the others keeps a thread from taking their part, so that each of them is started.
+        try:
+            prepare()
+        except BaseException:
+            together.abort()
+            raise
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait()
+
+    try:
+        for _ in pool.map(begin, range(count)):
+            pass
+    except BaseException:
+        together.abort()
+        pool.shutdown(wait=False)
+        raise
+
+
+class Crew:
+    """Carries tasks out for the worker: one task in its own thread, many in several.
+
+    Many small segments cost a device's latency each, which overlaps; a thousand syncs of new files take 0.9 s one
+    after the other and 0.05 s in eight threads.
+    """
+
+    def __init__(self, disk: Disk, *, direct: bool) -> None:
+        self.disk = disk
+        self._direct = direct
+        self._own = threading.local()
+        self._pool = ThreadPoolExecutor(CREW_THREADS, thread_name_prefix="magnetar-flush-crew")
+
+    def prepare(self) -> None:
+        """Start every thread, with its memory.  RuntimeError when the system allows no more of them."""
+        self._staging()
+        start_all(self._pool, CREW_THREADS, self._staging)
+
+    def flush(self, flushes: list[Flush]) -> None:
+        """Write each segment's entries; a failure concerns its own ledger only."""
+        self._each(self._flush_one, flushes)
+
+    def sync(self, syncs: list[Sync]) -> None:
+        """Footers, and syncs."""
+        self._each(self._sync_one, syncs)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _each(self, call: Callable[[T], None], tasks: list[T]) -> None:
+        if len(tasks) == 1:
+            call(tasks[0])
+        else:
+            for _ in self._pool.map(call, tasks):
+                pass
+
+    def _staging(self) -> Staging:
+        staging: Staging | None = getattr(self._own, "staging", None)
+        if staging is None:
+            staging = self._own.staging = Staging(self.disk, direct=self._direct)
+        return staging
+
+    def _flush_one(self, flush: Flush) -> None:
+        staging = self._staging()
+        try:
+            with staging.open(flush.path, create=flush.create) as file:
+                rest = flush.rest
+                if rest is None:
+                    start = flush.position - flush.position % BLOCK_BYTES
+                    rest = staging.read_block(file, start, flush.position - start)
+                flush.new_rest = staging.write_run(
+                    file, flush.position, rest, pieces_of(flush.records), flush.end - flush.position
+                )
+        except (OSError, StorageError) as error:
+            flush.error = error
+        flush.records = []
+
+    def _sync_one(self, sync: Sync) -> None:
+        staging = self._staging()
+        try:
+            with staging.open(sync.path) as file:
+                if sync.footer is not None:
+                    file.truncate(sync.footer_position)
+                    staging.write_run(file, sync.footer_position, b"", iter([sync.footer]), len(sync.footer))
+                try:
+                    file.sync()
+                except OSError:
+                    sync.sync_failed = True
+                    raise
+        except OSError as error:
+            sync.error = error

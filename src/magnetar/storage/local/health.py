@@ -1,0 +1,54 @@
+"""What an operator must know of a store that does not do as it should: one sentence, with what to do.
+
+All of it is read from the store's parts as they are at that moment; nothing waits, and no disk is looked at.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from magnetar.storage.local.store import LocalLedgerStore
+
+WRITE_S_MAX: Final = 10.0
+"""A synced write that takes longer than this hangs."""
+
+CHECKPOINT_S_MAX: Final = 120.0
+"""A checkpoint writes at most what is in the journal, and syncs; slow disks need a few seconds for that."""
+
+
+def problem_of(store: "LocalLedgerStore") -> str | None:
+    """The gravest of what is wrong, or None."""
+    journal, behind = store.journal, store.behind
+    now_s = store.clock.monotonic()
+    if store.failure is not None:
+        return (
+            f"{store.failure}; reads go on: see the log, and restart the server, which finds everything that was"
+            " acknowledged in its journal"
+        )
+    if journal.broken is not None:
+        return f"{journal.broken}: nothing can be written; see to the disk, and restart the server"
+    if (began_s := journal.write_began_s) is not None and now_s - began_s >= WRITE_S_MAX:
+        return (
+            f"a write to the journal has not returned for {now_s - began_s:.0f} s: the disk of {store.data_dir} hangs,"
+            " and all producers wait for it"
+        )
+    if behind.lost_count:
+        return (
+            f"the segments of {behind.lost_count} ledgers could not be synced: the journal keeps their entries and"
+            " will be full soon; see to the disk, and restart the server, which writes them again"
+        )
+    if behind.stuck:
+        return (
+            f"segments cannot be written ({behind.stuck_why}): appends are refused once the journal is full; make"
+            f" room on the disk of {store.data_dir}, and writing goes on by itself"
+        )
+    if (since_s := behind.wanted_since_s) is not None and now_s - since_s >= CHECKPOINT_S_MAX:
+        return (
+            f"a checkpoint has not ended for {now_s - since_s:.0f} s: the disk of {store.data_dir} is too slow or"
+            " hangs; appends wait once the journal is full"
+        )
+    if (since_s := journal.full_since_s) is not None and now_s - since_s >= WRITE_S_MAX:
+        return (
+            f"appends have waited for room in the journal for {now_s - since_s:.0f} s: the disk of {store.data_dir}"
+            " does not keep up; a larger journal.bytes helps over short peaks"
+        )
+    return None
