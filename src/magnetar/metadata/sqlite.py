@@ -5,34 +5,31 @@ becomes one: each operation is checked, in order, against the state that the one
 that its compare-and-set is decided before anything is written; the rows of the winners go to the thread as
 one transaction; when that is durable (WAL, `synchronous=FULL`), memory is brought up to date, watchers are
 called and the waiting coroutines resume.  While a round is on its way the next one fills.  The thread only
-writes rows, so it never has to undo one operation of many.
+writes rows, so it never has to undo one operation of many.  Each round counts (`commits`).
 
 Reads are answered from memory and therefore show only what is durable.  Ephemeral paths exist in memory
 alone.
 
-When a round fails (disk full, file locked), all of its operations fail with `MetadataError`, memory stays as
-it was, and the next round tries afresh.  After a failed sync the outcome of a write is unknown until the next
-start, as with any database: it may be there then.
-
-File, version 1 (`application_id` 0x4d67746d "Mgtm", `user_version` 1):
-
-    node  path TEXT primary key   as given to `put`
-          value BLOB              at most VALUE_BYTES_MAX bytes
-          version INTEGER         0 for the first write
+When a round fails because the disk is full or the file is locked, all of its operations fail with
+`MetadataError`, memory stays as it was, and the next round tries afresh; one without operations is made every few
+seconds until that works.  After any other error (`sqlite_file`) nobody knows what is on the disk: the store takes no
+more writes until the next start, and goes on answering reads.  The same holds for an exception that nobody foresaw.
+`problem` says what is wrong.
 """
 
 import asyncio
-import os
-import sqlite3
+import logging
+import time
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from magnetar.base.errors import BadVersion, ConfigError, MetadataError
+from magnetar.base.errors import BadVersion, MetadataError
 from magnetar.base.lockfile import DirectoryLock
+from magnetar.metadata import sqlite_file
+from magnetar.metadata.sqlite_file import Failure, Row, State, row_crc, summed
 from magnetar.metadata.store import (
     ANY_VERSION,
     MUST_NOT_EXIST,
@@ -43,18 +40,16 @@ from magnetar.metadata.store import (
     check_operation,
 )
 
-APPLICATION_ID: Final = 0x4D67746D
-FORMAT_VERSION: Final = 1
+log = logging.getLogger(__name__)
 
-_WAL_BYTES_KEPT: Final = (
-    64 << 20
-)  # a burst may grow the WAL past this; the next checkpoint gives the rest back
-_BUSY_TIMEOUT_S: Final = (
-    2.0  # somebody looks into the file with sqlite3: wait a little before failing a round
+_ROUND_STEPS_MAX: Final = (
+    4096  # bounds a round's latency, the WAL it adds, and what the loop does for it at a time
 )
-_ROUND_OPERATIONS_MAX: Final = 4096  # bounds a round's latency and the WAL it adds
-
-_Row = tuple[str, bytes, int]
+_CHECKPOINT_BYTES: Final = 4 << 20  # about what SQLite would let the WAL grow to
+_PAGE_BYTES: Final = 4096
+_PROBE_S: Final = 5.0  # between attempts to write when the last one has failed
+_SLOW_S: Final = 10.0  # a write that takes longer is a problem
+_INSORT_MAX: Final = 64  # paths that are put in their places one by one: above that the list is sorted
 
 
 class _Operation:
@@ -77,6 +72,41 @@ class _Node:
         self.ephemeral = ephemeral
 
 
+class _Paths:
+    """The sorted paths while a round's changes are made: a few one by one, many by sorting once.
+
+    Each change in a list of a hundred thousand moves half of it.
+    """
+
+    __slots__ = ("_changed", "_sorted")
+
+    def __init__(self, paths: list[str]) -> None:
+        self._sorted = paths
+        self._changed: dict[str, bool] = {}  # with: is it there now
+
+    def add(self, path: str) -> None:
+        self._changed[path] = True
+
+    def remove(self, path: str) -> None:
+        self._changed[path] = False
+
+    def settled(self) -> list[str]:
+        paths, changed = self._sorted, self._changed
+        if len(changed) > _INSORT_MAX:
+            kept = [path for path in paths if path not in changed]
+            kept += sorted(path for path, is_there in changed.items() if is_there)
+            kept.sort()  # two runs in order: one merge
+            return kept
+        for path, is_there in changed.items():
+            index = bisect_left(paths, path)
+            was_there = index < len(paths) and paths[index] == path
+            if is_there and not was_there:
+                insort(paths, path)
+            elif was_there and not is_there:
+                del paths[index]
+        return paths
+
+
 class SqliteMetadataStore:
     """A `MetadataStore` in the file `path`, which is made if need be.
 
@@ -90,18 +120,52 @@ class SqliteMetadataStore:
     def __init__(self, path: Path) -> None:
         self._lock = DirectoryLock(path.with_name(path.name + ".lock"))
         try:
-            self._connection = _open(path)
-            self._nodes = _load(path, self._connection)
+            self._connection = sqlite_file.open_file(path)
+            nodes, self._state = sqlite_file.load(path, self._connection)
         except BaseException:
             self._lock.release()
             raise
+        self._path = path
+        self._nodes = {name: _Node(value, False) for name, value in nodes.items()}
         self._paths = sorted(self._nodes)
+        # The last round of the ledger store's journal that is durable now, 0 when that is not known.
+        self.sequence_of_ledgers: Callable[[], int] = lambda: 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="magnetar-metadata")
         self._queue: list[_Operation] = []
         self._watchers: dict[int, tuple[str, Callable[[Change], None]]] = {}
         self._next_watcher = 0
         self._writing: asyncio.Task[None] | None = None
+        self._round_began_s: float | None = None
+        self._unchecked_bytes = 0  # written to the WAL since the last checkpoint, about
+        self._failed_for_now: str | None = None
+        self._failed_for_good: str | None = None
+        self._probe: asyncio.TimerHandle | None = None
         self._closed = False
+
+    @property
+    def commits(self) -> int:
+        """How many transactions were ever made durable in this file."""
+        return self._state.commits
+
+    @property
+    def noted_sequence(self) -> int:
+        """What `sequence_of_ledgers` was at the last transaction; 0 when it was not known."""
+        return self._state.sequence
+
+    @property
+    def problem(self) -> str | None:
+        """What the operator should know: why nothing can be written, or that it takes long."""
+        if self._failed_for_good is not None:
+            return self._failed_for_good
+        if self._failed_for_now is not None:
+            return (
+                f"metadata cannot be written now: {self._failed_for_now}; it is tried again every few seconds"
+            )
+        if self._round_began_s is not None:
+            waiting_s = time.monotonic() - self._round_began_s
+            if waiting_s > _SLOW_S:
+                return f"a write of metadata has been waiting for the disk for {waiting_s:.0f} s"
+        return None
 
     async def get(self, path: str) -> Versioned | None:
         self._check_open()
@@ -146,9 +210,14 @@ class SqliteMetadataStore:
         if self._closed:
             return
         self._closed = True
+        if self._probe is not None:
+            self._probe.cancel()
         if self._writing is not None:
             await asyncio.wait([self._writing])
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
+        loop = asyncio.get_running_loop()
+        if self._failed_for_good is None:
+            await self._checkpoint(loop, truncate=True)
+        await loop.run_in_executor(self._thread, self._connection.close)
         self._thread.shutdown()
         self._lock.release()
 
@@ -158,38 +227,115 @@ class SqliteMetadataStore:
 
     async def _submit(self, steps: Sequence[Put | Delete]) -> int:
         self._check_open()
+        if self._failed_for_good is not None:
+            raise MetadataError(self._failed_for_good)
         for step in steps:
             check_operation(step)
         loop = asyncio.get_running_loop()
         operation = _Operation(steps, loop.create_future())
         self._queue.append(operation)
+        self._start(loop)
+        return await operation.future
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._writing is None:
             # A task begins only once the coroutines that are ready now have run: they all join its first
             # round.
             self._writing = loop.create_task(self._write_rounds(loop))
-        return await operation.future
 
     async def _write_rounds(self, loop: asyncio.AbstractEventLoop) -> None:
         operations: list[_Operation] = []
         try:
-            while self._queue:
-                operations = self._queue[:_ROUND_OPERATIONS_MAX]
-                del self._queue[:_ROUND_OPERATIONS_MAX]
-                rows, gone = self._decide(operations)
-                failure = None
-                if rows or gone:
-                    failure = await loop.run_in_executor(self._thread, _write, self._connection, rows, gone)
-                self._finish(loop, operations, failure)
+            while self._queue or self._failed_for_now is not None:
+                operations = self._take()
+                await self._write_round(loop, operations)
+                operations = []
+                if self._failed_for_good is not None or (
+                    self._failed_for_now is not None and not self._queue
+                ):
+                    break
+                if self._unchecked_bytes >= _CHECKPOINT_BYTES:
+                    await self._checkpoint(loop)
+                    if self._failed_for_good is not None:
+                        break
+        except asyncio.CancelledError:
+            self._fail_waiting(operations, "the metadata store is closing")
+            raise
+        except Exception as error:
+            log.exception("the metadata store takes no more writes")
+            self._stop_writing(f"an unforeseen error ({type(error).__name__}: {error})")
+            self._fail_waiting(operations, self._failed_for_good or "")
+        else:
+            self._fail_waiting([], self._failed_for_good or "")
         finally:
-            # Only a cancelled task (the loop is being torn down) or a bug of ours leaves somebody waiting
-            # here.
-            for operation in (*operations, *self._queue):
-                operation.future.cancel()
-            self._queue.clear()
             self._writing = None
+            self._round_began_s = None
+        if self._failed_for_now is not None and not self._closed:
+            if self._probe is not None:
+                self._probe.cancel()
+            self._probe = loop.call_later(_PROBE_S, self._start, loop)
 
-    def _decide(self, operations: Sequence[_Operation]) -> tuple[list[_Row], list[tuple[str]]]:
-        """Check every operation; the rows to write and the paths to remove, one at most for each path."""
+    def _take(self) -> list[_Operation]:
+        steps = 0
+        for count, operation in enumerate(self._queue):
+            steps += len(operation.steps)
+            if count and steps > _ROUND_STEPS_MAX:
+                taken, self._queue = self._queue[:count], self._queue[count:]
+                return taken
+        taken, self._queue = self._queue, []
+        return taken
+
+    async def _write_round(self, loop: asyncio.AbstractEventLoop, operations: Sequence[_Operation]) -> None:
+        rows, gone, state = self._decide(operations)
+        failure = None
+        if rows or gone or self._failed_for_now is not None:
+            self._round_began_s = time.monotonic()
+            failure = await loop.run_in_executor(
+                self._thread, sqlite_file.write, self._connection, rows, gone, state
+            )
+            self._round_began_s = None
+            self._unchecked_bytes += sum(_PAGE_BYTES + len(row[1]) for row in rows) + _PAGE_BYTES * len(gone)
+            if failure is None:
+                self._state = state
+                self._failed_for_now = None
+            else:
+                self._note(failure)
+        self._finish(loop, operations, failure)
+
+    async def _checkpoint(self, loop: asyncio.AbstractEventLoop, *, truncate: bool = False) -> None:
+        self._unchecked_bytes = 0
+        failure = await loop.run_in_executor(
+            self._thread, lambda: sqlite_file.checkpoint(self._connection, truncate=truncate)
+        )
+        if failure is not None and failure.is_final:
+            self._note(failure)
+        elif failure is not None:  # the WAL grows meanwhile, and holds everything
+            log.warning("metadata stays in the WAL for now: %s", failure.text)
+
+    def _note(self, failure: Failure) -> None:
+        if not failure.is_final:
+            self._failed_for_now = failure.text
+            return
+        self._stop_writing(failure.text)
+        log.error("%s", self._failed_for_good)
+
+    def _stop_writing(self, why: str) -> None:
+        self._failed_for_now = None
+        self._failed_for_good = (
+            f"metadata cannot be written until the server is started again: {why} ({self._path});"
+            " look at the disk first"
+        )
+
+    def _fail_waiting(self, operations: Sequence[_Operation], why: str) -> None:
+        for operation in (*operations, *self._queue):
+            if not operation.future.done():
+                operation.future.set_exception(MetadataError(why))
+        self._queue.clear()
+
+    def _decide(self, operations: Sequence[_Operation]) -> tuple[list[Row], list[tuple[str]], State]:
+        """Check every operation; the rows to write and the paths to remove, one at most for each path, and what the
+        file will say of itself.
+        """
         ahead: dict[str, _Node | None] = {}
         for operation in operations:
             mine: dict[str, _Node | None] = {}
@@ -212,25 +358,37 @@ class SqliteMetadataStore:
                     operation.changes.append((Change(path, new), step.ephemeral))
             else:
                 ahead.update(mine)
-        rows: list[_Row] = []
+        rows: list[Row] = []
         gone: list[tuple[str]] = []
+        replaced: list[int] = []
         for path, node in ahead.items():
-            if node is not None and not node.ephemeral:
-                rows.append((path, node.versioned.value, node.versioned.version))
-                continue
             before = self._nodes.get(path)
-            if before is not None and not before.ephemeral:
+            was_stored = before is not None and not before.ephemeral
+            if before is not None and was_stored:
+                replaced.append(row_crc(path, before.versioned.value, before.versioned.version))
+            if node is not None and not node.ephemeral:
+                value, version = node.versioned.value, node.versioned.version
+                rows.append((path, value, version, row_crc(path, value, version)))
+            elif was_stored:
                 gone.append((path,))
-        return rows, gone
+        now = self._state
+        sequence = self.sequence_of_ledgers()
+        digest = summed(now.digest, replaced, (row[3] for row in rows))
+        return rows, gone, State(now.commits + 1, now.rows + len(rows) - len(replaced), digest, sequence)
 
     def _finish(
-        self, loop: asyncio.AbstractEventLoop, operations: Sequence[_Operation], failure: MetadataError | None
+        self, loop: asyncio.AbstractEventLoop, operations: Sequence[_Operation], failure: Failure | None
     ) -> None:
+        refusal = None
+        if failure is not None:
+            why = self._failed_for_good or f"metadata cannot be written now: {failure.text}"
+            refusal = MetadataError(why)
+        paths = _Paths(self._paths)
         for operation in operations:
-            error = failure or operation.error
+            error = refusal or operation.error
             if error is None:
                 for change, ephemeral in operation.changes:
-                    self._apply(change, ephemeral)
+                    self._apply(paths, change, ephemeral)
                     # Not called from here: a watcher that raises must not take this round's other results
                     # with it.
                     for key, (prefix, _) in self._watchers.items():
@@ -244,15 +402,16 @@ class SqliteMetadataStore:
                 continue
             value = operation.changes[-1][0].value if operation.changes else None
             future.set_result(value.version if value is not None else 0)
+        self._paths = paths.settled()
 
-    def _apply(self, change: Change, ephemeral: bool) -> None:
+    def _apply(self, paths: "_Paths", change: Change, ephemeral: bool) -> None:
         path, value = change.path, change.value
         if value is None:
             del self._nodes[path]
-            del self._paths[bisect_left(self._paths, path)]
+            paths.remove(path)
             return
         if path not in self._nodes:
-            insort(self._paths, path)
+            paths.add(path)
         self._nodes[path] = _Node(value, ephemeral)
 
     def _notify(self, key: int, change: Change) -> None:
@@ -267,89 +426,3 @@ def _bad_version(path: str, expected: int, found: int) -> BadVersion:
     if found == MUST_NOT_EXIST:
         return BadVersion(f"metadata path {path} does not exist, version {expected} was expected")
     return BadVersion(f"metadata path {path} has version {found}, {expected} was expected")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    is_new = not path.exists()
-    try:
-        # Autocommit mode: transactions are begun and ended by _write.  The one thread that writes is not this
-        # one.
-        connection = sqlite3.connect(
-            path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
-        try:
-            _prepare(path, connection)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as error:
-        raise ConfigError(f"metadata file {path} cannot be opened: {error}") from error
-    if is_new:
-        # SQLite syncs the directory for its WAL, not for the database file.
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    return connection
-
-
-def _prepare(path: Path, connection: sqlite3.Connection) -> None:
-    application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if tables and application_id != APPLICATION_ID:
-        raise ConfigError(f"{path} is a database of another program: choose another data dir")
-    if version > FORMAT_VERSION:
-        raise ConfigError(
-            f"metadata file {path} has format {version} and this Magnetar knows up to {FORMAT_VERSION}:"
-            " start the newer one that wrote it"
-        )
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
-    if not tables:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(
-            "CREATE TABLE node (path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL)"
-            " WITHOUT ROWID"
-        )
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        connection.execute("COMMIT")
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _load(path: Path, connection: sqlite3.Connection) -> dict[str, _Node]:
-    try:
-        rows = connection.execute("SELECT path, value, version FROM node")
-        return {name: _Node(Versioned(bytes(value), version), False) for name, value, version in rows}
-    except sqlite3.Error as error:
-        connection.close()
-        raise ConfigError(f"metadata file {path} cannot be read: {error}") from error
-
-
-def _write(
-    connection: sqlite3.Connection, rows: Sequence[_Row], gone: Sequence[tuple[str]]
-) -> MetadataError | None:
-    """One durable transaction, on the writing thread; what went wrong, if anything did."""
-    try:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")  # the last round failed and could not even be undone
-        connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(
-            "INSERT INTO node VALUES (?, ?, ?)"
-            " ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version",
-            rows,
-        )
-        connection.executemany("DELETE FROM node WHERE path = ?", gone)
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        if connection.in_transaction:  # SQLite has rolled back by itself after some errors
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-        return MetadataError(f"metadata cannot be written now: {error}")
-    return None

@@ -1,0 +1,223 @@
+"""The file of the embedded metadata store: its format, and every call to SQLite that is made on it.
+
+File, version 2 (`application_id` 0x4d67746d "Mgtm", `user_version` 2):
+
+    node   path TEXT primary key   as given to `put`
+           value BLOB              at most VALUE_BYTES_MAX bytes
+           version INTEGER         0 for the first write
+           crc INTEGER             crc32c over version (8 bytes, big-endian), path (UTF-8), a zero byte and value
+    state  id INTEGER              0: there is one row
+           commits INTEGER         transactions that were ever made durable; each adds one
+           rows INTEGER            how many rows `node` has
+           digest INTEGER          the sum of their checksums, modulo 2^62
+           sequence INTEGER        the ledger store's last journal round that was durable before this; 0: not known
+
+SQLite has checksums for its WAL and none for its pages, so damage is looked for here, when everything is read at a
+start: rows that fail their checksum, and rows that are missing or too many by count and sum.
+
+Version 1 had neither `crc` nor `state`; it is brought up to date in one transaction when it is opened.
+
+**What an error means.**  SQLite rolls a transaction back that it cannot write, and says so; then nothing has happened
+and the next one may succeed: no space, somebody holds a lock.  After an error of input or output that is not known.
+A sync that has failed must not be tried again as if nothing had been: the kernel may have dropped what it could not
+write, and the second sync finds nothing to do.  So `Failure.is_final` is true for these, for damage, and for whatever
+is not known to pass.
+
+Checkpoints, which bring the WAL into the file, are asked for (`checkpoint`), because SQLite's own ones keep their
+errors to themselves.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from magnetar.base.errors import ConfigError
+from magnetar.metadata.store import Versioned
+
+APPLICATION_ID: Final = 0x4D67746D
+FORMAT_VERSION: Final = 2
+_DIGEST_MODULUS: Final = 1 << 62
+
+# A burst may grow the WAL past this; the next checkpoint gives the rest back.
+_WAL_BYTES_KEPT: Final = 64 << 20
+# Somebody looks into the file with sqlite3: wait a little before failing a round.
+_BUSY_TIMEOUT_S: Final = 2.0
+_PRIMARY_CODE: Final = 0xFF  # the rest of a code says more about it
+_PASSING_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+
+Row = tuple[str, bytes, int, int]  # path, value, version, checksum
+
+
+class State(NamedTuple):
+    """What the file says of itself."""
+
+    commits: int
+    rows: int
+    digest: int
+    sequence: int
+
+
+class Failure(NamedTuple):
+    """Why a call failed.  `is_final`: what has become of it is not known, or the file is damaged."""
+
+    text: str
+    is_final: bool
+
+
+def row_crc(path: str, value: bytes, version: int) -> int:
+    return int(crc32c(value, crc32c(version.to_bytes(8, "big") + path.encode() + b"\0")))
+
+
+def summed(digest: int, gone: Iterable[int], came: Iterable[int]) -> int:
+    """The digest after rows with these checksums have gone and come."""
+    return (digest - sum(gone) + sum(came)) % _DIGEST_MODULUS
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """Open the file, which is made or brought up to date if need be.
+
+    Raises:
+        ConfigError: it is not a metadata file that this version knows.
+        OSError: its directory cannot be synced.
+    """
+    try:
+        # Autocommit mode: transactions are begun and ended by `write`.  The one thread that writes is not this one.
+        connection = sqlite3.connect(
+            path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _prepare(path, connection)
+            connection.execute("SELECT count(*) FROM state").fetchone()  # makes the WAL's file
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise ConfigError(f"metadata file {path} cannot be opened: {error}") from error
+    # SQLite does not sync the directory for the database file, and for the WAL it does not look whether that worked.
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return connection
+
+
+def _prepare(path: Path, connection: sqlite3.Connection) -> None:
+    application_id = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables and application_id != APPLICATION_ID:
+        raise ConfigError(f"{path} is a database of another program: choose another data dir")
+    if version > FORMAT_VERSION:
+        raise ConfigError(
+            f"metadata file {path} has format {version} and this Magnetar knows up to {FORMAT_VERSION}:"
+            " start the newer one that wrote it"
+        )
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+    if tables and version == FORMAT_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    rows: list[Row] = []
+    if tables:  # version 1
+        old = connection.execute("SELECT path, value, version FROM node")
+        rows = [(name, bytes(value), count, row_crc(name, value, count)) for name, value, count in old]
+        connection.execute("DROP TABLE node")
+    connection.execute(
+        "CREATE TABLE node (path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL,"
+        " crc INTEGER NOT NULL) WITHOUT ROWID"
+    )
+    connection.execute(
+        "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0), commits INTEGER NOT NULL,"
+        " rows INTEGER NOT NULL, digest INTEGER NOT NULL, sequence INTEGER NOT NULL)"
+    )
+    connection.executemany("INSERT INTO node VALUES (?, ?, ?, ?)", rows)
+    digest = summed(0, (), (row[3] for row in rows))
+    connection.execute("INSERT INTO state VALUES (0, 0, ?, ?, 0)", (len(rows), digest))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def load(path: Path, connection: sqlite3.Connection) -> tuple[dict[str, Versioned], State]:
+    """All that the file holds.  ConfigError when it is damaged; the connection is closed then."""
+    try:
+        nodes: dict[str, Versioned] = {}
+        digest = 0
+        for name, value, version, crc in connection.execute("SELECT path, value, version, crc FROM node"):
+            if row_crc(name, value, version) != crc:
+                raise _damaged(path, f"what it holds at {name[:200]!r} fails its checksum")
+            nodes[name] = Versioned(bytes(value), version)
+            digest += crc
+        found = connection.execute("SELECT commits, rows, digest, sequence FROM state").fetchone()
+        if found is None or (len(nodes), digest % _DIGEST_MODULUS) != found[1:3]:
+            raise _damaged(path, f"{len(nodes)} values were found, and they are not those that were written")
+    except (sqlite3.Error, TypeError, UnicodeError, OverflowError) as error:
+        connection.close()
+        raise _damaged(path, str(error)) from error
+    except ConfigError:
+        connection.close()
+        raise
+    return nodes, State(*found)
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    return ConfigError(f"metadata file {path} is damaged: {what}; put back a copy of the whole data folder")
+
+
+def write(
+    connection: sqlite3.Connection, rows: Sequence[Row], gone: Sequence[tuple[str]], state: State
+) -> Failure | None:
+    """One durable transaction, on the writing thread; what went wrong, if anything did."""
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")  # the last round failed and could not even be undone
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(
+            "INSERT INTO node VALUES (?, ?, ?, ?) ON CONFLICT (path) DO UPDATE"
+            " SET value = excluded.value, version = excluded.version, crc = excluded.crc",
+            rows,
+        )
+        connection.executemany("DELETE FROM node WHERE path = ?", gone)
+        connection.execute("UPDATE state SET commits = ?, rows = ?, digest = ?, sequence = ?", state)
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:  # SQLite has rolled back by itself after some errors
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        return _failure(error)
+    return None
+
+
+def checkpoint(connection: sqlite3.Connection, *, truncate: bool = False) -> Failure | None:
+    """Bring what is in the WAL into the file, on the writing thread; what went wrong, if anything did."""
+    try:
+        connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchall()
+    except sqlite3.Error as error:
+        return _failure(error)
+    return None
+
+
+def _failure(error: sqlite3.Error) -> Failure:
+    code = getattr(error, "sqlite_errorcode", None)
+    return Failure(str(error), code is None or code & _PRIMARY_CODE not in _PASSING_CODES)
