@@ -55,6 +55,7 @@ class Cluster:
             "--port 7077": f"--port {master}",
             "127.0.0.1:9092": server.bootstrap,
             "http://127.0.0.1:8080": server.http_url,
+            "/var/lib/magnetar/": f"{server.data_dir}/",
             **{f"--webui-port {8090 + n}": f"--webui-port {port}" for n, port in enumerate(interfaces)},
         }
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -24,6 +24,7 @@ class Worker:
         self._log = folder / "log"
         command = [sys.executable, "-m", "magnetar", "worker", "--master", "local[2]"]
         command += ["--admin-url", server.http_url, "--data-dir", str(folder)]
+        command += ["--token-file", str(server.data_dir / "worker-token")]
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(command, stderr=file, stdout=file, start_new_session=True)
 

@@ -1,11 +1,14 @@
-"""By which names this server is asked over HTTP, and whose pages may ask; `guard.py` holds requests to it.
+"""By which names this server is asked over HTTP, whose pages may ask, and how its worker is known.
+
+`guard.py` holds requests to the names, `routes/pipelines.py` the worker to its token.
 
 Imports nothing of the web framework, so that a server knows its names before that is loaded.
 """
 
+import hmac
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,17 +20,19 @@ EVERY: Final = "*"  # in a list of what is allowed
 @dataclass(frozen=True, slots=True)
 class Access:
     """Names in lower case; `hosts` are those of the server and the ones that somebody added, `origins` as browsers
-    write them (`https://console.example.com`).
+    write them (`https://console.example.com`).  Without a `worker_token` nobody is the worker.
     """
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    worker_token: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, hosts: Iterable[str], origins: Iterable[str] = ()) -> "Access":
+    def of(cls, hosts: Iterable[str], origins: Iterable[str] = (), worker_token: str = "") -> "Access":
         return cls(
             frozenset(_bare(host) for host in hosts if host),
             frozenset(origin.lower().rstrip("/") for origin in origins if origin),
+            worker_token,
         )
 
     def takes_host(self, header: str) -> bool:
@@ -47,6 +52,16 @@ class Access:
     def takes_origin(self, origin: str, own: str) -> bool:
         """Whether pages of `origin` may ask; `own` is the server as the request names it."""
         return origin.lower() == own.lower() or EVERY in self.origins or origin.lower() in self.origins
+
+    def is_worker(self, authorization: str) -> bool:
+        """Whether an Authorization header has the worker's token, as `Bearer <token>`."""
+        scheme, _, given = authorization.partition(" ")
+        wanted = self.worker_token.encode()
+        return (
+            bool(wanted)
+            and scheme.lower() == "bearer"
+            and hmac.compare_digest(given.strip().encode(), wanted)
+        )
 
 
 def _bare(host: str) -> str:

@@ -70,7 +70,8 @@ def create_app(
     """The application for one broker, whose numbers are declared in `metrics` here; others may be there already.
 
     `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.  `access`
-    has the names that the server goes by; without it, it answers to `localhost` and numeric addresses.
+    has the names that the server goes by and its worker's token; without it, it answers to `localhost` and numeric
+    addresses, and has no worker.
     """
     declare_broker_metrics(metrics, broker)
     declare_interop_metrics(metrics, broker.interop)
@@ -78,9 +79,9 @@ def create_app(
     progress = GroupProgress(metrics, broker)
     # The pages at /docs would load their scripts from the internet; the schema itself is at /openapi.json.
     app = FastAPI(title="Magnetar", version=__version__, docs_url=None, redoc_url=None)
-    app.state.admin = AdminContext(broker, pulsar)
-    answers.install(app)
     access = access or Access()
+    app.state.admin = AdminContext(broker, pulsar, access)
+    answers.install(app)
     if access.origins:  # inside of the guard, which has refused all others
         app.add_middleware(
             CORSMiddleware,

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, cast
 from fastapi import Request
 
 if TYPE_CHECKING:
+    from magnetar.admin.access import Access
     from magnetar.broker.broker import Broker
     from magnetar.broker.nodes import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` is the Pulsar listener's address; None when the server has none."""
+    """`pulsar` is the Pulsar listener's address, None when the server has none; `access` is who may do what."""
 
     broker: "Broker"
     pulsar: "Endpoint | None"
+    access: "Access"
 
     def service_url(self, request: Request) -> str:
         """Where a Pulsar client connects that sent this request; empty when there is nothing to connect to."""

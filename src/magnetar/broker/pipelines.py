@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
+from magnetar.base.masking import HIDDEN, scrubbed, secrets_in
 from magnetar.broker.worker_lease import WorkerLease
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.metadata.store import Delete, MetadataStore
@@ -192,7 +193,10 @@ class Pipelines:
         check_name(name)
         if _KIND.fullmatch(kind) is None:
             raise InvalidPipeline(f"there is no kind of pipeline {kind[:100]!r}")
-        size = len(json.dumps(config))
+        text = json.dumps(config)
+        if json.dumps(HIDDEN) in text:
+            raise InvalidPipeline(f"the config has {HIDDEN} in place of a secret: give the secret itself")
+        size = len(text)
         if size > CONFIG_BYTES_MAX:
             raise InvalidPipeline(f"a config of {size} bytes is too large: {CONFIG_BYTES_MAX} are allowed")
         async with self._changing:
@@ -309,7 +313,9 @@ class Pipelines:
             pipeline = self._pipelines.get(name)
             if pipeline is None or pipeline.id != report.id:
                 continue
-            self._reports[name] = report
+            secrets = secrets_in(pipeline.config)  # what a library says of its options may have them in it
+            reason, status = scrubbed(report.reason, secrets), scrubbed(report.status, secrets)
+            self._reports[name] = replace(report, reason=reason, status=status)
             if pipeline.desired is Desired.DELETED and report.state is State.STOPPED:
                 await self._forget(pipeline)
 

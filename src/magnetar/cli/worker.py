@@ -29,6 +29,15 @@ def worker(
         Path | None,
         typer.Option("--checkpoint-dir", metavar="DIR", help="Where checkpoints are, instead of that."),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            envvar="MAGNETAR_WORKER_TOKEN_FILE",
+            help="A copy of worker-token of the server's data folder [DIR/worker-token].",
+        ),
+    ] = None,
     master: Annotated[
         str,
         typer.Option("--master", metavar="MASTER", help="Spark's master, such as spark://host:7077."),
@@ -46,6 +55,7 @@ def worker(
 ) -> None:
     """Run the declared pipelines on Spark until SIGTERM; one worker at a time, others wait."""
     from magnetar.base.logging import LEVELS, configure_logging
+    from magnetar.base.worker_token import NAME
 
     if log_level not in LEVELS:
         raise ConfigError(f"--log-level must be one of {', '.join(LEVELS)}, not {log_level[:100]!r}")
@@ -55,4 +65,5 @@ def worker(
     from magnetar.pipelines.worker.process import WorkerOptions, run
 
     folder = (checkpoint_dir or data_dir / FOLDER).expanduser().absolute()
-    raise typer.Exit(run(WorkerOptions(url, folder, master, memory, with_parent)))
+    token = (token_file or data_dir / NAME).expanduser().absolute()
+    raise typer.Exit(run(WorkerOptions(url, folder, token, master, memory, with_parent)))

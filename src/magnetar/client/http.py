@@ -33,7 +33,10 @@ _KINDS: Final[Mapping[int, type[Refused]]] = {404: NotFound, 416: OutOfRange, 50
 
 
 class HttpClient:
-    """`url` is the server's, such as `http://localhost:8080`.  Times in seconds; `read_s` is for one answer."""
+    """`url` is the server's, such as `http://localhost:8080`.  Times in seconds; `read_s` is for one answer.
+
+    `token` is sent with each request, if there is one.
+    """
 
     def __init__(self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0) -> None:
         try:
@@ -43,6 +46,7 @@ class HttpClient:
         if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
             raise ClientError(f"{url!r} is not the address of a server: it looks like http://localhost:8080")
         self.url = url.rstrip("/")
+        self.token = ""
         self._read_s = read_s
         self._retry_s = retry_s
         self._pool = urllib3.PoolManager(maxsize=8, retries=False)
@@ -88,6 +92,8 @@ class HttpClient:
         self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
     ) -> urllib3.BaseHTTPResponse:
         headers = {} if body is None else {"content-type": "application/json"}
+        if self.token:
+            headers["authorization"] = f"Bearer {self.token}"
         timeout = urllib3.Timeout(connect=CONNECT_S, read=self._read_s + wait_s)
         target = self.url + path if not query else f"{self.url}{path}?{urlencode(query)}"
         try:

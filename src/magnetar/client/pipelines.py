@@ -62,10 +62,12 @@ class PipelinesClient:
     def __init__(self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0) -> None:
         self.http = HttpClient(url, read_s=read_s, retry_s=retry_s)
         self._once = HttpClient(url, read_s=read_s, retry_s=0.0)
+        self._worker = HttpClient(url, read_s=read_s, retry_s=0.0)
 
     def close(self) -> None:
         self.http.close()
         self._once.close()
+        self._worker.close()
 
     # --- for people
 
@@ -116,11 +118,15 @@ class PipelinesClient:
 
     # --- for the worker, which decides itself what to do when it is not answered
 
+    def identify(self, token: str) -> None:
+        """Be the worker that the server knows by `token`."""
+        self._worker.token = token
+
     def take_lease(self, worker: str, host: str, pid: int, place: str) -> Lease | None:
         """Become the worker; None while another one is."""
         body = {"worker": worker, "host": host, "pid": pid, "place": place}
         try:
-            answer = self._once.send_json("POST", WORKER + "/lease", body)
+            answer = self._worker.send_json("POST", WORKER + "/lease", body)
         except Refused as error:
             if error.code == "WORKER_BUSY":
                 return None
@@ -135,7 +141,7 @@ class PipelinesClient:
     ) -> tuple[str, list[Pipeline] | None]:
         """All pipelines and the version of that; None when it is `version` and stays it for `wait_ms`."""
         body = {"worker": worker, "epoch": epoch, "version": version, "wait_ms": wait_ms}
-        answer = self._once.send_json("POST", WORKER + "/orders", body)
+        answer = self._worker.send_json("POST", WORKER + "/orders", body)
         try:
             rows = answer["pipelines"]
             return answer["version"], None if rows is None else [_pipeline(row) for row in rows]
@@ -158,11 +164,11 @@ class PipelinesClient:
             "about": about,
             "trouble": trouble,
         }
-        self._once.send_json("POST", WORKER + "/report", body)
+        self._worker.send_json("POST", WORKER + "/report", body)
 
     def end(self, worker: str, epoch: int) -> None:
         """Everything is stopped: another worker need not wait."""
-        self._once.send_json("POST", WORKER + "/end", {"worker": worker, "epoch": epoch})
+        self._worker.send_json("POST", WORKER + "/end", {"worker": worker, "epoch": epoch})
 
 
 def _path(name: str) -> str:

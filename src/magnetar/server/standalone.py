@@ -33,6 +33,8 @@ from magnetar.base.logging import get_logger
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_network import told_host
+from magnetar.base.worker_token import NAME as worker_token_file
+from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.nodes import Endpoint, Node, Nodes
@@ -89,6 +91,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
+        worker_token = ensure_token(settings.data_dir / worker_token_file)
         bound = _bind_all(settings, stack)
         pulsar_sockets = bind(settings.network.pulsar.host, settings.network.pulsar.port)
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
@@ -136,7 +139,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_pulsar_metrics(metrics, pulsar)
         declare_store_metrics(metrics, store.counters, store.leases)
-        app = create_app(broker, metrics, pulsar.settings.endpoint, _access(settings, http_sockets))
+        app = create_app(
+            broker, metrics, pulsar.settings.endpoint, _access(settings, http_sockets, worker_token)
+        )
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
         stack.callback(broker.pipelines.release_waiting)
@@ -206,7 +211,7 @@ def _address(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket]) -> Access:
+def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket], worker_token: str) -> Access:
     """The names that this server is asked by: where it listens, what clients are told, and what somebody added."""
     network = settings.network
     names = [one.host for one in network.listeners] + [host for host, _ in network.advertised.values()]
@@ -218,7 +223,7 @@ def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket]) -> 
     ]
     if not all(is_loopback(one.getsockname()[0]) for one in http_sockets):
         names.append(socket.gethostname())
-    return Access.of(names, network.http_allowed_origins)
+    return Access.of(names, network.http_allowed_origins, worker_token)
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:

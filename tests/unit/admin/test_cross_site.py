@@ -185,3 +185,9 @@ def test_an_origin_that_is_allowed_may_ask_after_a_preflight(make_broker: MakeBr
     assert (other.status_code, "access-control-allow-origin" in other.headers) == (403, False)
     text = ask(make_broker, access, "PUT", path, page | {"content-type": "text/plain"}, b"{}")
     assert text.status_code == 415
+
+
+def test_a_server_without_a_token_has_no_worker() -> None:
+    assert not Access().is_worker("Bearer ")
+    assert not Access().is_worker("")
+    assert Access.of([], worker_token="x").is_worker("bearer x")

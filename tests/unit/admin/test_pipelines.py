@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from magnetar.base.masking import HIDDEN
 from magnetar.broker.worker_lease import LEASE_S
 
-from .world import World, run
+from .test_cross_site import routes
+from .world import WORKER_TOKEN, World, run
 
 P = "/magnetar/v1/pipelines"
 W = "/magnetar/v1/worker"
@@ -107,5 +110,102 @@ def test_what_cannot_be_is_refused_in_one_sentence(
         answer = await world.ask(method, path, body, status)
         assert answer["reason"]
         assert "\n" not in answer["reason"]
+
+    run(tmp_path, scenario)
+
+
+SECRETS = {
+    "topics": "t",
+    "path": "s3://someone:pass-in-url@lake/table?sig=signed-part",
+    "storage_options": {"AWS_SECRET_ACCESS_KEY": "key-of-the-store", "AWS_REGION": "region-of-mine"},
+    "source": {"kafka.sasl.jaas.config": "password=in-a-line", "subscribe": "t"},
+    "list": [{"api_token": "deep-token"}, {"key": 12345678}],
+}
+WORDS = (
+    "pass-in-url",
+    "signed-part",
+    "key-of-the-store",
+    "region-of-mine",
+    "in-a-line",
+    "deep-token",
+    "12345678",
+)
+
+
+def test_secrets_of_a_configuration_are_for_the_worker_alone(tmp_path: Path) -> None:
+    """Every route is walked, as people and as somebody who guesses the worker's name; `storage_options` was shown."""
+
+    async def scenario(world: World) -> None:
+        made = await world.ask("POST", P, {"name": "x", "kind": "table", "config": SECRETS}, 201)
+        assert made["config"]["storage_options"] == {"AWS_SECRET_ACCESS_KEY": HIDDEN, "AWS_REGION": HIDDEN}
+        assert made["config"]["topics"] == "t"
+        me = {**ME, "epoch": (await world.ask("POST", f"{W}/lease", ME))["epoch"]}
+        (spec,) = (await world.ask("POST", f"{W}/orders", me))["pipelines"]
+        assert spec["config"] == SECRETS  # the worker needs them
+        status = {"last": ["key-of-the-store was wrong"], "deep-token": 1}
+        said = {
+            "id": spec["id"],
+            "run": 1,
+            "state": "FAILED",
+            "reason": "401 for pass-in-url",
+            "status": status,
+        }
+        await world.ask("POST", f"{W}/report", {**me, "pipelines": {"x": said}, "about": {}}, 204)
+        shown = await world.ask("GET", f"{P}/x")
+        assert (shown["reason"], shown["status"]["last"]) == (f"401 for {HIDDEN}", [f"{HIDDEN} was wrong"])
+
+        app: Any = world.http._transport.app  # type: ignore[attr-defined]
+        answered = 0
+        del world.http.headers["authorization"]
+        for method, path in sorted(routes(app), key=lambda row: row[0] == "DELETE"):
+            body = {**me, "version": "", "name": "y", "kind": "table", "config": {}}
+            sent = {} if method == "GET" else {"json": body}
+            answer = await world.http.request(method, path, **sent)  # type: ignore[arg-type]
+            text = answer.text + str(answer.headers)
+            assert not [word for word in (*WORDS, me["worker"] * 40) if word in text], (
+                f"{method} {path}: {text}"
+            )
+            answered += answer.status_code < 400
+        assert answered > 20
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("what", ["lease", "orders", "report", "end"])
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", f"Bearer {WORKER_TOKEN[:-1]}", f"Basic {WORKER_TOKEN}", "Bearer \xff"],
+)
+def test_nobody_passes_for_the_worker_without_its_token(
+    tmp_path: Path, what: str, authorization: str | None
+) -> None:
+    """Anyone could take a free lease, and what GET showed was enough to pass for the holder."""
+
+    async def scenario(world: World) -> None:
+        held = {
+            **ME,
+            "epoch": (await world.ask("POST", f"{W}/lease", ME))["epoch"],
+            "pipelines": {},
+            "about": {},
+        }
+        shown = (await world.ask("GET", W))["worker"]
+        assert shown == (await world.ask("GET", P))["worker"]
+        assert not {"worker", "epoch", "place"} & set(shown)
+        before = world.broker.pipelines.lease.holder
+        sent = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
+        world.http.headers = httpx.Headers(sent)
+        answer = await world.ask("POST", f"{W}/{what}", held, 401)
+        assert answer["error"] == "NOT_THE_WORKER"
+        assert world.broker.pipelines.lease.holder is before
+
+    run(tmp_path, scenario)
+
+
+def test_what_was_masked_is_not_taken_for_the_secret(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ask("POST", P, {"name": "a", "kind": "table", "config": SECRETS}, 201)
+        again = {"name": "b", "kind": "table", "config": made["config"]}
+        answer = await world.ask("POST", P, again, 422)
+        assert "give the secret itself" in answer["reason"]
 
     run(tmp_path, scenario)

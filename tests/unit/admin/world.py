@@ -19,6 +19,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
 NAME = TopicName.parse("persistent://public/default/t")
 T = "/admin/v2/persistent/public/default/t"
+WORKER_TOKEN = "4f" * 32
 N = "/admin/v2/namespaces/public/default"
 
 
@@ -100,8 +101,13 @@ def run(folder: Path, scenario: Scenario) -> None:
 
     async def main() -> None:
         async with running_door(folder) as door:
-            transport = httpx.ASGITransport(create_app(door.broker, Metrics(), access=Access.of(["test"])))
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            transport = httpx.ASGITransport(
+                create_app(door.broker, Metrics(), access=Access.of(["test"], worker_token=WORKER_TOKEN))
+            )
+            headers = {"authorization": f"Bearer {WORKER_TOKEN}"}
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://test", headers=headers
+            ) as http:
                 await door.broker.pulsar_topics.create(NAME)
                 await scenario(World(door, http))
 

@@ -1,7 +1,8 @@
 """Pipelines (`/magnetar/v1/pipelines`): declared, listed, started and stopped by people; and what their worker asks and
 says (`/magnetar/v1/worker`).
 
-The forms are in docs/reference/pipelines-rest.md.
+The forms are in docs/reference/pipelines-rest.md.  Secrets of a configuration are for the worker alone, which is known
+by its token (`base/worker_token.py`); everybody else gets them masked, and nothing by which to pass for the worker.
 """
 
 from collections.abc import Mapping
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from magnetar.admin.answers import BadBody, done, flag, object_body, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
+from magnetar.admin.context import broker_of, context_of
+from magnetar.base.masking import masked
 from magnetar.broker.pipelines import Pipeline, Pipelines, WorkerSays
 from magnetar.broker.worker_lease import LEASE_S, WORKER_ID_CHARS_MAX
 
@@ -102,7 +104,7 @@ async def worker(request: Request) -> Response:
     _W + "/lease", summary="Become the worker: {worker, host, pid, place} -> {epoch, lease_s, bootstrap}"
 )
 async def lease(request: Request) -> Response:
-    body = await object_body(request)
+    body = await _workers_body(request)
     epoch = await _pipelines(request).take_lease(
         _worker_id(body), _text(body, "host"), _number(body, "pid"), _text(body, "place")
     )
@@ -113,7 +115,7 @@ async def lease(request: Request) -> Response:
     _W + "/orders", summary="All pipelines when they are not {version}, waiting {wait_ms} for a change"
 )
 async def orders(request: Request) -> Response:
-    body = await object_body(request)
+    body = await _workers_body(request)
     pipelines = _pipelines(request)
     found = await pipelines.orders(
         _worker_id(body),
@@ -131,7 +133,7 @@ async def orders(request: Request) -> Response:
     _W + "/report", summary="What the worker's pipelines do: {pipelines: {name: {state, reason, status}}}"
 )
 async def report(request: Request) -> Response:
-    body = await object_body(request)
+    body = await _workers_body(request)
     reports, about = body.get("pipelines", {}), body.get("about", {})
     if not isinstance(reports, dict) or not isinstance(about, dict):
         raise BadBody("pipelines and about must be objects")
@@ -142,9 +144,16 @@ async def report(request: Request) -> Response:
 
 @router.post(_W + "/end", summary="The worker has stopped everything and ends")
 async def end(request: Request) -> Response:
-    body = await object_body(request)
+    body = await _workers_body(request)
     _pipelines(request).lease.end(_worker_id(body), _number(body, "epoch"))
     return done()
+
+
+async def _workers_body(request: Request) -> Mapping[str, Any]:
+    """What the worker says; nobody else is listened to."""
+    if not context_of(request).access.is_worker(request.headers.get("authorization", "")):
+        raise Refused(401, "this is for the pipelines' worker, which is known by its token", "NOT_THE_WORKER")
+    return await object_body(request)
 
 
 def _bootstrap(request: Request) -> str:
@@ -161,6 +170,7 @@ def _bootstrap(request: Request) -> str:
 
 
 def _spec(pipeline: Pipeline) -> dict[str, Any]:
+    """For the worker: as it was declared."""
     return {
         "name": pipeline.name,
         "id": pipeline.id,
@@ -174,10 +184,12 @@ def _spec(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _whole(pipelines: Pipelines, pipeline: Pipeline) -> dict[str, Any]:
+    """For people: without secrets."""
     state, why = pipelines.state(pipeline)
     found = pipelines.report(pipeline)
     return {
         **_spec(pipeline),
+        "config": masked(pipeline.config),
         "state": state,
         "reason": why,
         "status": _status(found),
@@ -209,8 +221,6 @@ def _worker(pipelines: Pipelines) -> dict[str, Any] | None:
     if holder is None:
         return None
     return {
-        "worker": holder.worker,
-        "epoch": holder.epoch,
         "host": holder.host,
         "pid": holder.pid,
         "trouble": pipelines.worker.trouble,

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from magnetar.base.errors import ConfigError
 from magnetar.base.logging import get_logger
+from magnetar.base.worker_token import read_token
 from magnetar.client.errors import ClientError, Refused
 from magnetar.client.pipelines import Lease, Pipeline, PipelinesClient
 
@@ -35,15 +37,18 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 
 class Link:
-    """See the module's text.  `events` gets a list of pipelines whenever the orders change."""
+    """See the module's text.  `events` gets a list of pipelines whenever the orders change; `token_file` has what the
+    server knows this worker by.
+    """
 
-    def __init__(self, url: str, folder: Path, events: "queue.SimpleQueue[Any]") -> None:
+    def __init__(self, url: str, folder: Path, token_file: Path, events: "queue.SimpleQueue[Any]") -> None:
         self.url = url
         self.worker = uuid.uuid4().hex
         self.about: dict[str, Any] = {}  # what the worker does, for people; replaced as a whole
         self._client = PipelinesClient(url, read_s=ANSWER_S, retry_s=0.0)
         self._host = socket.gethostname()
         self._place = f"{self._host}:{folder.resolve()}"
+        self._token_file = token_file
         self._events = events
         self._lease: Lease | None = None
         self._heard_at = 0.0
@@ -62,9 +67,11 @@ class Link:
         said = ""
         while not stop.is_set():
             try:
+                # Read each time: the server, or who copies the file, may come later.
+                self._client.identify(read_token(self._token_file))
                 lease = self._client.take_lease(self.worker, self._host, os.getpid(), self._place)
                 trouble = "another worker runs the pipelines: waiting until it ends"
-            except ClientError as error:
+            except (ClientError, ConfigError) as error:
                 lease, trouble = None, f"{error}: trying again"
             if lease is not None:
                 self._lease, self._heard_at = lease, time.monotonic()

@@ -53,10 +53,13 @@ _LOOK_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """`folder` is where pipelines keep their checkpoints; `master` and `memory` are Spark's."""
+    """`folder` is where pipelines keep their checkpoints, `token_file` what the server knows its worker by; `master`
+    and `memory` are Spark's.
+    """
 
     admin_url: str
     folder: Path
+    token_file: Path
     master: str
     memory: str
     with_parent: bool = False
@@ -73,7 +76,7 @@ def run(options: WorkerOptions) -> int:
     if lock is None:
         return 0
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    link = Link(options.admin_url, options.folder, events)
+    link = Link(options.admin_url, options.folder, options.token_file, events)
     if not link.acquire(stop):
         return 0
     driver = _Driver(options, link, events, stop)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from magnetar.base.logging import get_logger
+from magnetar.base.masking import scrubbed, secrets_in
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.worker import decisions
 from magnetar.pipelines.worker.decisions import Action, Phase, Slot, Wanted
@@ -248,7 +249,9 @@ class Supervisor:
         self._publish(soon=True)
 
     def _failed(self, kept: _Kept, error: BaseException) -> None:
+        secrets = secrets_in(kept.pipeline.config)
         reason, may_help = explain(error)
+        reason = scrubbed(reason, secrets)
         decisions.failed(kept.slot, reason, self._now(), may_help=may_help)
         name = kept.pipeline.name
         if may_help:
@@ -256,7 +259,7 @@ class Supervisor:
             log.warning("pipeline failed", name=name, reason=reason, again_in_s=again_in_s)
         else:
             log.error("pipeline failed and is not tried again", name=name, reason=reason)
-        log.debug("in full", name=name, error=error)
+        log.debug("in full", name=name, error=scrubbed(str(error), secrets))
         if kept.running is not None:
             # Lets go of the session; the query itself has ended.
             self._helpers.submit(self._runner.stop, kept.running)

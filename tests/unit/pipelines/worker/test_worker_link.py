@@ -16,6 +16,7 @@ from magnetar.pipelines.worker.link import Link
 
 PIPELINE = Pipeline("a", "1", "query", {}, "RUNNING", 1, "pipeline-a")
 FENCED = Refused("gone", "WORKER_FENCED", 409)
+TOKEN = "5a" * 32
 Answer = Callable[[], Any]
 
 
@@ -26,6 +27,10 @@ class FakeClient:
         self.report_now: Any = None
         self.reported: list[tuple[set[str], str]] = []
         self.ended = 0
+        self.tokens: list[str] = []
+
+    def identify(self, token: str) -> None:
+        self.tokens.append(token)
 
     @staticmethod
     def _answer(what: Any) -> Any:
@@ -71,7 +76,8 @@ def events() -> "queue.SimpleQueue[Any]":
 
 @pytest.fixture
 def link(client: FakeClient, events: "queue.SimpleQueue[Any]", tmp_path: Path) -> Iterator[Link]:
-    made = Link("http://here", tmp_path, events)
+    (tmp_path / "token").write_text(TOKEN)
+    made = Link("http://here", tmp_path, tmp_path / "token", events)
     yield made
     made.close()
 
@@ -152,3 +158,20 @@ def test_the_last_word_is_said_and_the_lease_given_back(link: Link, client: Fake
     link.close({"a": {}}, "no Java")
     assert client.reported[-1] == ({"a"}, "no Java")
     assert client.ended == 1
+
+
+def test_it_says_who_it_is_by_the_servers_token_and_waits_for_one(
+    link: Link, client: FakeClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "token").unlink()
+    stop = threading.Event()
+    acquired: list[bool] = []
+    thread = threading.Thread(target=lambda: acquired.append(link.acquire(stop)))
+    thread.start()
+    until(lambda: "the worker's token cannot be read" in caplog.text)
+    assert "--token-file" in caplog.text
+    assert client.tokens == []
+    (tmp_path / "fresh").write_text(TOKEN)
+    (tmp_path / "fresh").replace(tmp_path / "token")
+    thread.join(20)
+    assert (acquired, client.tokens) == ([True], [TOKEN])

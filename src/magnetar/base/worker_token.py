@@ -1,0 +1,57 @@
+"""The secret by which a server knows the worker that runs its pipelines: a file that only its account can read.
+
+The server makes `worker-token` in its data directory at its first start and keeps it; its own worker reads it there,
+and so does one that is started by hand on the same machine.  One on another machine is given a copy.  The file is one
+line of 64 hexadecimal digits.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import ConfigError
+
+NAME: Final = "worker-token"
+_BYTES: Final = 32
+_BYTES_MAX: Final = 1024
+
+
+def ensure_token(path: Path) -> str:
+    """The token in the file, which is made if it is not there, and kept from others.
+
+    Raises:
+        ConfigError: the file has something else in it.
+        OSError
+    """
+    if not path.exists():
+        # Whole under its name or not there: a start that is cut off leaves no half of a token.
+        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+        try:
+            with open(
+                os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+            ) as file:
+                file.write(secrets.token_hex(_BYTES) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        finally:
+            with suppress(FileNotFoundError):
+                fresh.unlink()
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+    return read_token(path)
+
+
+def read_token(path: Path) -> str:
+    """The token in a server's file; ConfigError when there is none that can be read."""
+    hint = f"give a copy of {NAME} of the server's data folder with --token-file"
+    try:
+        with path.open("rb") as file:
+            text = file.read(_BYTES_MAX).strip()
+    except OSError as error:
+        raise ConfigError(f"the worker's token cannot be read ({path}: {error.strerror}): {hint}") from None
+    if len(text) != 2 * _BYTES or not text.isalnum():
+        raise ConfigError(f"{path} has no worker's token in it: {hint}")
+    return text.decode("ascii", "replace")
