@@ -6,15 +6,16 @@ that nobody waits for: producer snapshots (so that a restart replays little of t
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.base.errors import BrokerError
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
+from magnetar.broker import partition_recovery
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
@@ -26,6 +27,7 @@ from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.partition import Partition
 from magnetar.broker.pipelines import Pipelines
 from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.producer_snapshots import split_path
 from magnetar.broker.producers import Producers
 from magnetar.broker.pulsar_topics import PulsarTopics
 from magnetar.broker.rates import Count, RateBoard
@@ -46,7 +48,7 @@ from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import MetadataStore, Put
+from magnetar.metadata.store import Delete, MetadataStore, Put
 from magnetar.storage.store import LedgerStore
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ _SNAPSHOT_AT_BYTES: Final = 256 << 20
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _KAFKA_TOPICS_MAX: Final = 100_000
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
+_SNAPSHOTS_AT_ONCE: Final = 64  # in memory, waiting for one synced write of the metadata store
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
 
@@ -150,6 +153,7 @@ class Broker:
         self.stored_records = StoredRecords(self)
         self.housekeeping = Housekeeping(self)
         self.rates = RateBoard(clock, self._counts)
+        self.uncertain_partitions: list[Partition] = []  # they do not know their transactions
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._housekeeping: list[asyncio.Task[None]] = []
 
@@ -168,12 +172,7 @@ class Broker:
         await self.cursors.load()
         await self.groups.start()
         await self.pipelines.load()
-        snapshots = {path: stored.value for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT)}
-        for topic in self.topics:
-            for partition in topic.open_partitions:
-                await partition.recover_producers(
-                    snapshots.pop(SNAPSHOTS_ROOT + partition.log.name, None), self.clock.now_ms()
-                )
+        await self._recover_producers()
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         self.rates.start()
         self.housekeeping.start()
@@ -181,6 +180,26 @@ class Broker:
         self._housekeeping = [
             loop.create_task(self._snapshot_loop(), name="producer snapshots"),
             loop.create_task(self._retention_loop(), name="retention"),
+        ]
+
+    async def _recover_producers(self) -> None:
+        snapshots: dict[str, dict[str, bytes]] = {}
+        for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT):
+            name, suffix = split_path(path[len(SNAPSHOTS_ROOT) :])
+            snapshots.setdefault(name, {})[suffix] = stored.value
+        for topic in self.topics:
+            for partition in topic.open_partitions:
+                await partition.recover_producers(snapshots.pop(partition.log.name, {}), self.clock.now_ms())
+                if partition.uncertain is not None:
+                    self.uncertain_partitions.append(partition)
+
+    async def recover_uncertain(self) -> None:
+        """Try again where it is not known what transactions have become."""
+        for partition in self.uncertain_partitions:
+            if not partition.topic.is_deleted:
+                await partition_recovery.resume(partition, self.clock.now_ms())
+        self.uncertain_partitions = [
+            one for one in self.uncertain_partitions if one.uncertain is not None and not one.topic.is_deleted
         ]
 
     async def stop(self) -> None:
@@ -202,8 +221,7 @@ class Broker:
         self._environment.tombstones.close()
         while self._environment.tasks:
             await asyncio.wait(set(self._environment.tasks))
-        with suppress(MetadataError):
-            await self._snapshot(self._changed_partitions())
+        await self._snapshot(self._changed_partitions())
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -313,24 +331,43 @@ class Broker:
             partition
             for topic in self.topics
             for partition in topic.open_partitions
-            if partition.bytes_since_snapshot
+            if partition.bytes_since_snapshot and partition.uncertain is None
         ]
 
-    async def _snapshot(self, partitions: Iterable[Partition]) -> None:
-        """Store snapshots in one step.  Each covers what was appended, and is stored once that is durable."""
+    async def _snapshot(self, partitions: Sequence[Partition]) -> None:
+        """Store snapshots.  What cannot be stored now stays due, and keeps no other one from being stored."""
+        failures: list[BrokerError] = []
+        for begin in range(0, len(partitions), _SNAPSHOTS_AT_ONCE):
+            at_once = partitions[begin : begin + _SNAPSHOTS_AT_ONCE]
+            results = await asyncio.gather(*map(self._snapshot_one, at_once), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BrokerError):
+                    failures.append(result)
+                elif result is not None:
+                    raise result
+        if failures:
+            log.warning("producer snapshots of %d partitions wait: %s", len(failures), failures[0])
+
+    async def _snapshot_one(self, partition: Partition) -> None:
+        """It covers what was appended, and is stored once that is durable.  Raises MetadataError."""
+        behind = partition.bytes_since_snapshot
         # Asked for together with the snapshot: a batch that fails while another partition is waited for is in it.
-        taken = [
-            (partition, partition.snapshot(), partition.wait_durable(partition.log.next_offset))
-            for partition in partitions
-        ]
-        stored = [(partition, snapshot) for partition, snapshot, durable in taken if await durable]
-        puts = [
-            Put(SNAPSHOTS_ROOT + partition.log.name, snapshot)
-            for partition, snapshot in stored
-            if not partition.topic.is_deleted  # asked last: what it has left is being removed
-        ]
-        if puts:
-            await self.metadata.commit(puts)
+        snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
+        try:
+            if not await durable or partition.topic.is_deleted:
+                return
+            root = SNAPSHOTS_ROOT + partition.log.name
+            puts, gone = partition.unstored(snapshot)
+            await self.metadata.commit(
+                [
+                    *(Put(root + suffix, value) for suffix, value in puts.items()),
+                    *(Delete(root + suffix) for suffix in gone),
+                ]
+            )
+            partition.snapshot_stored(snapshot)
+            behind = 0
+        finally:
+            partition.bytes_since_snapshot += behind
 
     async def _snapshot_loop(self) -> None:
         rounds = 0
@@ -342,10 +379,9 @@ class Broker:
             # acknowledged at that moment waits for it.
             behind = sum(partition.bytes_since_snapshot for partition in due)
             if due and (rounds % _SNAPSHOT_EVERY == 0 or behind >= _SNAPSHOT_AT_BYTES):
-                try:
-                    await self._snapshot(due)
-                except BrokerError as error:
-                    log.warning("producer snapshots wait: %s", error)
+                await self._snapshot(due)
+            if self.uncertain_partitions:
+                await self.recover_uncertain()
 
     async def _retention_loop(self) -> None:
         while True:
@@ -369,5 +405,6 @@ class Broker:
                     limits = trim_limits(topic.config, topic.overrides, policy, held_from)
                     if limits is not None:
                         await partition.log.trim(None, *limits)
+                    partition.forget_deleted()
                 except BrokerError as error:
                     log.warning("retention of %s waits: %s", partition.log.name, error)

@@ -95,6 +95,8 @@ class DeletedTopics:
         metadata = self._environment.metadata
         names = [one.name for one in logs]
         paths = [root + name for root in (SNAPSHOTS_ROOT, EPOCHS_ROOT) for name in names]
+        for name in names:  # a snapshot has as many values as it needs
+            paths += [path for path, _ in await metadata.scan(f"{SNAPSHOTS_ROOT}{name}/")]
         outcomes = await asyncio.gather(
             metadata.commit([Delete(path) for path in paths]),
             *(one.erase() for one in logs),

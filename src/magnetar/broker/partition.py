@@ -4,20 +4,23 @@ The log itself is a `ManagedLedger`.  Here a Kafka batch is checked against its 
 sequence, given its offsets in place (no byte of it is copied), and queued; an entry of a Pulsar client is compared with
 what its producer has sent before, and queued as it came.  Readers that wait for more data register a
 callback in `waiters`; it is called once per durable entry and must only note that it was.
+
+Where it is `uncertain` what the transactions have become (`partition_recovery.py`), a reader of committed records is
+refused rather than given what may be aborted, and whoever appends under a sequence is refused as well.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.config import LONG_MAX
-from magnetar.base.errors import BrokerError, StorageError, WireError
+from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError
+from magnetar.broker import partition_recovery, producer_snapshots
 from magnetar.broker.batch_check import check_batch
 from magnetar.broker.deduplication import NONE_PUBLISHED, Deduplication
 from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminated
-from magnetar.broker.producer_recovery import ProducerMemory, replay, restore
+from magnetar.broker.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.producer_state import ProducerStates
 from magnetar.broker.transaction_index import TransactionIndex
 from magnetar.ledger.entry import Entry, EntryKind
@@ -36,7 +39,6 @@ from magnetar.wire.stored import PULSAR_MAGIC
 if TYPE_CHECKING:
     from magnetar.broker.topics import Topic
 
-_log = logging.getLogger(__name__)
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
 _prefixes: Final = EntryPrefix()
 
@@ -63,6 +65,7 @@ class Partition:
 
     __slots__ = (
         "_duplicates",
+        "_stored_snapshot",
         "bytes_since_snapshot",
         "deduplication",
         "index",
@@ -73,6 +76,7 @@ class Partition:
         "replicas",
         "topic",
         "transactions",
+        "uncertain",
         "waiters",
     )
 
@@ -88,6 +92,8 @@ class Partition:
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
+        self.uncertain: Uncertain | None = None
+        self._stored_snapshot: dict[str, bytes] = {}  # by suffix of the path
         self._duplicates: list[tuple[int, Done]] = []
         log.on_advance = self._on_advance
         log.on_reset = self._on_reset
@@ -111,7 +117,7 @@ class Partition:
             OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
             TopicTerminated: the topic has got its last message.
             ProducersHeld, ProducersRefused: its backlog is over its quota.
-            StorageError: nothing can be written now.
+            StorageError: nothing can be written now, or what its producer has sent is not known.
         """
         if self.is_terminated:
             raise self._terminated()
@@ -123,6 +129,8 @@ class Partition:
         _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
         log = self.log
         if producer_id >= 0:
+            if self.uncertain is not None:
+                raise self._forgetful(self.uncertain)
             earlier = self.producers.check(producer_id, epoch, sequence, count)
             if earlier is not None:
                 self._when_durable(earlier.last_offset, done)
@@ -178,9 +186,12 @@ class Partition:
             raise InvalidRecord("an entry is stored with its checksum in front")
         log = self.log
         deduplication = self.deduplication
-        if deduplication is not None and deduplication.is_duplicate(view):
-            self._when_durable(log.next_offset - 1, done)
-            return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
+        if deduplication is not None:
+            if self.uncertain is not None:
+                raise self._forgetful(self.uncertain)
+            if deduplication.is_duplicate(view):
+                self._when_durable(log.next_offset - 1, done)
+                return Entry(-1, -1, -1, payload, EntryKind.PULSAR)
         count = view.num_messages
         base = log.next_offset
         last = base + count - 1
@@ -209,9 +220,15 @@ class Partition:
             self.deduplication = Deduplication()
 
     def last_sequence_id(self, producer_name: str) -> int:
-        """The highest sequence id of the producer that is durable, -1 when that is not known."""
+        """The highest sequence id of the producer that is durable, -1 when nobody keeps that.
+
+        Raises:
+            StorageError: it is kept, and cannot be told now.
+        """
         if self.deduplication is None:
             return NONE_PUBLISHED
+        if self.uncertain is not None:
+            raise self._forgetful(self.uncertain)
         return self.deduplication.last_sequence_id(producer_name, self.log.high_watermark)
 
     def _terminated(self) -> TopicTerminated:
@@ -221,8 +238,33 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is decided: what a reader of committed records may see."""
+        """Everything below is decided: what a reader of committed records may see.
+
+        While that is `uncertain` it stands still, and whoever comes to it asks `check_committed`.
+        """
+        if self.uncertain is not None:
+            return self.uncertain.stable_offset
         return self.transactions.last_stable_offset(self.log.high_watermark)
+
+    def check_committed(self, offset: int) -> None:
+        """Whether it is known what a reader of committed records may see at `offset`, once it is there.
+
+        Raises:
+            EntryCorrupt: what would tell is damaged.
+            StorageError: it is being found out.
+        """
+        uncertain = self.uncertain
+        if uncertain is not None and offset >= uncertain.stable_offset:
+            kind = StorageError if uncertain.damaged_at is None else EntryCorrupt
+            raise kind(f"{self.log.name}: {uncertain.reason}")
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong for whoever runs the server; None for nothing."""
+        return None if self.uncertain is None else f"{self.log.name}: {self.uncertain.reason}"
+
+    def _forgetful(self, uncertain: Uncertain) -> StorageError:
+        return StorageError(f"{self.log.name} does not know its producers: {uncertain.reason}")
 
     def end_transaction(
         self, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, done: Done
@@ -236,7 +278,11 @@ class Partition:
             StorageError: nothing can be written now.
         """
         log = self.log
-        if not self.transactions.is_open(producer_id):
+        uncertain = self.uncertain
+        if uncertain is not None:
+            if uncertain.damaged_at is None:
+                raise self._forgetful(uncertain)
+        elif not self.transactions.is_open(producer_id):
             self.producers.raise_epoch(producer_id, epoch)
             self._when_durable(log.next_offset - 1, done)
             return
@@ -250,8 +296,9 @@ class Partition:
         size = len(prefix) + len(batch)
         log.append(Entry(offset, offset, now_ms, batch), (prefix, batch), size, done)
         self.bytes_since_snapshot += size
-        self.producers.raise_epoch(producer_id, epoch)
-        self.transactions.ended(producer_id, offset, committed=commit)
+        if uncertain is None:
+            self.producers.raise_epoch(producer_id, epoch)
+            self.transactions.ended(producer_id, offset, committed=commit)
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -278,12 +325,35 @@ class Partition:
 
     # --- producer state over restarts --------------------------------------------------------------------------------
 
-    def snapshot(self) -> bytes:
-        """The producers' state, in-flight batches included: to be stored once `next_offset` of now is durable."""
+    def snapshot(self) -> dict[str, bytes]:
+        """The producers' state, in-flight batches included, by suffix of the path: to be stored, as far as it is not
+        stored already (`unstored`), once `next_offset` of now is durable.
+        """
+        assert self.uncertain is None, self.uncertain
         self.bytes_since_snapshot = 0
         self.transactions.forget_below(self.log.log_start)
         memory = ProducerMemory(self.producers, self.transactions, self.deduplication)
-        return memory.encode(self.log.next_offset)
+        return producer_snapshots.encode(memory.encode(self.log.next_offset))
+
+    def unstored(self, snapshot: Mapping[str, bytes]) -> tuple[dict[str, bytes], list[str]]:
+        """What of the snapshot has to be written, and which suffixes have to go."""
+        known = self._stored_snapshot
+        puts = {suffix: value for suffix, value in snapshot.items() if known.get(suffix) != value}
+        return puts, [suffix for suffix in known if suffix not in snapshot]
+
+    def snapshot_stored(self, snapshot: dict[str, bytes]) -> None:
+        """All of it is durable now."""
+        self._stored_snapshot = snapshot
+
+    @property
+    def snapshot_suffixes(self) -> list[str]:
+        """Where something of this partition's snapshot is stored."""
+        return [producer_snapshots.HEAD, *(suffix for suffix in self._stored_snapshot if suffix)]
+
+    def forget_deleted(self) -> None:
+        """What transactions in deleted records have become is not needed any more."""
+        if self.uncertain is None and self.transactions.forget_below(self.log.log_start):
+            self.bytes_since_snapshot += 1
 
     def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
         """Done when the log of now is durable up to `end_offset` (True), or an append before it has failed (False)."""
@@ -296,22 +366,21 @@ class Partition:
         self._when_durable(end_offset - 1, done)
         return durable
 
-    async def recover_producers(self, snapshot: bytes | None, now_ms: int) -> None:
-        """Rebuild the producers' state: the snapshot, then the headers of the log after it.
+    async def recover_producers(self, stored: Mapping[str, bytes], now_ms: int) -> None:
+        """Rebuild the producers' state: from the snapshot, and the headers of the log after it."""
+        self._stored_snapshot = dict(stored)
+        await partition_recovery.recover(self, stored, now_ms)
 
-        What cannot be read is left out, and said: a partition without that memory is better than none.
-        """
-        try:
-            memory = restore(self.log, snapshot, deduplicates=self.deduplication is not None)
-            self.producers, self.transactions, self.deduplication = memory
-            await replay(memory, self.log, now_ms)
-            self.bytes_since_snapshot = 0
-        except (StorageError, WireError) as error:
-            _log.error("%s: what producers have sent is not known in full: %s", self.log.name, error)
+    def recovered(self) -> None:
+        """What producers have sent is known."""
+        self.uncertain = None
+        self._on_advance()
 
     def _on_reset(self) -> None:
         """Appends failed.  What was recorded of them must go: read the producers' state back from what was stored."""
         self._resolve_duplicates(StorageError("the batch that this one repeats was not stored"))
+        if self.uncertain is not None:
+            return  # nothing was recorded
         self.producers = self.producers.below(self.log.high_watermark)
         self.transactions.forget_from(self.log.high_watermark)
         if self.deduplication is not None:

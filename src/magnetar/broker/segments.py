@@ -22,9 +22,9 @@ from magnetar.base.errors import (
     TooManyLeases,
     WireError,
 )
+from magnetar.broker.aborted_index import AbortedRange
 from magnetar.broker.interop_offsets import find_timestamp
 from magnetar.broker.nonpersistent import NonPersistentPartition
-from magnetar.broker.transaction_index import AbortedRange
 from magnetar.storage.store import HasSegmentFiles, LedgerId, SegmentFiles, SegmentLeases
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ class SegmentCatalogue:
             end = await self.offset_at(partition, wanted.to_timestamp_ms)
         high_watermark = log.high_watermark
         to_offset = high_watermark if end is None else min(end, high_watermark)
+        if to_offset > partition.last_stable_offset:
+            partition.check_committed(to_offset)
         from_offset = min(max(begin or 0, log.log_start), high_watermark)
         located = Located(
             topic=self._broker.kafka_name(partition.topic.name),

@@ -104,6 +104,8 @@ class SubscriptionAdmin:
                 number -= 1
                 if number == 0:
                     return one
+        if offset >= end:
+            partition.check_committed(end)
         return None
 
     def names(self, partition: "Partition") -> list[str]:

