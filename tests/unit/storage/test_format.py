@@ -1,10 +1,17 @@
-"""Version 1 on disk, byte for byte.  A difference here is a new version, with golden files of its own."""
+"""What is on disk, byte for byte.  A difference here is a new version, with golden files of its own.
 
+`folders/version-1.tar.gz` is a data folder as version 1 left it when it was killed behind a checkpoint.
+"""
+
+import asyncio
+import tarfile
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 
+from magnetar.base.clock import SystemClock
+from magnetar.base.errors import StorageError
 from magnetar.storage.local.format import (
     BLOCK_BYTES,
     NOTHING_BEFORE,
@@ -13,6 +20,7 @@ from magnetar.storage.local.format import (
     TRAILER_BYTES,
     Control,
     FactKind,
+    catalogue_head,
     control_record,
     fact,
     footer,
@@ -21,9 +29,14 @@ from magnetar.storage.local.format import (
     round_header,
 )
 from magnetar.storage.local.index import SparseIndex
-from magnetar.storage.local.replay import parse_head, parse_round
+from magnetar.storage.local.rounds import RoundHead, parse_head, parse_round
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+
+from .helpers import bodies_of, fill
 
 GOLDEN = Path(__file__).parent / "golden"
+FOLDERS = Path(__file__).parent / "folders"
 
 
 def index() -> SparseIndex:
@@ -36,23 +49,26 @@ def index() -> SparseIndex:
 EXAMPLES = {
     "control-create.bin": control_record(7, Control.CREATE),
     "control-cut.bin": control_record(7, Control.CUT, 12),
-    "round-header.bin": round_header(3, 99, 80, 2, 0x01020304),
+    "round-header-2.bin": round_header(3, 99, 80, 2, 0x01020304, 0x0A0B0C0D0E0F1011, 1),
     "points.bin": index().to_bytes(0, 2),
     "footer.bin": footer(7, 12, 50_000, 119, 1_700_000_000_500, index().to_bytes(0, 2)),
     "fact-progress.bin": fact(
         FactKind.PROGRESS, 7, 12, 50_000, 119, 1_700_000_000_500, index().to_bytes(1, 2)
     ),
     "fact-checkpoint.bin": fact(FactKind.CHECKPOINT, 8, 99),
+    "fact-checkpoint-2.bin": fact(FactKind.CHECKPOINT, 8, 99, 1234, 5, 0x0A0B0C0D0E0F1011),
+    "catalogue-head-2.bin": catalogue_head(4321),
 }
+OLD = {"round-header.bin"}  # of version 1, which is read and not written
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_bytes_of_version_1(name: str) -> None:
+def test_bytes_on_disk(name: str) -> None:
     assert EXAMPLES[name].hex() == (GOLDEN / name).read_bytes().hex()
 
 
 def test_every_golden_file_is_compared() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} == set(EXAMPLES)
+    assert {path.name for path in GOLDEN.iterdir()} == set(EXAMPLES) | OLD
 
 
 def test_sizes_are_as_documented() -> None:
@@ -83,7 +99,7 @@ def test_a_footer_of_many_points_fills_whole_blocks() -> None:
 def a_round(epoch: int = 3) -> bytearray:
     records = control_record(1, Control.CREATE) + control_record(2, Control.DELETE)
     digest = crc32c(records[4:8] + records[44:48])
-    return bytearray(round_header(epoch, 5, len(records), 2, digest) + records)
+    return bytearray(round_header(epoch, 5, len(records), 2, digest, 77, 0) + records)
 
 
 def test_a_whole_round_is_read() -> None:
@@ -112,3 +128,55 @@ def test_consistent_records_of_an_older_round_are_not_taken_for_the_new_ones() -
     head = parse_head(memoryview(data))
     assert head is not None
     assert parse_round(head, memoryview(data)[ROUND_BYTES:]) is None
+
+
+def test_a_round_of_version_1_is_read() -> None:
+    head = parse_head(memoryview((GOLDEN / "round-header.bin").read_bytes()))
+    assert head == RoundHead(3, 99, 80, 2, 0x01020304, salt=0, is_synced=True, version=1)
+
+
+async def _contents(store: LocalLedgerStore) -> dict[int, list[bytes]]:
+    found = {}
+    for stat in await store.list_ledgers():
+        found[int(stat.ledger_id)] = await bodies_of(await store.open(stat.ledger_id))
+    return found
+
+
+def test_a_data_folder_of_version_1_is_upgraded_by_a_start(tmp_path: Path) -> None:
+    with tarfile.open(FOLDERS / "version-1.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    settings = LocalStoreSettings(
+        journal_file_bytes=64 * 1024, journal_file_count=3, round_bytes_max=16 * 1024, flush_bytes=8 * 1024
+    )
+    counts = {1: 20, 2: 6, 4: 5}
+    expected = {
+        ledger_id: [number.to_bytes(4, "big") * (25 + number % 7) for number in range(count)]
+        for ledger_id, count in counts.items()
+    }
+
+    async def scenario() -> None:
+        for _ in range(2):
+            store = await LocalLedgerStore.start(tmp_path, settings=settings, clock=SystemClock())
+            assert await _contents(store) == expected
+            fresh = await store.create()
+            expected[int(fresh.stat.ledger_id)] = [b"new"]
+            await fill(fresh, [b"new"])
+            await store.close()
+            assert (tmp_path / "catalogue").read_bytes()[:8] == b"MGCATLG2"
+
+    asyncio.run(scenario())
+
+
+def test_damage_in_the_journal_of_version_1_is_named(tmp_path: Path) -> None:
+    with tarfile.open(FOLDERS / "version-1.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    path = max((tmp_path / "journal").iterdir(), key=lambda path: path.read_bytes()[8:16])  # by epoch
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"MGJR", 0, data.rindex(b"MGJR"))  # the last round but one
+    data[place + 30] ^= 1
+    path.write_bytes(data)
+    settings = LocalStoreSettings(
+        journal_file_bytes=64 * 1024, journal_file_count=3, round_bytes_max=16 * 1024
+    )
+    with pytest.raises(StorageError, match=f"damaged: {path.name} at byte {place}, round"):
+        asyncio.run(LocalLedgerStore.start(tmp_path, settings=settings, clock=SystemClock()))

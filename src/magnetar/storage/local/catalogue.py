@@ -9,6 +9,7 @@ its name), or in front of the beginning of a later commit, is no torn tail, and 
 """
 
 import logging
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,7 +26,6 @@ from magnetar.storage.local.format import (
     FACT_BYTES,
     FACT_BYTES_MAX,
     FACT_START,
-    NOTHING_BEFORE,
     POINT_BYTES,
     FactKind,
     catalogue_head,
@@ -54,7 +54,14 @@ class Fact(NamedTuple):
 class Known:
     """What a catalogue says."""
 
-    __slots__ = ("facts", "journal_epoch", "journal_sequence", "live_bytes", "next_ledger_id")
+    __slots__ = (
+        "facts",
+        "journal_epoch",
+        "journal_salt",
+        "journal_sequence",
+        "live_bytes",
+        "next_ledger_id",
+    )
 
     def __init__(self) -> None:
         self.facts: dict[int, tuple[Fact, list[bytes]]] = {}
@@ -63,7 +70,9 @@ class Known:
         self.journal_sequence = 0
         """Replay begins behind this round."""
         self.journal_epoch = 0
-        """The newest use of a journal file when that was noted."""
+        """The newest use of a journal file when that was noted; 0 when none was."""
+        self.journal_salt = 0
+        """What the journal's rounds carry; 0 before version 2."""
         self.live_bytes = 0
 
     def after(self, lines: Iterable[Fact]) -> "Known":
@@ -73,6 +82,7 @@ class Known:
         other.next_ledger_id = self.next_ledger_id
         other.journal_sequence = self.journal_sequence
         other.journal_epoch = self.journal_epoch
+        other.journal_salt = self.journal_salt
         other.live_bytes = self.live_bytes
         for line in lines:
             other.apply(line)
@@ -83,6 +93,7 @@ class Known:
             self.journal_sequence = line.entry_count
             self.next_ledger_id = line.ledger_id
             self.journal_epoch = max(line.last_offset, 0)
+            self.journal_salt = max(line.max_timestamp_ms, 0)
             return
         old = self.facts.pop(line.ledger_id, None)
         if old is not None:
@@ -184,7 +195,7 @@ class Catalogue:
         try:
             self._file = self._disk.open(self._path)
         except FileNotFoundError:
-            self._rewrite(self.known)
+            self._begin()
             return
         size = self._file.size()
         data = memoryview(bytearray(size))
@@ -204,8 +215,12 @@ class Catalogue:
             self._doubtful = True
         self.known = view.known
         self._size = view.position
-        if view.version == 1:
-            self._rewrite(self.known)
+        if not self.known.journal_salt:
+            self._begin()
+
+    def _begin(self) -> None:
+        self.known.journal_salt = secrets.randbits(62) + 1
+        self._rewrite(self.known)
 
     def commit(
         self, facts: list[Fact], journal_sequence: int, next_ledger_id: int, journal_epoch: int
@@ -218,7 +233,8 @@ class Catalogue:
         assert self._file is not None
         if self._misplaced:
             raise StorageError("the catalogue could not be put in its place; the next start can")
-        lines = [*facts, _closing(journal_sequence, next_ledger_id, journal_epoch, self._size)]
+        salt = self.known.journal_salt
+        lines = [*facts, _closing(journal_sequence, next_ledger_id, journal_epoch, salt, self._size)]
         if self._doubtful:
             known = self.known.after(lines)
             self._rewrite(known)
@@ -266,19 +282,22 @@ class Catalogue:
         self._doubtful = False
 
 
-def _closing(journal_sequence: int, next_ledger_id: int, journal_epoch: int, begin: int) -> Fact:
-    return Fact(
-        FactKind.CHECKPOINT, next_ledger_id, journal_sequence, begin, journal_epoch, NOTHING_BEFORE, b""
-    )
+def _closing(journal_sequence: int, next_ledger_id: int, journal_epoch: int, salt: int, begin: int) -> Fact:
+    return Fact(FactKind.CHECKPOINT, next_ledger_id, journal_sequence, begin, journal_epoch, salt, b"")
 
 
 def whole_catalogue(known: Known) -> bytes:
     """A new file's content."""
     lines = [fact(*line._replace(points=b"".join(points))) for line, points in known.facts.values()]
-    begin = CATALOGUE_HEAD.size
-    lines.append(fact(*_closing(known.journal_sequence, known.next_ledger_id, known.journal_epoch, begin)))
-    body = b"".join(lines)
-    return catalogue_head(begin + len(body)) + body
+    closing = _closing(
+        known.journal_sequence,
+        known.next_ledger_id,
+        known.journal_epoch,
+        known.journal_salt,
+        CATALOGUE_HEAD.size,
+    )
+    body = b"".join([*lines, fact(*closing)])
+    return catalogue_head(CATALOGUE_HEAD.size + len(body)) + body
 
 
 def points_count(points: list[bytes]) -> int:

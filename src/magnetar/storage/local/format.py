@@ -1,4 +1,4 @@
-"""Every byte that the local ledger store puts on disk.  Version 1; all integers big-endian.
+"""Every byte that the local ledger store puts on disk; all integers big-endian.
 
 docs/internals/disk-format.md tells the story; golden files in tests/unit/storage/golden hold the bytes.
 
@@ -19,20 +19,22 @@ epoch: whatever does not carry the epoch of the file's first round is an older u
 numbered without a hole over all files.
 
      0  4s   magic             b"MGJR"
-     4  u16  version           1
-     6  u16  zero
+     4  u16  version           2; version 1 differs in having no flags and no salt, and is read as well
+     6  u16  flags             1: written without syncing
      8  u64  epoch             which use of the file this round belongs to
     16  u64  sequence          of the round
     24  u64  length            bytes of the records that follow the header
     32  u32  record_count
     36  u32  digest            crc32c over the crc32c fields of the records, in order: a round that was only
                                partly written over an older one has whole records in it, but not these
-    40  20s  zero
+    40  u64  salt              the store's own random number (see the catalogue), which no client ever sees
+    48  12s  zero
     60  u32  crc32c            of bytes 0 to 60
-    64  ...  records
+    64  ...  records           none in a round that only says that the one before it was whole
 
-A torn tail is legal: replay stops at the first bad round.  When a file's first round carries a sequence that
-an older file has as well, the older file's round failed and was given up: the newer one counts.
+A torn tail is legal: replay stops at the first bad round, unless a round with the same epoch and salt and a greater
+sequence stands behind it, or a later file does: then it is damaged.  When a file's first round carries a sequence
+that an older file has as well, the older file's round failed and was given up: the newer one counts.
 
 Segment: records side by side from position 0.  While its ledger is open, what lies behind the position noted
 in the catalogue has no meaning.  Sealing adds a footer at the next multiple of `BLOCK_BYTES`, which ends the
@@ -81,11 +83,11 @@ A fact:
     17  u64  entry_count       for a checkpoint: the last journal round that is no longer needed
     25  u64  data_bytes        for a checkpoint: where in the file its commit begins
     33  i64  last_offset       for a checkpoint: the newest epoch of a journal file, or 0
-    41  i64  max_timestamp_ms
+    41  i64  max_timestamp_ms  for a checkpoint: the salt of the journal's rounds
     49  ...  index points that the ledger has gained since its last fact (progress only)
 
 Version 1 begins with b"MGCATLG1" and has the facts right behind that; its checkpoints say neither where they begin
-nor the epoch.  It is read, and rewritten as version 2 by the next start.
+nor epoch and salt.  It is read, and rewritten as version 2 by the next start.
 """
 
 import sys
@@ -109,9 +111,12 @@ BLOCK_BYTES: Final = 4096
 INDEX_STEP_BYTES: Final = 32 * 1024
 NOTHING_BEFORE: Final = -(1 << 63)
 
-ROUND: Final = Struct(">4sHHQQQII20xI")
+ROUND: Final = Struct(">4sHHQQQIIQ12xI")
 ROUND_BYTES: Final = 64
 ROUND_MAGIC: Final = b"MGJR"
+ROUND_VERSION: Final = 2
+ROUND_VERSIONS: Final = (1, 2)
+UNSYNCED: Final = 1
 assert ROUND.size == ROUND_BYTES
 
 TRAILER: Final = Struct(">4sHHQQQqqIIII")
@@ -130,7 +135,7 @@ FACT_BYTES: Final = 49
 FACT_BYTES_MAX: Final = 1 << 28
 assert FACT_START.size + FACT.size == FACT_BYTES
 
-VERSION: Final = 1
+VERSION: Final = 1  # of segments' footers
 
 
 class Control(IntEnum):
@@ -164,8 +169,12 @@ def record_header(ledger_id: int, entry: StoredEntry) -> bytes:
     return RECORD_START.pack(len(entry.body), crc32c(entry.body, crc32c(rest))) + rest
 
 
-def round_header(epoch: int, sequence: int, length: int, record_count: int, digest: int) -> bytes:
-    header = ROUND.pack(ROUND_MAGIC, VERSION, 0, epoch, sequence, length, record_count, digest, 0)
+def round_header(
+    epoch: int, sequence: int, length: int, record_count: int, digest: int, salt: int, flags: int
+) -> bytes:
+    header = ROUND.pack(
+        ROUND_MAGIC, ROUND_VERSION, flags, epoch, sequence, length, record_count, digest, salt, 0
+    )
     return header[:-4] + crc32c(header[:-4]).to_bytes(4, "big")
 
 

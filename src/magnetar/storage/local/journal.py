@@ -33,9 +33,11 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.format import (
+    BLOCK_BYTES,
     RECORD,
     RECORD_BYTES,
     ROUND_BYTES,
+    UNSYNCED,
     Control,
     align_up,
     control_record,
@@ -98,13 +100,13 @@ class Round:
         self.entries.append(entry)
         return True
 
-    def finish(self, epoch: int, sequence: int) -> memoryview:
+    def finish(self, epoch: int, sequence: int, salt: int, flags: int) -> memoryview:
         """Write the header and the padding; what is to be written."""
         self.sequence = sequence
         size = align_up(self.end)
         digest = crc32c(self.checksums)
         self.buffer[:ROUND_BYTES] = round_header(
-            epoch, sequence, self.end - ROUND_BYTES, len(self.entries), digest
+            epoch, sequence, self.end - ROUND_BYTES, len(self.entries), digest, salt, flags
         )
         self.buffer[self.end : size] = bytes(size - self.end)
         return self.buffer[:size]
@@ -126,6 +128,8 @@ class Journal:
         *,
         round_bytes_max: int,
         next_sequence: int,
+        salt: int,
+        is_synced: bool,
         sync_after_write: bool,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
@@ -137,6 +141,8 @@ class Journal:
         self._ring = ring
         self._round_bytes_max = round_bytes_max
         self._next_sequence = next_sequence
+        self._salt = salt
+        self._flags = 0 if is_synced else UNSYNCED
         self._sync_after_write = sync_after_write
         self._loop = loop
         self._clock = clock
@@ -152,6 +158,7 @@ class Journal:
         self._completed: deque[tuple[list[Queued], int, StorageError | None]] = deque()
         self._idle = True
         self._stopping = False
+        self._mark_end = False
         self._epoch = 0
         self._writing: Round | None = None
         """What the thread has taken and not reported."""
@@ -216,8 +223,8 @@ class Journal:
 
     @property
     def epoch(self) -> int:
-        """The newest use of a file in which there is a whole round; 0 while nothing was written."""
-        return self._epoch
+        """The newest use of a file in which a whole round is on disk; 0 while there is none."""
+        return 0 if self._flags & UNSYNCED else self._epoch
 
     @property
     def broken(self) -> StorageError | None:
@@ -230,8 +237,13 @@ class Journal:
             self._broken = self._broken or why
         self._wake.put(None)
 
-    def stop(self) -> None:
-        """End the thread once nothing is queued, and release the files."""
+    def stop(self, *, is_needed: bool = False) -> None:
+        """End the thread once nothing is queued, and release the files.
+
+        If the next start needs the journal, an empty round follows the last one: damage to that will then not be
+        taken for a torn tail.
+        """
+        self._mark_end = is_needed
         self._stopping = True
         self._wake.put(None)
         if self._thread.ident is not None:
@@ -289,6 +301,8 @@ class Journal:
                 self._idle = round_ is None
             if round_ is None:
                 if self._stopping:
+                    if self._mark_end and self._has_room():
+                        self._write(Round(BLOCK_BYTES))
                     return
                 self._wake.get()
                 continue
@@ -350,7 +364,7 @@ class Journal:
         sequence = self._next_sequence
         began = self.write_began_s = self._clock.monotonic()
         try:
-            target.file.write(round_.finish(target.epoch, sequence), target.position)
+            target.file.write(round_.finish(target.epoch, sequence, self._salt, self._flags), target.position)
             if self._sync_after_write:
                 target.file.sync()
         except OSError as error:
@@ -368,6 +382,16 @@ class Journal:
         self._counters.rounds += 1
         self._counters.round_bytes += size
         return None
+
+    def _has_room(self) -> bool:
+        """For a round of one block, behind one that was written, in the same file."""
+        with self._lock:
+            current = self._ring.current
+            return (
+                self._broken is None
+                and current is not None
+                and current.position + BLOCK_BYTES <= current.size
+            )
 
     def _note_time(self, took_s: float, size: int) -> None:
         self._counters.journal_write_s.observe(took_s)

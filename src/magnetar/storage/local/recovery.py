@@ -18,8 +18,9 @@ from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Queued
 from magnetar.storage.local.leases import Lease, load_leases
 from magnetar.storage.local.ledger import LocalLedger, State
-from magnetar.storage.local.replay import Record, replay, survey
+from magnetar.storage.local.replay import Damage, Survey, Torn, survey, walk
 from magnetar.storage.local.ring import RingFile, prepare_file
+from magnetar.storage.local.rounds import Record
 from magnetar.storage.local.segment import read_footer, scan
 from magnetar.storage.store import LedgerId
 
@@ -102,18 +103,23 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
     for name in store.disk.names(directory):
         if name.endswith(".new"):
             store.disk.remove(directory / name)
-    files = survey(store.disk, directory, direct=store.direct, sync_writes=sync_writes)
-    checkpoint = found.sequence
-    for head, records in replay(files, checkpoint):
-        found.sequence = head.sequence
-        for record in records:
-            _apply(store, found, record)
-    for file, first in sorted(files, key=lambda pair: pair[0].epoch):
-        if first is not None:
-            found.next_epoch = max(found.next_epoch, first.epoch + 1)
-        if file.last_sequence > checkpoint:
+    known = found.catalogue.known
+    journal = survey(store.disk, directory, known, direct=store.direct, sync_writes=sync_writes)
+    try:
+        _apply_rounds(store, found, journal)
+    except BaseException:
+        for file in journal.files():
+            file.file.close()
+        raise
+    found.next_epoch = max(journal.newest_epoch, known.journal_epoch) + 1
+    files = sorted(journal.files(), key=lambda file: file.epoch)
+    if any(file.last_sequence <= known.journal_sequence for file in files if _is_of_other_size(store, file)):
+        # They are removed below: that the newest of them was in use must not be expected of them any more.
+        found.catalogue.commit([], known.journal_sequence, known.next_ledger_id, 0)
+    for file in files:
+        if file.last_sequence > known.journal_sequence:
             found.used_files.append(file)
-        elif file.size != store.settings.journal_file_bytes:
+        elif _is_of_other_size(store, file):
             # The setting has changed: a round that suits the new size might never fit this file.
             file.file.close()
             store.disk.remove(file.path)
@@ -131,6 +137,51 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
         found.next_file_number += 1
     for file in [*found.used_files, *found.free_files]:
         file.position = 0
+
+
+def _is_of_other_size(store: "LocalLedgerStore", file: RingFile) -> bool:
+    return file.size != store.settings.journal_file_bytes
+
+
+def _apply_rounds(store: "LocalLedgerStore", found: Recovered, journal: Survey) -> None:
+    """Take over what the journal has behind the checkpoint.
+
+    Raises:
+        StorageError: it is damaged.
+    """
+    doctor = f"magnetar doctor --data-dir {store.data_dir} shows what would be kept"
+    for name, size in journal.cut:
+        raise StorageError(
+            f"the journal is damaged: {name} has {size} bytes, and was made with a multiple of {BLOCK_BYTES}; {doctor}"
+        )
+    checkpoint = found.sequence
+    damage: Damage | None = None
+    rounds_behind = records_behind = 0
+    for item in walk(journal, found.catalogue.known):
+        if isinstance(item, Damage):
+            damage = damage or item
+        elif isinstance(item, Torn):
+            log.warning("journal cut at its torn tail: file=%s round=%d", item.file_name, item.sequence)
+        elif item.head.sequence > checkpoint:
+            if damage is not None:
+                rounds_behind += 1
+                records_behind += len(item.records)
+                if not damage.is_synced:
+                    item.use.file.last_sequence = found.sequence
+                continue
+            found.sequence = item.head.sequence
+            for record in item.records:
+                _apply(store, found, record)
+    if damage is None:
+        return
+    told = f"{damage.sentence()}; behind it {rounds_behind} rounds with {records_behind} records are whole"
+    if damage.is_synced:
+        raise StorageError(f"the journal is damaged: {told}, so it is no torn tail; {doctor}")
+    log.error(
+        "the journal was written with journal.sync.data=false and ends where a loss of power has left a hole: %s,"
+        " and are dropped",
+        told,
+    )
 
 
 def _apply(store: "LocalLedgerStore", found: Recovered, record: Record) -> None:

@@ -1,111 +1,161 @@
 """Reading the journal back after a stop, however sudden.
 
-Two steps: `survey` looks at the first round of every file and orders them; `replay` yields the records of all
-rounds behind the last checkpoint.  The journal ends at the first round that is not whole.
+Two steps: `survey` finds out which files are in use and orders them; `walk` goes through the rounds behind the last
+checkpoint, and says where they are not what was written.
+
+**Torn or damaged.**  One write is under way at a time, each synced before the next begins.  So a round that is not
+whole may be a torn tail only if nothing was written after it: a header of the same use of the file with a greater
+number anywhere behind it, or a later file, proves that the round was on disk and is damaged.  Uses are told apart by
+epoch and salt; the salt is random and no client ever sees it, so none can have put such a header into an entry.
+(Journals that are written without syncing prove nothing by that: after a loss of power any of their writes may be
+missing.)
+
+Two things look alike and are none of it.  A round's number may come a second time in a file of a greater epoch: then
+the first one failed, or was torn when the store was stopped, and the file with the greater epoch counts from there
+on.  And what an older use has left in a file that was taken again is of rounds that the checkpoint covers.
 """
 
-import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import StorageError
+from magnetar.storage.local.catalogue import Known
 from magnetar.storage.local.disk import Disk
-from magnetar.storage.local.format import (
-    BLOCK_BYTES,
-    RECORD,
-    RECORD_BYTES,
-    ROUND,
-    ROUND_BYTES,
-    ROUND_MAGIC,
-    VERSION,
-    align_up,
-)
+from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, ROUND_MAGIC, align_up
 from magnetar.storage.local.ring import RingFile
-
-log = logging.getLogger(__name__)
+from magnetar.storage.local.rounds import Record, RoundHead, parse_head, parse_round
 
 READ_BYTES: Final = 4 << 20
-
-
-class RoundHead(NamedTuple):
-    epoch: int
-    sequence: int
-    length: int
-    record_count: int
-    digest: int
-
-
-class Record(NamedTuple):
-    """`body` is a view of the whole file's buffer."""
-
-    header: bytes
-    size: int
-    ledger_id: int
-    entry_id: int
-    last_offset: int
-    max_timestamp_ms: int
-    body: memoryview
-
-
-def parse_head(block: memoryview) -> RoundHead | None:
-    """A round's header, when it is one."""
-    magic, version, _, epoch, sequence, length, count, digest, crc = ROUND.unpack_from(block)
-    if magic != ROUND_MAGIC or version != VERSION or crc != crc32c(block[: ROUND_BYTES - 4]):
-        return None
-    return RoundHead(epoch, sequence, length, count, digest)
-
-
-def parse_round(head: RoundHead, data: memoryview) -> list[Record] | None:
-    """The records of a round; None when any of it is not what was written."""
-    records: list[Record] = []
-    checksums = bytearray()
-    at = 0
-    end = len(data)
-    unpack = RECORD.unpack_from
-    while at < end:
-        body = at + RECORD_BYTES
-        if body > end:
-            return None
-        size, crc, ledger_id, entry_id, last_offset, timestamp = unpack(data, at)
-        stop = body + size
-        if stop > end or crc32c(data[at + 8 : stop]) != crc:
-            return None
-        header = bytes(data[at:body])
-        checksums += header[4:8]
-        records.append(Record(header, size, ledger_id, entry_id, last_offset, timestamp, data[body:stop]))
-        at = stop
-    if len(records) != head.record_count or crc32c(checksums) != head.digest:
-        return None
-    return records
+NO_BOUND: Final = 1 << 63
 
 
 class _Reader:
     """A journal file, read in large steps only as far as somebody looks."""
 
     def __init__(self, ring_file: RingFile) -> None:
-        self._file = ring_file.file
+        self.file = ring_file
+        self._size = ring_file.size
         self._filled = 0
-        self.buffer = memoryview(map_memory(ring_file.size))
+        self._memory: memoryview | None = None
 
     def view(self, start: int, end: int) -> memoryview:
+        memory = self._memory
+        if memory is None:
+            memory = self._memory = memoryview(map_memory(self._size))
         while self._filled < end:
-            step = self.buffer[self._filled : self._filled + READ_BYTES]
-            if self._file.read(step, self._filled) < len(step):
+            step = memory[self._filled : self._filled + READ_BYTES]
+            if self.file.file.read(step, self._filled) < len(step):
                 raise StorageError("a journal file is shorter than it was")
             self._filled += len(step)
-        return self.buffer[start:end]
+        return memory[start:end]
+
+    def heads(self, position: int) -> Iterator[tuple[int, RoundHead]]:
+        """Every header from `position` on, whatever it is of."""
+        while position < self._size:
+            end = min(position - position % READ_BYTES + READ_BYTES, self._size)
+            stretch = self.view(position, end)
+            for at in range(0, end - position, BLOCK_BYTES):
+                # Most blocks are not even this: so a look at all of a file takes milliseconds.
+                if stretch[at] != ROUND_MAGIC[0]:
+                    continue
+                head = parse_head(stretch[at : at + ROUND_BYTES])
+                if head is not None:
+                    yield position + at, head
+            position = end
+
+
+@dataclass(slots=True, eq=False)
+class Use:
+    """One file with the rounds that were written to it last."""
+
+    file: RingFile
+    reader: _Reader
+    head: RoundHead
+    """Of the first round that has one."""
+    position: int = 0
+    """Where that is: behind the file's beginning only if what stood there is damaged."""
+    last_sequence: int = 0
+    """Of what was found when the beginning is damaged."""
+
+    @property
+    def first_sequence(self) -> int:
+        """Of the file's first round; the greatest that it can have been if that is damaged."""
+        return self.head.sequence if self.position == 0 else self.head.sequence - 1
+
+
+@dataclass(slots=True)
+class Survey:
+    uses: list[Use] = field(default_factory=list)
+    """By epoch."""
+    free: list[RingFile] = field(default_factory=list)
+    """Files in which nothing is needed."""
+    cut: list[tuple[str, int]] = field(default_factory=list)
+    """Files that are no multiple of a block, and their sizes: something has cut them."""
+
+    @property
+    def newest_epoch(self) -> int:
+        return max((file.epoch for file in self.files()), default=0)
+
+    def files(self) -> list[RingFile]:
+        return [use.file for use in self.uses] + self.free
+
+
+class Whole(NamedTuple):
+    """A round as it was written.  Only those behind the checkpoint have their records."""
+
+    use: Use
+    head: RoundHead
+    records: list[Record]
+
+
+class Damage(NamedTuple):
+    """Rounds that were on disk, and are not what was written."""
+
+    file_name: str
+    """Where they should be; empty when it is not known."""
+    position: int
+    first_sequence: int
+    end_sequence: int
+    """Of the first whole round behind; the same as the first when none is known to be there."""
+    is_synced: bool
+    """False: it may be the loss of power that has taken them, as they were not synced."""
+
+    def sentence(self) -> str:
+        """Which rounds, and where."""
+        if self.end_sequence <= self.first_sequence:
+            return f"the file in use when round {self.first_sequence - 1} was written is gone"
+        lost = self.end_sequence - self.first_sequence
+        which = (
+            f"round {self.first_sequence}"
+            if lost == 1
+            else f"rounds {self.first_sequence} to {self.end_sequence - 1}"
+        )
+        if not self.file_name:
+            return f"{which} are missing, with the file that they were in"
+        return f"{self.file_name} at byte {self.position}, {which}"
+
+
+class Torn(NamedTuple):
+    """The journal ends within a file, where something stands that is no whole round."""
+
+    file_name: str
+    position: int
+    sequence: int
 
 
 def survey(
-    disk: Disk, directory: Path, *, direct: bool, sync_writes: bool
-) -> list[tuple[RingFile, RoundHead | None]]:
-    """Every journal file, opened, with the head of its first round."""
-    found = []
-    block = memoryview(map_memory(BLOCK_BYTES))
+    disk: Disk, directory: Path, known: Known, *, direct: bool = False, sync_writes: bool = False
+) -> Survey:
+    """Blocking.  Every journal file, opened.  Sets `epoch` of those that have rounds.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = Survey()
+    headless = []
     for name in disk.names(directory):
         if not name.endswith(".journal"):
             continue
@@ -113,61 +163,125 @@ def survey(
         file = disk.open(path, direct=direct, sync_writes=sync_writes)
         size = file.size()
         if size < BLOCK_BYTES or size % BLOCK_BYTES:
-            file.close()
-            raise StorageError(f"{path} is damaged: a journal file has a multiple of {BLOCK_BYTES} bytes")
-        file.read(block, 0)
-        found.append((RingFile(path, file, size), parse_head(block)))
+            found.cut.append((name, size))
+            if size < BLOCK_BYTES:
+                file.close()
+                continue
+        use = _begun_whole(RingFile(path, file, size - size % BLOCK_BYTES))
+        if isinstance(use, Use):
+            found.uses.append(use)
+        else:
+            headless.append(use)
+    salts = {known.journal_salt}
+    if not known.journal_salt or any(use.head.version == 1 for use in found.uses):
+        salts.add(0)
+    for reader in headless:
+        late = _begun_damaged(reader, salts)
+        if late is not None and late.last_sequence > known.journal_sequence:
+            found.uses.append(late)
+        else:
+            found.free.append(reader.file)
+    found.uses.sort(key=lambda use: use.head.epoch)
+    for number, use in reversed(list(enumerate(found.uses))):
+        if use.head.sequence >= _bound(found.uses, number):
+            found.free.append(found.uses.pop(number).file)
     return found
 
 
-def replay(
-    files: list[tuple[RingFile, RoundHead | None]], checkpoint: int
-) -> Iterator[tuple[RoundHead, list[Record]]]:
-    """Rounds behind `checkpoint`, in order.  Sets `epoch`, `position` and `last_sequence` of the files it
-    reads.
-
-    Raises:
-        StorageError: an acknowledged round is missing between others that are there.
-    """
-    used = sorted(((file, head) for file, head in files if head is not None), key=lambda pair: pair[1].epoch)
-    sequence = checkpoint
-    for number, (file, first) in enumerate(used):
-        file.epoch = first.epoch
-        following = used[number + 1][1].sequence if number + 1 < len(used) else None
-        if following is not None and following <= checkpoint + 1:
-            file.last_sequence = following - 1
-            continue
-        if first.sequence > sequence + 1:
-            raise StorageError(
-                f"the journal is damaged: round {sequence + 1} is missing before {file.path.name}"
-            )
-        for head, records in _rounds(file, first, following, checkpoint):
-            file.last_sequence = head.sequence
-            if head.sequence > checkpoint:
-                sequence = head.sequence
-                yield head, records
-
-
-def _rounds(
-    file: RingFile, first: RoundHead, following: int | None, checkpoint: int
-) -> Iterator[tuple[RoundHead, list[Record]]]:
+def _begun_whole(file: RingFile) -> "Use | _Reader":
     reader = _Reader(file)
-    position = 0
+    head = parse_head(reader.view(0, ROUND_BYTES))
+    if head is None:
+        return reader
+    file.epoch = head.epoch
+    return Use(file, reader, head)
+
+
+def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
+    """The newest use of a file that does not begin with a round; None when there is none.
+
+    None is the rule: the file was never used, or only its first write was begun.
+    """
+    beginning = reader.view(0, min(READ_BYTES, reader.file.size))
+    if beginning == memoryview(bytes(len(beginning))):
+        return None
+    heads = [(position, head) for position, head in reader.heads(BLOCK_BYTES) if head.salt in salts]
+    if not heads:
+        return None
+    reader.file.epoch = max(head.epoch for _, head in heads)
+    newest = [(position, head) for position, head in heads if head.epoch == reader.file.epoch]
+    position, head = newest[0]
+    return Use(reader.file, reader, head, position, newest[-1][1].sequence)
+
+
+def _bound(uses: list[Use], number: int) -> int:
+    """The round from which on later files count instead of this one."""
+    return min((use.first_sequence for use in uses[number + 1 :]), default=NO_BOUND)
+
+
+def walk(found: Survey, known: Known) -> Iterator[Whole | Damage | Torn]:
+    """The journal's rounds, in order, over all damage.  Sets `last_sequence` of the files it reads.
+
+    Rounds that the checkpoint covers may be among them, without their records.
+    """
+    sequence = checkpoint = known.journal_sequence
+    newest = found.newest_epoch
+    for number, use in enumerate(found.uses):
+        bound = _bound(found.uses, number)
+        if bound <= checkpoint + 1:
+            use.file.last_sequence = bound - 1
+            continue
+        if use.head.sequence > sequence + 1:
+            name = use.file.path.name if use.position else ""
+            yield Damage(name, 0, sequence + 1, use.head.sequence, use.head.is_synced)
+        for item in _rounds(use, bound, checkpoint):
+            if isinstance(item, Whole):
+                use.file.last_sequence = item.head.sequence
+                sequence = max(sequence, item.head.sequence)
+            elif isinstance(item, Torn) and number + 1 < len(found.uses):
+                # The next file begins behind it, so this was written and is not what it was.
+                following = found.uses[number + 1].first_sequence
+                yield Damage(item.file_name, item.position, item.sequence, following, use.head.is_synced)
+                sequence = following - 1
+                continue
+            elif isinstance(item, Damage):
+                sequence = item.end_sequence - 1
+            yield item
+    if known.journal_epoch > newest:
+        yield Damage("", 0, sequence + 1, sequence + 1, is_synced=True)
+
+
+def _rounds(use: Use, bound: int, checkpoint: int) -> Iterator[Whole | Damage | Torn]:
+    file, reader, first = use.file, use.reader, use.head
+    position = use.position
     expected = first.sequence
-    while position + ROUND_BYTES <= file.size and (following is None or expected < following):
+    while expected < bound and position + ROUND_BYTES <= file.size:
         head = parse_head(reader.view(position, position + ROUND_BYTES))
-        if head is None or head.epoch != first.epoch or head.sequence != expected:
-            break
-        end = position + ROUND_BYTES + head.length
-        if end > file.size:
-            break
-        records: list[Record] | None = []
-        if head.sequence > checkpoint:
-            records = parse_round(head, reader.view(position + ROUND_BYTES, end))
-        if records is None:
-            log.warning("journal cut at its torn tail: file=%s round=%d", file.path.name, head.sequence)
-            break
-        yield head, records
-        position = align_up(end)
-        file.position = position
-        expected += 1
+        end = position + ROUND_BYTES + (head.length if head is not None else 0)
+        records: list[Record] | None = None
+        if (
+            head is not None
+            and head.is_of_the_same_use(first)
+            and head.sequence == expected
+            and end <= file.size
+        ):
+            is_needed = head.sequence > checkpoint
+            records = parse_round(head, reader.view(position + ROUND_BYTES, end)) if is_needed else []
+        if head is not None and records is not None:
+            yield Whole(use, head, records)
+            position = align_up(end)
+            expected += 1
+            continue
+        behind = (
+            (at, other)
+            for at, other in reader.heads(position + BLOCK_BYTES)
+            if other.is_of_the_same_use(first) and expected < other.sequence < bound
+        )
+        found = next(behind, None)
+        if found is None:
+            if bound < NO_BOUND or (head is not None and head.is_of_the_same_use(first)):
+                yield Torn(file.path.name, position, expected)
+            return
+        if found[1].sequence > checkpoint + 1:
+            yield Damage(file.path.name, position, expected, found[1].sequence, first.is_synced)
+        position, expected = found[0], found[1].sequence

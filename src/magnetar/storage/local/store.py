@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -119,6 +120,8 @@ class LocalLedgerStore:
             ring,
             round_bytes_max=settings.round_bytes_max,
             next_sequence=recovered.sequence + 1,
+            salt=recovered.catalogue.known.journal_salt,
+            is_synced=settings.journal_sync_data,
             sync_after_write=settings.journal_sync_data and not self.direct,
             loop=self.loop,
             clock=self.clock,
@@ -254,9 +257,9 @@ class LocalLedgerStore:
         if self.journal.queued_bytes:
             self._drained = self.loop.create_future()
             await self._drained
-        await self.behind.close()
+        is_saved = await self.behind.close()
         # In a thread that there is: a new one may not be had.
-        await self.behind.worker.run(self.journal.stop)
+        await self.behind.worker.run(partial(self.journal.stop, is_needed=not is_saved))
         await self.behind.worker.run(self.reads.close)
         await self.behind.worker.run(self.behind.release)
         self.behind.end()

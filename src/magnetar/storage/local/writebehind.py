@@ -365,8 +365,8 @@ class WriteBehind:
             self.stuck = False
             self._store.journal.refuse_when_full(False)
 
-    async def close(self) -> None:
-        """A last checkpoint, if the disk takes it; the journal has everything if it does not."""
+    async def close(self) -> bool:
+        """A last checkpoint, if the disk takes it; the journal has everything if it does not (False)."""
         self._closing = True
         if self._retry is not None:
             self._retry.cancel()
@@ -374,6 +374,8 @@ class WriteBehind:
             await self.checkpoint()
         except StorageError as error:
             log.error("closed without a checkpoint, the next start replays the journal: %s", error)
+            return False
+        return True
 
     def release(self) -> None:
         """Blocking: close the catalogue and end the crew."""

@@ -1,0 +1,436 @@
+"""Damage in the journal is told from a torn tail, and named.
+
+The rule that is tested: let R be the last round that was written.  One flipped bit in a needed round before R makes the
+store refuse to start, with the file, the byte and the round named.  A flipped bit anywhere else, R itself excepted, is
+harmless: every acknowledged entry is there.  One in R cannot be told from a write that the stop has torn; it costs R's
+entries, and none else.
+"""
+
+import asyncio
+import errno
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import StorageError
+from magnetar.storage.local.catalogue import Catalogue
+from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, round_header
+from magnetar.storage.local.replay import Whole, survey, walk
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.store import EntryId, LedgerWriter
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.disk import CrashDisk, Fate
+
+DATA = Path("/data")
+JOURNAL = DATA / "journal"
+KIB = 1024
+TINY = LocalStoreSettings(
+    journal_file_bytes=64 * KIB,
+    journal_file_count=4,
+    round_bytes_max=16 * KIB,
+    flush_bytes=8 * KIB,
+    read_step_bytes=16 * KIB,
+    checkpoint_entries_max=60,
+)
+
+
+async def start(disk: CrashDisk, settings: LocalStoreSettings = TINY) -> LocalLedgerStore:
+    return await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=disk)
+
+
+def body_of(ledger_id: int, number: int) -> bytes:
+    return (ledger_id.to_bytes(4, "big") + number.to_bytes(4, "big")) * (40 + number * 37 % 300)
+
+
+class Load:
+    """Appends to some ledgers, and keeps in mind what was acknowledged."""
+
+    def __init__(self, store: LocalLedgerStore) -> None:
+        self.store = store
+        self.acknowledged: dict[int, int] = {}
+        self.ledgers: list[LedgerWriter] = []
+
+    async def create(self) -> None:
+        ledger = await self.store.create()
+        self.ledgers.append(ledger)
+        self.acknowledged[ledger.stat.ledger_id] = 0
+
+    async def append(self, *counts: int) -> None:
+        waiting = []
+        for ledger, count in zip(self.ledgers, counts, strict=False):
+            ledger_id = ledger.stat.ledger_id
+            first = self.acknowledged[ledger_id]
+            for number in range(first, first + count):
+                answered = asyncio.get_running_loop().create_future()
+
+                def done(
+                    error: Exception | None,
+                    ledger_id: int = ledger_id,
+                    answered: "asyncio.Future[None]" = answered,
+                ) -> None:
+                    self.acknowledged[ledger_id] += error is None
+                    answered.set_result(None)
+
+                body = body_of(ledger_id, number)
+                ledger.append([body], len(body), number, number, done)
+                waiting.append(answered)
+        if waiting:
+            await asyncio.wait(waiting)
+
+
+class Killed:
+    """A store that ended without a word, and where the rounds lie in its journal."""
+
+    def __init__(self, disk: CrashDisk, acknowledged: dict[int, int]) -> None:
+        self._disk = disk
+        self.acknowledged = dict(acknowledged)
+        self.rounds: list[tuple[Path, int, int, int]] = []
+        """File, position, end, sequence of those behind the checkpoint."""
+        self.covered: list[tuple[Path, int, int, int]] = []
+        catalogue = Catalogue(self.disk(), DATA / "catalogue")
+        catalogue.load()
+        self.checkpoint = catalogue.known.journal_sequence
+        found = survey(self.disk(), JOURNAL, catalogue.known)
+        position: dict[Path, int] = {}
+        for item in walk(found, catalogue.known):
+            assert isinstance(item, Whole)
+            path = item.use.file.path
+            at = position.get(path, 0)
+            end = at + ROUND_BYTES + item.head.length
+            position[path] = -(-end // BLOCK_BYTES) * BLOCK_BYTES
+            is_needed = item.head.sequence > self.checkpoint
+            (self.rounds if is_needed else self.covered).append((path, at, end, item.head.sequence))
+
+    def disk(self) -> CrashDisk:
+        return self._disk.after_power_loss(Fate.DROPPED)
+
+    def flipped(self, path: Path, position: int, bit: int = 0) -> CrashDisk:
+        disk = self.disk()
+        disk.content(path)[position] ^= 1 << bit
+        return disk
+
+    async def found(self, disk: CrashDisk) -> dict[int, int]:
+        """Entries of each ledger, all of them read and compared."""
+        store = await start(disk)
+        try:
+            counts = {}
+            for stat in await store.list_ledgers():
+                reader = await store.open(stat.ledger_id)
+                entries = 0
+                while more := await reader.read(EntryId(entries), 30 * KIB):
+                    for entry in more:
+                        assert bytes(entry.body) == body_of(stat.ledger_id, entry.entry_id)
+                    entries += len(more)
+                counts[int(stat.ledger_id)] = entries
+            return counts
+        finally:
+            await store.close()
+
+    async def is_refused(self, disk: CrashDisk, path: Path, position: int, sequence: int) -> None:
+        named = re.escape(f"{path.name} at byte {position}, round")
+        with pytest.raises(StorageError, match=f"the journal is damaged: {named}s? {sequence}") as refused:
+            await start(disk)
+        assert "magnetar doctor --data-dir /data shows" in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+async def killed(seed: int, settings: LocalStoreSettings = TINY, *, failing: bool = False) -> Killed:
+    """A store killed somewhere: with checkpoints, several files in use and used again, and what failed in between."""
+    chance = random.Random(seed)
+    disk = CrashDisk()
+    store = await start(disk, settings)
+    load = Load(store)
+    for _ in range(3):
+        await load.create()
+    for turn in range(chance.randint(10, 60)):
+        await load.append(chance.randint(0, 4), chance.randint(0, 2), turn % 2)
+        if chance.random() < 0.05:
+            await store.checkpoint()
+        if chance.random() < 0.05:
+            await load.create()
+            load.ledgers.pop(0)
+        if failing and turn == 8:
+            disk.fail_path = "journal"
+            disk.calls.clear()
+            disk.failures["write"] = {1: errno.EIO}
+            await load.append(2, 2, 2)
+            for _ in range(3):
+                await load.create()
+            del load.ledgers[:-3]
+    dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
+    await store.close()
+    return dead
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flipped_bit_in_any_round_but_the_last_is_named(seed: int, failing: bool) -> None:
+    async def scenario() -> None:
+        dead = await killed(seed, failing=failing)
+        assert await dead.found(dead.disk()) == dead.acknowledged
+        for path, position, end, sequence in dead.rounds[:-1]:
+            for place in {position, position + 20, position + ROUND_BYTES, end - 1}:
+                await dead.is_refused(dead.flipped(path, place), path, position, sequence)
+        path, position, end, _ = dead.rounds[-1]
+        for place in (position, end - 1):
+            found = await dead.found(dead.flipped(path, place))
+            assert all(found.get(ledger, 0) <= count for ledger, count in dead.acknowledged.items())
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_flips_are_named_or_harmless(seed: int, failing: bool) -> None:
+    async def scenario() -> None:
+        dead = await killed(seed + 100, failing=failing)
+        chance = random.Random(seed)
+        files = [path for path in dead.disk().paths() if path.suffix == ".journal"]
+        for _ in range(25):
+            path = chance.choice(files)
+            place = chance.randrange(TINY.journal_file_bytes)
+            hit = next(
+                (one for one in dead.rounds if one[0] == path and one[1] <= place < one[2]),
+                None,
+            )
+            disk = dead.flipped(path, place, chance.randrange(8))
+            if hit is None:
+                assert await dead.found(disk) == dead.acknowledged
+            elif hit is dead.rounds[-1]:
+                found = await dead.found(disk)
+                assert all(found.get(ledger, 0) <= count for ledger, count in dead.acknowledged.items())
+            else:
+                await dead.is_refused(disk, path, hit[1], hit[3])
+
+    asyncio.run(scenario())
+
+
+async def one_by_one(settings: LocalStoreSettings = TINY, count: int = 30) -> Killed:
+    """One ledger, a round for each entry: round 1 makes it, entry n is in round n + 2."""
+    disk = CrashDisk()
+    store = await start(disk, settings)
+    load = Load(store)
+    await load.create()
+    for _ in range(count):
+        await load.append(1)
+    dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
+    await store.close()
+    return dead
+
+
+NO_CHECKPOINT = replace(TINY, journal_file_bytes=256 * KIB, checkpoint_entries_max=10_000)
+
+
+def test_the_damage_of_the_attack_is_named_with_what_is_whole_behind_it() -> None:
+    """One flipped bit in the journal of 100 acknowledged records left 19 of them, or none, without a word."""
+
+    async def scenario() -> None:
+        dead = await one_by_one()
+        assert dead.checkpoint == 0
+        for number in (0, 19):
+            path, position, _, sequence = dead.rounds[number]
+            behind = len(dead.rounds) - number - 1
+            with pytest.raises(StorageError) as refused:
+                await start(dead.flipped(path, position + 30))
+            assert str(refused.value) == (
+                f"the journal is damaged: {path.name} at byte {position}, round {sequence}; behind it {behind} rounds"
+                f" with {behind} records are whole, so it is no torn tail; magnetar doctor --data-dir /data shows what"
+                " would be kept"
+            )
+
+    asyncio.run(scenario())
+
+
+def test_a_wiped_block_is_named_wherever_it_is() -> None:
+    async def scenario() -> None:
+        dead = await one_by_one()
+        for path, position, _, sequence in dead.rounds[:-1]:
+            disk = dead.disk()
+            disk.content(path)[position : position + BLOCK_BYTES] = bytes(BLOCK_BYTES)
+            await dead.is_refused(disk, path, position, sequence)
+
+    asyncio.run(scenario())
+
+
+def test_a_missing_file_is_named() -> None:
+    async def scenario() -> None:
+        dead = await one_by_one()
+        used = list(dict.fromkeys(path for path, *_ in dead.rounds))
+        assert len(used) > 1
+        for path in used[:-1]:
+            disk = dead.disk()
+            disk.remove(path)
+            with pytest.raises(StorageError, match=r"the journal is damaged: round.* missing"):
+                await start(disk)
+
+    asyncio.run(scenario())
+
+
+def test_the_newest_file_is_missed_once_a_checkpoint_has_noted_it() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        load = Load(store)
+        await load.create()
+        await load.append(3)
+        await store.checkpoint()
+        await load.append(3)
+        dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
+        await store.close()
+        for wipe in (True, False):
+            left = dead.disk()
+            path = dead.rounds[-1][0]
+            if wipe:
+                left.content(path)[:] = bytes(TINY.journal_file_bytes)
+            else:
+                left.remove(path)
+            with pytest.raises(StorageError, match="the journal is damaged: the file in use when round"):
+                await start(left)
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_was_cut_is_named() -> None:
+    async def scenario() -> None:
+        dead = await one_by_one()
+        disk = dead.disk()
+        del disk.content(dead.rounds[0][0])[10_000:]
+        with pytest.raises(StorageError, match=r"damaged: 0000\.journal has 10000 bytes"):
+            await start(disk)
+
+    asyncio.run(scenario())
+
+
+def test_damage_in_what_the_checkpoint_covers_is_harmless() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk, NO_CHECKPOINT)
+        load = Load(store)
+        await load.create()
+        for _ in range(5):
+            await load.append(1)
+        await store.checkpoint()
+        for _ in range(5):
+            await load.append(1)
+        dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
+        await store.close()
+        assert (len(dead.covered), len(dead.rounds)) == (6, 5)
+        for path, position, end, _ in dead.covered:
+            for place in (position, end - 1):
+                assert await dead.found(dead.flipped(path, place)) == {1: 10}
+
+    asyncio.run(scenario())
+
+
+def test_damage_to_the_last_round_is_found_behind_a_stop_without_checkpoint() -> None:
+    """The store was closed with a full disk: an empty round behind the last one says that it was whole."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        load = Load(store)
+        await load.create()
+        await load.append(3)
+        disk.capacity_bytes = disk.bytes_used()
+        await store.close()
+        disk.capacity_bytes = None
+        dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
+        path, position, end, sequence = dead.rounds[-2]
+        await dead.is_refused(dead.flipped(path, end - 1), path, position, sequence)
+        assert await dead.found(dead.flipped(dead.rounds[-1][0], dead.rounds[-1][1])) == {1: 3}
+        assert await dead.found(dead.disk()) == {1: 3}
+
+    asyncio.run(scenario())
+
+
+def test_after_a_clean_stop_the_journal_is_not_needed() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        load = Load(store)
+        await load.create()
+        for _ in range(30):
+            await load.append(1)
+        await store.close()
+        dead = Killed(disk, load.acknowledged)
+        assert dead.rounds == []
+        for path in dead.disk().paths():
+            if path.suffix == ".journal":
+                for place in range(0, TINY.journal_file_bytes, 4096):
+                    assert await dead.found(dead.flipped(path, place + 30)) == {1: 30}
+
+    asyncio.run(scenario())
+
+
+def test_a_header_inside_of_an_entry_proves_nothing() -> None:
+    """A client writes what looks like the rounds to come, and the write that carries it is torn."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        ledger = await store.create()
+        journal = next(path for path in disk.paths() if path.name == "0000.journal")
+        real = bytes(disk.content(journal)[:ROUND_BYTES])
+        forged = b"".join(
+            round_header(1, sequence, 0, 0, 0, salt, 0).ljust(BLOCK_BYTES // 2, b"\0")
+            for sequence in (3, 4, 9)
+            for salt in (0, 1)
+        )
+        assert forged[:8] == real[:8]
+        answered = asyncio.get_running_loop().create_future()
+        body = bytes(BLOCK_BYTES - ROUND_BYTES - 40) + forged
+        ledger.append([body], len(body), 0, 0, answered.set_result)
+        await answered
+        left = disk.after_power_loss(Fate.DROPPED)
+        await store.close()
+        left.content(journal)[BLOCK_BYTES : 2 * BLOCK_BYTES] = bytes(BLOCK_BYTES)
+        store = await start(left)
+        assert [stat.entry_count for stat in await store.list_ledgers()] == [0]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_without_syncing_a_hole_ends_the_journal_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A loss of power may take any write that was not synced: that is no damage, and what is in front of it counts."""
+
+    async def scenario() -> None:
+        unsynced = replace(NO_CHECKPOINT, journal_sync_data=False)
+        disk = CrashDisk()
+        store = await start(disk, unsynced)
+        load = Load(store)
+        await load.create()
+        for _ in range(10):
+            await load.append(1)
+        dead = Killed(disk.after_power_loss(Fate.KEPT), load.acknowledged)
+        await store.close()
+        path, position, _, sequence = dead.rounds[6]
+        left = dead.flipped(path, position)
+        for _ in range(2):  # the second start finds the same: nothing was written in between
+            caplog.clear()
+            store = await start(left, unsynced)
+            assert [stat.entry_count for stat in await store.list_ledgers()] == [5]
+            told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+            assert len(told) == 1
+            assert (
+                f"round {sequence}; behind it 4 rounds with 4 records are whole, and are dropped" in told[0]
+            )
+            dropped, left = left, left.after_power_loss(Fate.KEPT)
+            await store.close()
+        store = await start(dropped.after_power_loss(Fate.KEPT), unsynced)
+        load = Load(store)
+        await load.create()
+        await load.append(3)
+        left = store.disk.after_power_loss(Fate.KEPT)  # type: ignore[attr-defined]
+        await store.close()
+        caplog.clear()
+        store = await start(left, unsynced)
+        assert [stat.entry_count for stat in await store.list_ledgers()] == [5, 3]
+        await store.close()
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+    asyncio.run(scenario())
