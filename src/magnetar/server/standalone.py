@@ -43,6 +43,7 @@ from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
+from magnetar.server.binding import bind as bind_stores
 from magnetar.server.connection import Connection, Session
 from magnetar.server.garbage import tune_collector
 from magnetar.server.listeners import ConnectionLimits, Connections, bind
@@ -105,6 +106,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
             settings.data_dir, settings=_store_settings(settings), clock=clock
         )
         stack.push_async_callback(store.close)
+        binding = await bind_stores(metadata, store)
+        binding.start()
+        stack.push_async_callback(binding.close)
         nodes = Nodes([one.node for one in bound])
         broker = Broker(
             _broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes

@@ -1,5 +1,6 @@
 """Stops, kills, second servers, and what is there afterwards."""
 
+import os
 import socket
 import struct
 import time
@@ -66,6 +67,43 @@ def test_sigterm_ends_with_0_soon_though_clients_do_not_let_go() -> None:
         began = time.monotonic()
         server.terminate()
         assert time.monotonic() - began < 15
+        assert "Traceback" not in server.log
+
+
+def test_an_older_metadata_file_is_refused_and_the_data_is_there_when_the_right_one_is_back(
+    tmp_path: Path,
+) -> None:
+    """Two seconds after such a start everything newer than the copy was gone."""
+    with MagnetarProcess(data_dir=tmp_path) as server:
+        with Wire(server.ports[0]) as wire:
+            wire.create("old")
+        server.terminate()
+        old = (tmp_path / "metadata.sqlite").read_bytes()
+        server.start()
+        with Wire(server.ports[0]) as wire:
+            wire.create("t")
+            assert wire.produce("t", record_batch([b"v"])).error_code == 0
+        server.kill()
+        names = [name for name in os.listdir(tmp_path) if name.startswith("metadata.sqlite")]
+        right = {name: (tmp_path / name).read_bytes() for name in names}
+        for name in names:
+            (tmp_path / name).unlink()
+        for content in (old, None):
+            if content is not None:
+                (tmp_path / "metadata.sqlite").write_bytes(content)
+            with pytest.raises(ServerFailed) as refused:
+                server.start()
+            said = "is older than the ledgers" if content is not None else "is missing or empty"
+            assert f"metadata.sqlite {said}" in str(refused.value)
+            for name in os.listdir(tmp_path):
+                if name.startswith("metadata.sqlite"):
+                    (tmp_path / name).unlink()
+        for name, content in right.items():
+            (tmp_path / name).write_bytes(content)
+        server.start()
+        with Wire(server.ports[0]) as wire:
+            wire.send(frame("fetch", 12, fetch_request("t", 0)))
+            assert values_of(wire.answer("fetch", 12).responses[0].partitions[0].records) == [b"v"]
         assert "Traceback" not in server.log
 
 

@@ -1,0 +1,341 @@
+"""A metadata file and a ledger store of different ages or origins are found before anything is lost to it."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import ConfigError, StorageError
+from magnetar.ledger.managed_ledger import METADATA_ROOT
+from magnetar.metadata.sqlite import SqliteMetadataStore
+from magnetar.server import binding
+from magnetar.server.binding import StoreBinding, bind
+from magnetar.storage.local.disk import RealDisk
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.testing.clock import FakeClock
+
+SMALL = LocalStoreSettings(journal_file_bytes=1 << 20, round_bytes_max=1 << 19)
+METADATA = ("metadata.sqlite",)
+LEDGERS = ("journal", "segments", "catalogue", "store-id", "binding", "leases")
+
+
+class Folder:
+    """A data folder whose server is started, used, stopped and copied."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+
+    @asynccontextmanager
+    async def stores(self) -> AsyncIterator[tuple[SqliteMetadataStore, LocalLedgerStore]]:
+        metadata = SqliteMetadataStore(self.path / "metadata.sqlite")
+        try:
+            store = await LocalLedgerStore.start(self.path, settings=SMALL, clock=FakeClock())
+            try:
+                yield metadata, store
+            finally:
+                await store.close()
+        finally:
+            await metadata.close()
+
+    async def run(self, writes: int = 2, *, accept: bool = False) -> None:
+        """One life of a server: some ledgers are made and recorded."""
+        async with self.stores() as (metadata, store):
+            bound = await bind(metadata, store, accept=accept)
+            await use(metadata, store, writes)
+            await bound.close()
+
+    def save(self, where: str, names: tuple[str, ...]) -> Path:
+        """A copy of some of the folder, as it is now."""
+        target = self.path.with_name(where)
+        target.mkdir()
+        for name in names:
+            source = self.path / name
+            if source.is_dir():
+                shutil.copytree(source, target / name)
+            elif source.exists():
+                shutil.copy(source, target / name)
+        return target
+
+    def put_back(self, saved: Path, names: tuple[str, ...]) -> None:
+        """Replace what is there by what was saved; what was not saved is missing then."""
+        for name in names:
+            target = self.path / name
+            if target.is_dir():
+                shutil.rmtree(target)
+            else:
+                target.unlink(missing_ok=True)
+            if (saved / name).is_dir():
+                shutil.copytree(saved / name, target)
+            elif (saved / name).exists():
+                shutil.copy(saved / name, target)
+
+
+async def use(metadata: SqliteMetadataStore, store: LocalLedgerStore, writes: int) -> None:
+    for number in range(writes):
+        writer = await store.create()
+        ledger_id = writer.stat.ledger_id
+        path = f"{METADATA_ROOT}t-{store.durable_sequence}-{number}"
+        await metadata.put(path, b'{"ledgers": [[%d, 0, 0]]}' % ledger_id)
+        durable = asyncio.get_running_loop().create_future()
+        writer.append([b"entry"], 5, number, 0, durable.set_result)
+        assert await durable is None
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+async def refuses(folder: Folder, sentence: str) -> None:
+    """It says so, again and again, and changes nothing that could be put right."""
+    for _ in range(2):
+        async with folder.stores() as (metadata, store):
+            before = await metadata.scan("/")
+            with pytest.raises(ConfigError, match=sentence) as caught:
+                await bind(metadata, store)
+            assert "magnetar doctor" in str(caught.value)
+            assert await metadata.scan("/") == before
+
+
+def test_a_folder_is_started_again_and_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        for _ in range(3):
+            await folder.run()
+        await folder.run(writes=0)
+        await folder.run()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("lives_since", [0, 1, 2])
+def test_an_older_metadata_file_is_refused(tmp_path: Path, lives_since: int) -> None:
+    """It used to erase every segment that was made since."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        async with folder.stores() as (metadata, store):
+            bound = await bind(metadata, store)
+            await use(metadata, store, 1)
+            await metadata.close()  # the copy is whole
+            saved = folder.save("saved", METADATA)
+        if lives_since == 0:  # a copy of an earlier moment of the last life
+            async with folder.stores() as (metadata, store):
+                bound = StoreBinding(metadata, store, 2)
+                await use(metadata, store, 1)
+                await bound.close()
+        for _ in range(lives_since):
+            await folder.run()
+        folder.put_back(saved, METADATA)
+        await refuses(folder, "metadata.sqlite is older than the ledgers beside it: at least . transactions")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("lives_since", [0, 1, 2])
+def test_older_ledgers_are_refused(tmp_path: Path, lives_since: int) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        async with folder.stores() as (metadata, store):
+            await bind(metadata, store)
+            await use(metadata, store, 1)
+        saved = folder.save("saved", LEDGERS)
+        if lives_since == 0:
+            async with folder.stores() as (metadata, store):
+                metadata.sequence_of_ledgers = lambda: store.durable_sequence
+                await use(metadata, store, 2)
+        for _ in range(lives_since):
+            await folder.run()
+        folder.put_back(saved, LEDGERS)
+        await refuses(folder, r"the ledgers \(journal, segments, catalogue\) are older than metadata.sqlite")
+
+    run(scenario())
+
+
+def test_older_ledgers_are_found_although_the_file_that_binds_them_is_newer(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        names = tuple(name for name in LEDGERS if name != "binding")
+        saved = folder.save("saved", names)
+        await folder.run()
+        folder.put_back(saved, names)
+        await refuses(folder, r"the ledgers \(journal, segments, catalogue\) are older than metadata.sqlite")
+
+    run(scenario())
+
+
+def test_a_missing_half_and_a_foreign_half_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder, other = Folder(tmp_path / "data"), Folder(tmp_path / "other")
+        for _ in range(2):
+            await folder.run()
+            await other.run()
+        whole = folder.save("whole", METADATA + LEDGERS)
+        nothing = folder.save("nothing", ())
+        folder.put_back(nothing, METADATA)
+        await refuses(folder, "metadata.sqlite is missing or empty, and there are 4 ledgers beside it")
+        folder.put_back(whole, METADATA)
+        folder.put_back(nothing, LEDGERS)
+        await refuses(folder, "the ledgers that metadata.sqlite belongs to .* are missing")
+        folder.put_back(whole, LEDGERS)
+        folder.put_back(other.path, METADATA)
+        await refuses(folder, "metadata.sqlite and the ledgers beside it are of different data folders")
+        folder.put_back(whole, METADATA + LEDGERS)
+        await folder.run()
+
+    run(scenario())
+
+
+def test_transactions_that_sqlite_has_dropped_from_its_wal_are_missed(tmp_path: Path) -> None:
+    """A flipped bit in a WAL ends it there, and SQLite says nothing."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        async with folder.stores() as (metadata, store):
+            bound = await bind(metadata, store)
+            for _ in range(3):
+                await use(metadata, store, 1)
+            await bound.note()
+            folder.save("killed", METADATA + LEDGERS + ("metadata.sqlite-wal",))
+        killed = Folder.__new__(Folder)
+        killed.path = tmp_path / "killed"
+        wal = killed.path / "metadata.sqlite-wal"
+        content = bytearray(wal.read_bytes())
+        content[len(content) * 2 // 3] ^= 1
+        wal.write_bytes(content)
+        await refuses(killed, "metadata.sqlite is older than the ledgers beside it")
+
+    run(scenario())
+
+
+def test_a_kill_at_each_step_of_a_start_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the two stores' notes, several times over, from the first start on."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        for _ in range(3):
+            for _ in range(3):
+                with monkeypatch.context() as patch:
+                    patch.setattr(binding, "write_binding", killed)
+                    async with folder.stores() as (metadata, store):
+                        with pytest.raises(KeyboardInterrupt):
+                            await bind(metadata, store)
+            await folder.run()
+
+    run(scenario())
+
+
+def test_a_life_in_which_nothing_was_written_hides_no_older_ledgers(tmp_path: Path) -> None:
+    """Only the start that a kill cut short leaves the metadata one generation ahead."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        saved = folder.save("saved", LEDGERS)
+        async with folder.stores() as (metadata, store):
+            await bind(metadata, store)
+            await metadata.put("/one", b"")
+        folder.put_back(saved, LEDGERS)
+        await refuses(folder, "are older than metadata.sqlite")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (METADATA, "metadata.sqlite is missing or empty"),
+        (LEDGERS, "the ledgers that metadata.sqlite names are missing"),
+    ],
+)
+def test_a_folder_of_a_version_that_noted_nothing_is_bound_by_its_first_start(
+    tmp_path: Path, names: tuple[str, ...], sentence: str
+) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        async with folder.stores() as (metadata, store):
+            await use(metadata, store, 2)
+        whole = folder.save("whole", METADATA + LEDGERS)
+        folder.put_back(folder.save("nothing", ()), names)
+        await refuses(folder, sentence)
+        folder.put_back(whole, METADATA + LEDGERS)
+        await folder.run()
+        folder.put_back(whole, METADATA)
+        await refuses(folder, "metadata.sqlite is an old copy: it does not know the ledgers beside it")
+
+    run(scenario())
+
+
+def test_a_journal_that_is_not_synced_may_lose_rounds(tmp_path: Path) -> None:
+    """Who sets journal.sync.data=false has accepted that; the next start must not refuse what is left."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        async with folder.stores() as (metadata, store):
+            store.settings = LocalStoreSettings(journal_sync_data=False)
+            bound = await bind(metadata, store)
+            names = tuple(name for name in LEDGERS if name != "binding")
+            await store.checkpoint()
+            saved = folder.save("saved", names)
+            await use(metadata, store, 2)
+            await bound.close()
+        folder.put_back(saved, names)
+        await folder.run()
+
+    run(scenario())
+
+
+def test_somebody_who_has_looked_may_go_on_and_no_ledger_id_is_given_twice(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        saved = folder.save("saved", LEDGERS)
+        await folder.run(writes=5)
+        folder.put_back(saved, LEDGERS)
+        await refuses(folder, "are older than metadata.sqlite")
+        await folder.run(accept=True, writes=0)
+        await folder.run(writes=1)
+        async with folder.stores() as (metadata, store):
+            chains = await metadata.scan(METADATA_ROOT)
+            ids = [int(value.value.split(b"[[")[1].split(b",")[0]) for _, value in chains]
+            assert len(set(ids)) == len(ids) == 8
+            there = {stat.ledger_id for stat in await store.list_ledgers()}
+            assert len(there) == 3
+            assert max(ids) in there
+
+    run(scenario())
+
+
+def test_a_damaged_note_is_told_and_whoever_has_looked_may_go_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        path = folder.path / "binding"
+        whole = path.read_bytes()
+        for position in range(len(whole)):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << position % 8
+            path.write_bytes(damaged)
+            with pytest.raises(StorageError, match="binding is damaged"):
+                binding.read_binding(RealDisk(), folder.path)
+        for short in (b"", whole[:-1], whole + b"\0"):
+            path.write_bytes(short)
+            with pytest.raises(StorageError, match="binding is damaged"):
+                binding.read_binding(RealDisk(), folder.path)
+        await folder.run(accept=True)
+        await folder.run()
+
+    run(scenario())
