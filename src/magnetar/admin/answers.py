@@ -37,7 +37,7 @@ from magnetar.broker.namespaces import (
     UnknownCluster,
 )
 from magnetar.broker.pipelines import InvalidPipeline, PipelineExists, PipelineNotFound
-from magnetar.broker.policies import InvalidPolicy, MalformedPolicy
+from magnetar.broker.policies import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
 from magnetar.broker.segments import NonPersistent
@@ -76,6 +76,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (TenantNotEmpty, 409),
     (UnknownCluster, 412),
     (MalformedPolicy, 400),
+    (QuotaAboveRetention, 412),
     (InvalidPolicy, 412),
     (errors.PolicyViolation, 403),
     (PipelineNotFound, 404),
@@ -199,13 +200,6 @@ async def object_body(request: Request) -> Mapping[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise BadBody("the body must be a JSON object")
-    return content
-
-
-async def integer_body(request: Request) -> int:
-    content = await body(request)
-    if isinstance(content, bool) or not isinstance(content, int):
-        raise BadBody("the body must be a whole number")
     return content
 
 

@@ -22,7 +22,14 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
-from magnetar.broker.policies import JsonValue, Level, Policies, checked, effective
+from magnetar.broker.policies import (
+    JsonValue,
+    Level,
+    Policies,
+    check_quota_below_retention,
+    checked,
+    effective,
+)
 from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
 
 TENANTS_ROOT: Final = "/tenants/"
@@ -283,6 +290,7 @@ class Namespaces:
         async with self._changing:
             namespace = self.require(name)
             values = _checked_all(update(dict(namespace.policies)), Level.NAMESPACE)
+            check_quota_below_retention(namespace.policies, values, Level.NAMESPACE)
             changed = Namespace(name, namespace.created_ms, namespace.bundle_count, values)
             await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
             self._namespaces[name] = changed
@@ -295,7 +303,9 @@ class Namespaces:
         """As `change`, for what is set for one topic.  Whether the topic exists is the caller's to know."""
         async with self._changing:
             self.require(topic.namespace_name)
-            values = _checked_all(update(dict(self._topic_policies.get(topic, {}))), Level.TOPIC)
+            before = self._topic_policies.get(topic, {})
+            values = _checked_all(update(dict(before)), Level.TOPIC)
+            check_quota_below_retention(before, values, Level.TOPIC)
             path = _topic_path(topic)
             if values:
                 await self._metadata.put(path, json.dumps({"v": 1, "policies": values}).encode())

@@ -8,6 +8,8 @@ Three layers, the first that says something wins: the topic's own, the namespace
 comes of them, typed, for whoever acts on it; equal layers share one object.
 """
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,6 +23,7 @@ INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 _PROPERTIES_MAX: Final = 256
 _PROPERTY_CHARS_MAX: Final = 4096
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class InvalidPolicy(BrokerError):
@@ -29,6 +32,10 @@ class InvalidPolicy(BrokerError):
 
 class MalformedPolicy(InvalidPolicy):
     """The value has the wrong JSON type."""
+
+
+class QuotaAboveRetention(InvalidPolicy):
+    """A backlog quota is larger than what is kept of acknowledged data."""
 
 
 class QuotaType(Enum):
@@ -150,15 +157,29 @@ class Policy:
     levels: frozenset[Level] = frozenset(Level)
 
 
+# Texts stand for what they spell, as in Pulsar: its Go client sends "true" for a flag.
+_SPELT: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+
 def _boolean(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        value = _SPELT.get(value)
     if not isinstance(value, bool):
         raise MalformedPolicy("the value must be true or false")
     return value
 
 
+def whole_number(value: JsonValue) -> int | None:
+    """A number of a JSON document, which may be spelt as a text, as Pulsar takes it; None for anything else."""
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value)
+    return None if isinstance(value, bool) or not isinstance(value, int) else value
+
+
 def _integer(low: int, high: int, refusal: str) -> Check:
     def check(value: JsonValue) -> JsonValue:
-        if isinstance(value, bool) or not isinstance(value, int):
+        value = whole_number(value)
+        if value is None:
             raise MalformedPolicy("the value must be a whole number")
         if not low <= value <= high:
             raise InvalidPolicy(refusal)
@@ -282,10 +303,15 @@ def _properties(value: JsonValue) -> JsonValue:
     document = _object(value)
     if len(document) > _PROPERTIES_MAX:
         raise InvalidPolicy(f"at most {_PROPERTIES_MAX} properties are kept")
-    for name, text in document.items():
+    # A number or a flag is the text that it is written as, as in Pulsar.
+    texts = {
+        name: json.dumps(text) if isinstance(text, bool | int | float) else text
+        for name, text in document.items()
+    }
+    for name, text in texts.items():
         if not isinstance(text, str) or len(name) + len(text) > _PROPERTY_CHARS_MAX:
             raise InvalidPolicy(f"a property is a text of at most {_PROPERTY_CHARS_MAX} characters")
-    return document
+    return texts
 
 
 def _count(name: str) -> Check:
@@ -323,7 +349,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
             _integer(0, INT_MAX, "Invalid value for subscription expiration time"),
             _NAMESPACE_ONLY,
         ),
-        Policy("properties", _properties, _NAMESPACE_ONLY),
+        Policy("properties", _properties),
     )
 }
 
@@ -338,6 +364,38 @@ def checked(key: str, value: JsonValue, level: Level) -> JsonValue:
     if policy is None or level not in policy.levels:
         raise InvalidPolicy(f"{key[:100]} is not supported as a policy of a {level.value}")
     return policy.check(value)
+
+
+def check_quota_below_retention(
+    before: Mapping[str, JsonValue], after: Mapping[str, JsonValue], level: Level
+) -> None:
+    """What is kept of acknowledged data is more than what may be waiting: a size quota stays below the retention.
+
+    Only a change of one of the two is held to it, as in Pulsar (`AdminResource.checkBacklogQuota`).
+
+    Raises:
+        QuotaAboveRetention
+    """
+    retention, quotas = after.get("retention_policies"), after.get("backlog_quota_map")
+    quota = (quotas or {}).get(QuotaType.SIZE.value)
+    if not retention or not quota or not _exceeds(quota, retention):
+        return
+    hint = "Please increase retention quota and retry"
+    if quotas != before.get("backlog_quota_map"):
+        raise QuotaAboveRetention(
+            f"Backlog Quota exceeds configured retention quota for {level.value}. {hint}"
+        )
+    if retention != before.get("retention_policies"):
+        raise QuotaAboveRetention(
+            f"Retention Quota must exceed configured backlog quota for {level.value}. {hint}"
+        )
+
+
+def _exceeds(quota: Mapping[str, Any], retention: Mapping[str, int]) -> bool:
+    megabytes, minutes = retention["retentionSizeInMB"], retention["retentionTimeInMinutes"]
+    return (megabytes > 0 and quota["limitSize"] >= megabytes << 20) or (
+        minutes > 0 and quota["limitTime"] >= minutes * 60
+    )
 
 
 def effective(

@@ -82,6 +82,14 @@ async def owned(request: Request, cluster: str, broker: str) -> Response:
     )
 
 
+@router.get(
+    "/admin/v2/brokers/backlog-quota-check", summary="Look at all backlogs now, and act on their quotas"
+)
+async def check_quotas(request: Request) -> Response:
+    await broker_of(request).housekeeping.run_once()
+    return done()
+
+
 @router.get("/admin/v2/brokers/health", summary="Whether the server works")
 @router.get("/health", summary="Whether the server works")
 async def health(request: Request) -> Response:
@@ -96,9 +104,7 @@ async def status(request: Request) -> Response:
 
 
 @router.get("/admin/v2/brokers", summary="The brokers: one")
-@router.get(
-    "/admin/v2/brokers/{cluster}", summary="The brokers of a cluster"
-)  # behind the words that are no cluster
+@router.get(f"/admin/v2/brokers/{CLUSTER}", summary="The brokers of the cluster")
 async def brokers(request: Request) -> Response:
     return value([request.url.netloc])
 

@@ -32,6 +32,7 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "offload_threshold_in_seconds": -1,
     "subscription_types_enabled": [],
     "migrated": False,
+    "schema_auto_update_compatibility_strategy": "Full",
     "clusterThatCanDeleteNamespace": CLUSTER,
 }
 # What holds when a policy that is served has not been set and Pulsar's document says so all the same.
@@ -62,7 +63,9 @@ async def create(request: Request, tenant: str, namespace: str) -> Response:
     policies = {}
     for key, content in document.items():
         if key in POLICIES:
-            if content != _UNSET.get(key):
+            if content != "" and content != _UNSET.get(
+                key
+            ):  # the Go client's empty texts are values that were not set
                 policies[key] = content
         elif key == "replication_clusters":
             _check_clusters(content, tenant)
@@ -148,5 +151,7 @@ def _check_clusters(content: Any, tenant: str) -> None:
 
 
 def _says_nothing(key: str, content: Any) -> bool:
-    """Whether a member of a Policies document is as it is in one where nothing was set."""
-    return content is None or content in ({}, [], False) or content == _NEUTRAL.get(key)
+    """Whether a member of a Policies document is as it is in one where nothing was set, by Java's or Go's defaults."""
+    if isinstance(content, dict):
+        return all(_says_nothing("", one) for one in content.values())
+    return not content or content == _NEUTRAL.get(key)

@@ -15,7 +15,13 @@ from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_bo
 from magnetar.admin.context import broker_of
 from magnetar.admin.names import topic_name
 from magnetar.base.names import TopicName
-from magnetar.broker.policies import InvalidPolicy, JsonValue, MalformedPolicy, QuotaType
+from magnetar.broker.policies import (
+    InvalidPolicy,
+    JsonValue,
+    MalformedPolicy,
+    QuotaAboveRetention,
+    QuotaType,
+)
 
 router: Final = APIRouter()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
@@ -61,7 +67,6 @@ NAMESPACE_RESOURCES: Final = (
     Resource("schemaValidationEnforced", "schema_validation_enforced", unset=False, has_delete=False),
     Resource("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", unset=True, has_delete=False),
     Resource("encryptionRequired", "encryption_required", unset=False, has_delete=False),
-    Resource("properties", "properties", "PUT", unset={}),
 )
 TOPIC_RESOURCES: Final = (
     Resource("messageTTL", "message_ttl_in_seconds", applied=0),
@@ -86,6 +91,8 @@ TOPIC_RESOURCES: Final = (
 def _refusal(key: str, status: int, error: InvalidPolicy) -> Refused:
     if isinstance(error, MalformedPolicy):
         return BadBody(str(error))
+    if isinstance(error, QuotaAboveRetention):
+        return Refused(412, str(error))
     prefix = "Invalid configuration for autoTopicCreationOverride. the detail is "
     return Refused(status, (prefix if key == "autoTopicCreationOverride" else "") + str(error))
 
@@ -246,6 +253,8 @@ async def namespace_quota(request: Request, tenant: str, namespace: str) -> Resp
     namespaces.require(name)
     try:
         await namespaces.change(name, _with_quota(kind, quota))
+    except QuotaAboveRetention:
+        raise
     except InvalidPolicy as error:
         because = "backlog quota failed because the data validation failed."
         raise Refused(400, f"Set namespace[{name}] {because} {error}") from None
@@ -276,12 +285,33 @@ async def topic_quota(request: Request, domain: str, tenant: str, namespace: str
     broker.pulsar_topics.get(name)
     try:
         await broker.namespaces.change_topic(name, _with_quota(kind, quota))
+    except QuotaAboveRetention:
+        raise
     except InvalidPolicy as error:
         raise Refused(400, f"Set topic[{name.full}] backlog quota failed: {error}") from None
     return done()
 
 
-# --- properties of a namespace, one by one ---------------------------------------------------------------------------
+# --- properties of a namespace ---------------------------------------------------------------------------------------
+
+
+@router.get(_N + "/properties", summary="Show a namespace's properties")
+async def read_properties(request: Request, tenant: str, namespace: str) -> Response:
+    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    return value(found.policies.get("properties", {}))
+
+
+@router.put(_N + "/properties", summary="Add to a namespace's properties, or change some")
+async def add_properties(request: Request, tenant: str, namespace: str) -> Response:
+    added = await object_body(request)
+    await _change_properties(request, f"{tenant}/{namespace}", lambda values: {**values, **added})
+    return done()
+
+
+@router.delete(_N + "/properties", summary="Remove all properties of a namespace")
+async def remove_properties(request: Request, tenant: str, namespace: str) -> Response:
+    await _change_properties(request, f"{tenant}/{namespace}", lambda values: {})
+    return done()
 
 
 @router.get(_N + "/property/{key}", summary="Show one property of a namespace")
