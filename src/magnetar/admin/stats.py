@@ -18,6 +18,7 @@ from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.positions import position_below, published_ms
 from magnetar.ledger.cursor_store import CursorKey
+from magnetar.ledger.managed_ledger import State
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer
 from magnetar.protocols.pulsar.handlers.producer import AttachedProducer
 
@@ -58,6 +59,14 @@ _NEVER_TOPIC: Final[Mapping[str, Any]] = {
         "lastCompactionFailedTimestamp": 0,
         "lastCompactionDurationTimeInMills": 0,
     },
+}
+# Pulsar's names (`ManagedLedgerImpl.State`); one that is closed takes the next message all the same.
+_LEDGER_STATES: Final = {
+    State.IDLE: "ClosedLedger",
+    State.OPENING: "CreatingLedger",
+    State.WRITING: "LedgerOpened",
+    State.FAILED: "WriteFailed",
+    State.CLOSED: "Closed",
 }
 # What partitions' figures come to for a whole topic.
 _SUMMED: Final = (
@@ -342,7 +351,7 @@ async def internal_stats(broker: "Broker", partition: "Partition") -> dict[str, 
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
         "lastConfirmedEntry": confirmed,
-        "state": log.state.name.capitalize(),
+        "state": "Terminated" if partition.is_terminated else _LEDGER_STATES[log.state],
         "ledgers": [
             {
                 "ledgerId": info.ledger_id,
