@@ -21,9 +21,11 @@ from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.housekeeping import Housekeeping
 from magnetar.broker.interop import Interop
+from magnetar.broker.interop_offsets import TimeLookups
 from magnetar.broker.namespaces import Namespaces
 from magnetar.broker.nodes import Nodes
 from magnetar.broker.nonpersistent import NonPersistentPartition
+from magnetar.broker.opening import Opener
 from magnetar.broker.partition import Partition
 from magnetar.broker.pipelines import Pipelines
 from magnetar.broker.producer_ids import ProducerIds
@@ -140,6 +142,7 @@ class Broker:
             settings.transactions,
         )
         self.topics.is_in_transaction = self.transactions.is_in_transaction
+        self.opener = Opener()
         self.interop = Interop(
             settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max
         )
@@ -149,6 +152,7 @@ class Broker:
         self.topics.when_terminated = self.subscriptions.terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors)
+        self.time_lookups = TimeLookups(self)
         self.segments = SegmentCatalogue(self)
         self.stored_records = StoredRecords(self)
         self.housekeeping = Housekeeping(self)
@@ -209,6 +213,7 @@ class Broker:
         await self.transactions.close()
         await self.subscriptions.close()
         self.interop.close()
+        self.opener.close()
         await self.groups.close()
         for task in self._housekeeping:
             task.cancel()

@@ -37,6 +37,10 @@ class OffsetOutOfRange(BrokerError):
     """The offset lies before the log's start or behind its end."""
 
 
+class LookupTimedOut(BrokerError):
+    """An offset by time was not found within the time that clients wait for it."""
+
+
 class InvalidRecord(BrokerError):
     """The batch's header contradicts itself or the topic's rules.
 

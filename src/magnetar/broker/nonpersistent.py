@@ -56,7 +56,7 @@ class NonPersistentPartition(Partition):
         self.messages_in = 0
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
 
-    def append(self, batch: memoryview, now_ms: int, done: Done) -> Appended:
+    def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
         raise PolicyViolation("A non-persistent topic has no log that could be produced to")
 
     def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:

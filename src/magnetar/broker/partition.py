@@ -107,12 +107,14 @@ class Partition:
         """It was deleted, or the server stops."""
         return self.log.state is State.CLOSED
 
-    def append(self, batch: memoryview, now_ms: int, done: Done) -> Appended:
+    def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
         """Append one Kafka record batch; `done` is called when it is durable or has failed.
 
-        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.
+        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.  `keys_known` says that its
+        records were found to have keys, after `NeedsOpening` had asked for that.
 
         Raises:
+            NeedsOpening: of a compacted topic; the batch is otherwise good, as far as its header says.
             CorruptMessage, InvalidRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidTimestamp: the batch is bad.
             OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
             TopicTerminated: the topic has got its last message.
@@ -124,7 +126,7 @@ class Partition:
         if self.refused_with is not None:
             raise self.refused_with("The backlog of the topic is over its quota")
         config = self.topic.config
-        header = check_batch(batch, config, now_ms)
+        header = check_batch(batch, config, now_ms, keys_known=keys_known)
         # Unpacked once: this runs for every batch, and a field of a named tuple costs a call.
         _, _, _, _, _, attributes, _, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
         log = self.log

@@ -23,7 +23,6 @@ from magnetar.base.errors import (
     WireError,
 )
 from magnetar.broker.aborted_index import AbortedRange
-from magnetar.broker.interop_offsets import find_timestamp
 from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.storage.store import HasSegmentFiles, LedgerId, SegmentFiles, SegmentLeases
 
@@ -209,10 +208,10 @@ class SegmentCatalogue:
     async def offset_at(self, partition: "Partition", timestamp_ms: int) -> int | None:
         """The first offset at or after a time; None when there is none.  StorageError when it cannot be found."""
         try:
-            found = await find_timestamp(self._broker.interop, partition, timestamp_ms)
+            found = await self._broker.time_lookups.first_at(partition, timestamp_ms, self)
         except WireError as error:
             raise EntryCorrupt(f"the offset at {timestamp_ms} cannot be found: {error}") from error
-        return None if found is None else found[0]
+        return None if found is None else found.offset
 
     async def _find_segments(
         self, files: SegmentFiles, partition: "Partition", located: Located, lease_id: str | None

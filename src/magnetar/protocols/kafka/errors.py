@@ -24,6 +24,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
     broker.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,
     broker.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    broker.LookupTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     broker.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     broker.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -9,7 +9,8 @@ One file under `handlers/` serves one API.  It states::
 
 `handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response,
 or a `Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).  While one of
-these is under way, no further request of its connection is handled; Produce's deferred answer is the exception.
+these is under way, no further request of its connection is handled; Produce's deferred answer is the exception, but for
+what it may have to wait for in stage one.
 Responses leave a connection in the order of its requests whatever order they are ready in.  `None` means that
 no response is due (Produce with acks=0).
 
@@ -45,13 +46,15 @@ class Deferred:
     # until that is answered.  Only what is sure to be answered soon, and gains by company, goes without.
     mutes = True
 
-    __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved")
+    __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved", "stage_one")
 
     def __init__(self) -> None:
         # Called instead of an answer when the client is gone, so that nothing goes on waiting for it.
         self.abandon: Callable[[], None] | None = None
         # Asks for the answer that can be given now, because the server stops.
         self.hurry: Callable[[], None] | None = None
+        # What has to end before the connection's next request begins; cancelled when the client is gone.
+        self.stage_one: Callable[[], Awaitable[None]] | None = None
         self.resolved = False
         self._response: Message = None
         self._on_resolved: Callable[[Message], None] | None = None

@@ -15,10 +15,10 @@ too, except ApiVersions, whose unknown versions are answered in version 0 so tha
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.errors import WireError
 from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
@@ -90,7 +90,9 @@ class KafkaSession:
         self._peer_is_slow = False
         self._closed = False
         self._finishing = False  # graceful stop
-        self._at_work: _Slot | None = None  # a request that all others wait for, until its response was sent
+        # A request that all others wait for, until its response was sent or it only waits for the disk.
+        self._at_work: _Slot | None = None
+        self._stage_one: asyncio.Task[None] | None = None  # of the latest request that has to wait in it
         self._held: deque[Frame] = deque()  # received before reading paused
         self.get_buffer = self._frames.get_buffer
 
@@ -161,14 +163,14 @@ class KafkaSession:
         service.queued_bytes += slot.request_bytes
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if isinstance(answer, Deferred):
-            if answer.mutes:
+            if answer.mutes or answer.stage_one is not None:
                 self._at_work = slot
             slot.deferred = answer
             answer.attach(complete)
+            if answer.stage_one is not None:
+                self._stage_one = self._at_task(self._finish_stage_one(slot, answer.stage_one))
         elif is_coroutine(answer):
-            task = asyncio.get_running_loop().create_task(self._finish(answer, complete))
-            service.tasks.add(task)
-            task.add_done_callback(service.tasks.discard)
+            self._at_task(self._finish(answer, complete))
             self._at_work = slot
         else:
             complete(answer)
@@ -199,6 +201,23 @@ class KafkaSession:
     def _pause(self) -> None:
         self._paused = True
         self._peer.pause_reading()
+
+    def _at_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks = self._service.tasks
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return task
+
+    async def _finish_stage_one(self, slot: _Slot, rest: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await rest()
+        except Exception:
+            log.exception("a request of %s failed inside the broker; its connection is closed", self)
+            self._abort("internal error")
+        if self._at_work is slot:
+            self._at_work = None
+            self.resume_if_possible()
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
         try:
@@ -306,10 +325,12 @@ class KafkaSession:
 
         It is worked on to its end all the same.  Stopped between a write of metadata and what follows from
         it, a request would leave behind a topic that is stored but unknown, and so can neither be used nor be
-        made.
+        made.  Stage one is the exception: what has not taken effect by then never does.
         """
         self._closed = True
         self._held.clear()
+        if self._stage_one is not None:
+            self._stage_one.cancel()
         while self._slots:
             slot = self._slots.popleft()
             self._forget(slot)

@@ -1,7 +1,8 @@
 """The records inside a batch, one by one: for lookups, checks and tools.
 
 Not for the hot path: a broker that only stores and forwards never opens a batch.  Compressed batches are expanded with
-cramjam, up to `RECORDS_BYTES_MAX`, so that a small hostile batch cannot claim all memory.
+cramjam straight into memory of a given size, `RECORDS_BYTES_MAX` at most, so that a small hostile batch cannot claim
+all of it: what does not fit is given up at the first byte too many.
 
 Spec: Kafka documentation, "Message format", section "Record"; snappy in Kafka comes raw (librdkafka) or in the block
 framing of the xerial library (Java), KIP-110 for zstd.
@@ -22,6 +23,13 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE: Final = 16
 _BLOCK_SIZE: Final = Struct(">I")
 _UINT64_MAX: Final = (1 << 64) - 1
+_ON_HEAP_BYTES_MAX: Final = 1 << 20
+# How cramjam says that the memory is full: gzip, lz4 and zstd in the first way, snappy in the second.
+_FULL: Final = ("failed to write whole buffer", "output buffer")
+
+
+class TooLargeExpanded(WireError):
+    """Behind its compression a batch has more than may be taken on."""
 
 
 class RawRecord(NamedTuple):
@@ -116,16 +124,30 @@ def _nullable(data: memoryview, position: int, end: int) -> tuple[bytes | None, 
     return bytes(data[position : position + length]), position + length
 
 
-def expand(data: memoryview, codec: int) -> memoryview:
-    """What the codec's number in a batch's attributes says is compressed, up to `RECORDS_BYTES_MAX`; or WireError."""
+def expand(data: memoryview, codec: int, bytes_max: int = RECORDS_BYTES_MAX) -> memoryview:
+    """What the codec's number in a batch's attributes says is compressed.
+
+    Raises:
+        TooLargeExpanded: it is more than `bytes_max`.
+        WireError: it cannot be decompressed.
+    """
     if codec == 0:
+        if len(data) > bytes_max:
+            raise TooLargeExpanded(f"a batch has more than {bytes_max} bytes of records")
         return data
-    out = memoryview(map_memory(RECORDS_BYTES_MAX))  # only the pages that are written cost anything
+    # Of a mapping only the pages that are written cost anything.
+    memory = bytearray(bytes_max) if bytes_max <= _ON_HEAP_BYTES_MAX else map_memory(bytes_max)
+    out = memoryview(memory)
     return out[: expand_into(data, codec, out)]
 
 
 def expand_into(data: memoryview, codec: int, out: memoryview) -> int:
-    """How many bytes it is, written to the beginning of `out`; WireError when they are no such thing or too many."""
+    """How many bytes it is, written to the beginning of `out`.
+
+    Raises:
+        TooLargeExpanded: they do not fit.
+        WireError: they are no such thing.
+    """
     try:
         match codec:
             case 1:
@@ -137,6 +159,11 @@ def expand_into(data: memoryview, codec: int, out: memoryview) -> int:
             case 4:
                 return int(cramjam.zstd.decompress_into(data, out))
     except cramjam.DecompressionError as error:
+        text = str(error)
+        if any(sign in text for sign in _FULL):
+            raise TooLargeExpanded(
+                f"a batch has more than {len(out)} bytes of records behind its compression"
+            ) from None
         raise WireError(f"a batch cannot be decompressed: {error}") from error
     raise WireError(f"unknown compression {codec}")
 

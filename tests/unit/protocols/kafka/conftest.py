@@ -72,6 +72,8 @@ class Client:
         if isinstance(answer, Deferred):
             resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             answer.attach(resolved.set_result)
+            if answer.stage_one is not None:
+                await answer.stage_one()
             answer = await resolved
         if is_coroutine(answer):
             answer = await answer

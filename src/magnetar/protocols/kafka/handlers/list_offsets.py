@@ -3,14 +3,15 @@
 Served: v1-11.  Special timestamps: -1 latest (the high watermark; for readers of committed records the last stable
 offset), -2 earliest, -3 the first record with the greatest timestamp (KIP-734), -4 earliest local (KIP-405; equal to
 earliest: all data is local), -5 latest tiered (none: -1).
-Other timestamps find the first record at or after them, by record, not by batch.
+Other timestamps find the first record at or after them, by record, not by batch; a few partitions at a time, with the
+records of a batch looked at on a thread.
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.interop_offsets import find_max_timestamp, find_timestamp
 from magnetar.broker.partition import Partition, TimestampLookup
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import leader_error
@@ -24,7 +25,7 @@ from magnetar.wire.kafka.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from magnetar.protocols.kafka.registry import RequestContext
 
@@ -38,6 +39,7 @@ _TIERED_SINCE: Final = {
 }
 
 _READ_COMMITTED: Final = 1
+_SEARCHES_AT_A_TIME: Final = 4
 
 
 def handle(
@@ -65,7 +67,7 @@ def handle(
             if row.error_code == ErrorCode.NONE and not _answer_at_once(
                 context, partition, wanted, row, request.isolation_level == _READ_COMMITTED
             ):
-                searches.append(_search(context, partition, wanted.timestamp, row))
+                searches.append(partial(_search, context, partition, wanted.timestamp, row))
     return _search_all(response, searches) if searches else response
 
 
@@ -105,21 +107,27 @@ def _answer_at_once(
 
 
 async def _search_all(
-    response: ListOffsetsResponse, searches: "Sequence[Awaitable[None]]"
+    response: ListOffsetsResponse, searches: "Sequence[Callable[[], Awaitable[None]]]"
 ) -> ListOffsetsResponse:
-    await asyncio.gather(*searches)
+    left = iter(searches)
+
+    async def work() -> None:
+        for search in left:
+            await search()
+
+    await asyncio.gather(*[work() for _ in range(min(len(searches), _SEARCHES_AT_A_TIME))])
     return response
 
 
 async def _search(
     context: "RequestContext", partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse
 ) -> None:
-    interop = context.broker.interop
+    lookups = context.broker.time_lookups
     try:
         if timestamp_ms == TimestampLookup.MAX_TIMESTAMP:
-            found = await find_max_timestamp(interop, partition)
+            found = await lookups.newest(partition, context.connection_id)
         else:
-            found = await find_timestamp(interop, partition, timestamp_ms)
+            found = await lookups.first_at(partition, timestamp_ms, context.connection_id)
     except WireError:
         row.error_code = ErrorCode.CORRUPT_MESSAGE
     except BrokerError as error:

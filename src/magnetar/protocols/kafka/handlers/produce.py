@@ -3,13 +3,18 @@
 Served: v3-13 (v9 flexible, v10 leader hints of KIP-951, v13 topic ids).  acks 1 and -1 mean the same here: an
 acknowledged batch is on disk.  acks=0 gets no response.  `timeout_ms` does not apply: a batch is acknowledged in
 one synced write or fails with it.
+
+Records of compacted topics are looked at before they are appended.  What takes long is done on a thread, and until all
+batches of the request have been appended or refused, the connection's next request does not begin: a producer's batches
+keep their order, whatever it takes to look into each.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.errors import InvalidRecord, NotLeader
+from magnetar.broker.batch_check import NeedsOpening, check_keys
+from magnetar.broker.errors import InvalidRecord, NotLeader, RecordTooLarge
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
 from magnetar.protocols.kafka.registry import Deferred
@@ -18,16 +23,16 @@ from magnetar.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
+from magnetar.wire.kafka.record_reader import TooLargeExpanded
+from magnetar.wire.kafka.records import read_header
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
     from magnetar.broker.topics import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
@@ -36,24 +41,26 @@ VERSIONS = (3, 13)
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
+_NO_BATCH: Final = memoryview(b"")
 
 
 class _Pending(Deferred):
     """A produce request whose batches are on their way to disk; resolved by the last one that arrives."""
 
-    __slots__ = ("left", "response")
+    __slots__ = ("is_answered", "left", "response")
 
     mutes = False  # batches of many requests share a synced write
 
     def __init__(self, response: ProduceResponse) -> None:
         super().__init__()
         self.response = response
+        self.is_answered = True
         self.left = 1  # one for stage one itself, so that nothing resolves before all batches are queued
 
     def finish_one(self) -> None:
         self.left -= 1
         if self.left == 0:
-            self.resolve(self.response)
+            self.resolve(self.response if self.is_answered else None)
 
     def done(self, answer: PartitionProduceResponse, error: Exception | None) -> None:
         """The batch behind `answer` is durable, or will never be."""
@@ -62,12 +69,22 @@ class _Pending(Deferred):
         self.finish_one()
 
 
+class _Opening(NamedTuple):
+    """A batch that has to be looked into, or comes behind one in its request."""
+
+    topic: "Topic"
+    partition: int
+    batch: memoryview
+    answer: PartitionProduceResponse
+
+
 def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | ProduceResponse | None:
     if request.acks not in (-1, 0, 1):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     now_ms = context.broker.clock.now_ms()
     pending = _Pending(ProduceResponse())
     answers = pending.response.responses
+    to_open: list[_Opening] = []
     for topic_data in request.topic_data:
         partition_answers: list[PartitionProduceResponse] = []
         answers.append(TopicProduceResponse(topic_data.name, topic_data.topic_id, partition_answers))
@@ -80,18 +97,45 @@ def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | Pro
             continue
         for data in topic_data.partition_data:
             partition_answers.append(answer := PartitionProduceResponse(data.index))
+            records = data.records
+            if not isinstance(records, memoryview):
+                records = _NO_BATCH
+            batch = records if context.owns_memory else memoryview(bytearray(records))
+            if to_open:
+                to_open.append(_Opening(topic, data.index, batch, answer))
+                continue
             try:
-                _append(context, topic.partition(data.index), data, now_ms, answer, pending)
-            except NotLeader as error:
-                _refuse(answer, error)
-                if context.api_version >= _LEADER_HINTS_SINCE:
-                    partition = topic.partition(data.index)
-                    answer.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
-                    pending.response.node_endpoints = node_endpoints(context, NodeEndpoint)
-            except BrokerError as error:
-                _refuse(answer, error)
+                _append(context, topic, data.index, batch, now_ms, answer, pending)
+            except NeedsOpening:
+                to_open.append(_Opening(topic, data.index, batch, answer))
+    if to_open:
+        pending.is_answered = request.acks != 0
+        pending.stage_one = partial(_open_all, context, to_open, pending)
+        return pending
     pending.finish_one()
     return None if request.acks == 0 else pending
+
+
+async def _open_all(context: "RequestContext", to_open: list[_Opening], pending: _Pending) -> None:
+    """Look into the batches, one after the other, and append them."""
+    clock = context.broker.clock
+    for one in to_open:
+        try:
+            try:
+                _append(context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending)
+            except NeedsOpening:
+                await context.broker.opener.run(
+                    context.connection_id, partial(check_keys, one.batch, read_header(one.batch))
+                )
+                _append(
+                    context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending,
+                    keys_known=True,
+                )  # fmt: skip
+        except TooLargeExpanded as error:
+            _refuse(one.answer, RecordTooLarge(str(error)))
+        except BrokerError as error:
+            _refuse(one.answer, error)
+    pending.finish_one()
 
 
 def _topic_of(context: "RequestContext", data: TopicProduceData) -> "Topic":
@@ -102,34 +146,46 @@ def _topic_of(context: "RequestContext", data: TopicProduceData) -> "Topic":
 
 def _append(
     context: "RequestContext",
-    partition: "Partition",
-    data: PartitionProduceData,
+    topic: "Topic",
+    index: int,
+    batch: memoryview,
     now_ms: int,
     answer: PartitionProduceResponse,
     pending: _Pending,
+    *,
+    keys_known: bool = False,
 ) -> None:
-    if partition.leader_id != context.node.node_id:
-        raise NotLeader(f"node {context.node.node_id} does not lead {partition.topic.name} {partition.index}")
-    records = data.records
-    if not isinstance(records, memoryview):
-        records = memoryview(b"")
-    batch = records if context.owns_memory else memoryview(bytearray(records))
-    pending.left += 1
+    """Append one batch, or refuse it in `answer`; NeedsOpening when its records have to be looked at first."""
     try:
-        appended = partition.append(batch, now_ms, partial(pending.done, answer))
-    except BrokerError:
-        pending.left -= 1
-        raise
-    answer.base_offset = appended.base_offset
-    answer.log_append_time_ms = appended.append_time_ms
-    answer.log_start_offset = partition.log.log_start
+        partition = topic.partition(index)
+        if partition.leader_id != context.node.node_id:
+            raise NotLeader(f"node {context.node.node_id} does not lead {topic.name} {index}")
+        pending.left += 1
+        try:
+            appended = partition.append(batch, now_ms, partial(pending.done, answer), keys_known=keys_known)
+        except (BrokerError, NeedsOpening):
+            pending.left -= 1
+            raise
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.append_time_ms
+        answer.log_start_offset = partition.log.log_start
+    except NotLeader as error:
+        _refuse(answer, error)
+        if context.api_version >= _LEADER_HINTS_SINCE:
+            partition = topic.partition(index)
+            answer.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
+            pending.response.node_endpoints = node_endpoints(context, NodeEndpoint)
+    except BrokerError as error:
+        _refuse(answer, error)
 
 
 def _refuse(answer: PartitionProduceResponse, error: Exception) -> None:
     answer.error_code = error_code(error)
     answer.error_message = str(error)
     if isinstance(error, InvalidRecord):
-        answer.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(index, "the record has no key") for index in error.batch_indexes
+        ]
     answer.base_offset = -1
     answer.log_append_time_ms = -1
 

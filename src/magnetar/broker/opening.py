@@ -1,0 +1,136 @@
+"""Work on what lies behind compression: on threads, within bounds, everybody in turn.
+
+A few hundred bytes may stand for a million records or for 256 MiB.  So nobody opens a batch on the event loop, but for
+the smallest.  Who has to hands a job to an `Opener`, which does it in two lanes.  The first takes every job, with a
+budget that what clients really send stays within, so that no job is long.  What exceeds it begins anew in the second,
+one job at a time: that one job is all the memory that bombs get, and those who send none do not wait for it.
+
+In each lane owners (connections, partitions) take turns, one job each: somebody who queues a thousand is a thousand
+times as slow, and nobody else is.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from magnetar.base.errors import StorageError
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, TooLargeExpanded
+from magnetar.wire.kafka.record_scan import Budget
+from magnetar.wire.kafka.records import RECORD_BYTES_MIN
+
+T = TypeVar("T")
+
+SMALL: Final = Budget(4 << 20, 20_000)
+LARGE: Final = Budget(RECORDS_BYTES_MAX, RECORDS_BYTES_MAX // RECORD_BYTES_MIN)
+_SMALL_THREADS: Final = 2
+_CLOSED: Final = "the server stops"
+
+
+class _Lane:
+    """Jobs of one budget, on `threads` threads."""
+
+    def __init__(self, name: str, threads: int, budget: Budget) -> None:
+        self.budget = budget
+        self.done = 0
+        self._threads = ThreadPoolExecutor(threads, name)
+        self._free = threads
+        self._queues: OrderedDict[Hashable, deque[tuple[Callable[[Budget], Any], asyncio.Future[Any]]]]
+        self._queues = OrderedDict()
+        self._is_closed = False
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    async def run(self, owner: Hashable, job: Callable[[Budget], T]) -> T:
+        if self._is_closed:
+            raise StorageError(_CLOSED)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(owner, deque()).append((job, answer))
+        self._start()
+        return await answer
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._free and self._queues:
+            owner, queue = self._queues.popitem(last=False)
+            job, answer = queue.popleft()
+            if queue:
+                self._queues[owner] = queue  # behind everybody else
+            if answer.done():
+                continue  # nobody waits for it any more
+            self._free -= 1
+            running = loop.run_in_executor(self._threads, job, self.budget)
+            running.add_done_callback(partial(self._finished, answer))
+
+    def _finished(self, answer: "asyncio.Future[Any]", running: "asyncio.Future[Any]") -> None:
+        self._free += 1
+        self.done += 1
+        if running.cancelled():
+            error: BaseException | None = StorageError(_CLOSED)
+        else:
+            error = running.exception()
+        if not answer.done():
+            if error is None:
+                answer.set_result(running.result())
+            else:
+                answer.set_exception(error)
+        if not self._is_closed:
+            self._start()
+
+    def close(self) -> None:
+        self._is_closed = True
+        for queue in self._queues.values():
+            for _, answer in queue:
+                if not answer.done():
+                    answer.set_exception(StorageError(_CLOSED))
+        self._queues.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Opener:
+    """See the module's text.  All methods run on the event loop."""
+
+    def __init__(self) -> None:
+        self._small = _Lane("magnetar-open", _SMALL_THREADS, SMALL)
+        self._large = _Lane("magnetar-open-large", 1, LARGE)
+
+    async def run(self, owner: Hashable, job: Callable[[Budget], T], *, is_large: bool = False) -> T:
+        """What `job` returns or raises; it runs on a thread, and again with the larger budget if one is too small.
+
+        Jobs of one owner begin in the order of the calls, as far as they are of the same size; `is_large` is for one
+        that is known to be.  Cancelling takes a job out of the queue; one that has begun goes on to its end.
+
+        Raises:
+            TooLargeExpanded: the larger budget is too small as well.
+            StorageError: the server stops.
+        """
+        if not is_large:
+            try:
+                return await self._small.run(owner, job)
+            except TooLargeExpanded:
+                pass
+        return await self._large.run(owner, job)
+
+    @property
+    def small_done(self) -> int:
+        """Jobs that were done within the small budget, or found to need the large one."""
+        return self._small.done
+
+    @property
+    def large_done(self) -> int:
+        """Jobs that took the large budget."""
+        return self._large.done
+
+    @property
+    def waiting(self) -> int:
+        """Jobs whose turn has not come."""
+        return self._small.waiting + self._large.waiting
+
+    def close(self) -> None:
+        """Begin nothing more; whoever waits is told that the server stops."""
+        self._small.close()
+        self._large.close()
