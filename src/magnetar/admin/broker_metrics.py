@@ -152,6 +152,12 @@ def declare_broker_metrics(metrics: "Metrics", broker: "Broker") -> None:
         per_partition(lambda partition: partition.log.appended_bytes),
         _PARTITION,
     )
+    total(
+        "magnetar_upkeep_failures_total",
+        "Failed runs of periodic work.",
+        lambda: [((job.name,), job.failures_total) for job in broker.upkeep.jobs],
+        ("job",),
+    )
     gauge("pulsar_ml_cache_used_size", "Bytes in the entry cache.", one(lambda: broker.cache.bytes_used))
     gauge("magnetar_cache_max_bytes", "The entry cache's limit.", one(lambda: broker.cache.bytes_max))
     total(

@@ -51,14 +51,14 @@ class HttpServer:
         self._server = server
         self._stopping = stopping
         self._sockets = sockets
-        self._ticking = asyncio.get_running_loop().create_task(server.main_loop(), name="http")
+        self.ticking = asyncio.get_running_loop().create_task(server.main_loop(), name="http")
 
     async def close(self) -> None:
         """Take no more requests, let those under way finish for `STOP_S_MAX`, and return when all are gone."""
         self._server.should_exit = True
         self._stopping()
         with suppress(asyncio.CancelledError):
-            await self._ticking
+            await self.ticking
         await self._server.shutdown(self._sockets)
 
 

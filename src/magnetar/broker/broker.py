@@ -15,6 +15,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
+from magnetar.base.upkeep import Upkeep
 from magnetar.broker import partition_recovery
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
@@ -56,11 +57,13 @@ from magnetar.storage.store import LedgerStore
 log = logging.getLogger(__name__)
 
 _SNAPSHOT_INTERVAL_S: Final = 1.0
+_RECOVER_INTERVAL_S: Final = 5.0
 # Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
 _SNAPSHOT_AT_BYTES: Final = 256 << 20
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _KAFKA_TOPICS_MAX: Final = 100_000
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
+_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
 _SNAPSHOTS_AT_ONCE: Final = 64  # in memory, waiting for one synced write of the metadata store
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
@@ -103,6 +106,7 @@ class Broker:
         self.metadata = metadata
         self.clock = clock
         self.nodes = nodes
+        self.upkeep = Upkeep(clock)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
@@ -130,6 +134,7 @@ class Broker:
             RegistryCatalogue(self.topics),
             settings.groups,
             canonical_topic=self._full_name_or_itself,
+            upkeep=self.upkeep,
         )
         self.transactions = TransactionCoordinator(
             clock,
@@ -140,6 +145,7 @@ class Broker:
             self.groups.offsets,
             self._partition_or_none,
             settings.transactions,
+            self.upkeep,
         )
         self.topics.is_in_transaction = self.transactions.is_in_transaction
         self.opener = Opener()
@@ -147,7 +153,12 @@ class Broker:
             settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max
         )
         self.subscriptions = Subscriptions(
-            clock, self.cursors, self.interop.pulsar_form, self.groups.consumes, self.namespaces.policies_of
+            clock,
+            self.cursors,
+            self.interop.pulsar_form,
+            self.groups.consumes,
+            self.namespaces.policies_of,
+            self.upkeep,
         )
         self.topics.when_terminated = self.subscriptions.terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
@@ -156,10 +167,10 @@ class Broker:
         self.segments = SegmentCatalogue(self)
         self.stored_records = StoredRecords(self)
         self.housekeeping = Housekeeping(self)
-        self.rates = RateBoard(clock, self._counts)
+        self.rates = RateBoard(clock, self.upkeep, self._counts)
         self.uncertain_partitions: list[Partition] = []  # they do not know their transactions
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
-        self._housekeeping: list[asyncio.Task[None]] = []
+        self._snapshot_rounds = 0
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
@@ -180,11 +191,10 @@ class Broker:
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         self.rates.start()
         self.housekeeping.start()
-        loop = asyncio.get_running_loop()
-        self._housekeeping = [
-            loop.create_task(self._snapshot_loop(), name="producer snapshots"),
-            loop.create_task(self._retention_loop(), name="retention"),
-        ]
+        self.subscriptions.start()
+        self.upkeep.every(_SNAPSHOT_INTERVAL_S, "producer snapshots", self._snapshot_due)
+        self.upkeep.every(_RECOVER_INTERVAL_S, "transactions to be read from logs", self.recover_uncertain)
+        self.upkeep.every(self.settings.retention_check_interval_ms / 1000, "retention", self.apply_retention)
 
     async def _recover_producers(self) -> None:
         snapshots: dict[str, dict[str, bytes]] = {}
@@ -206,19 +216,22 @@ class Broker:
             one for one in self.uncertain_partitions if one.uncertain is not None and not one.topic.is_deleted
         ]
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong for whoever runs the server: upkeep that fails, transactions that are not known."""
+        uncertain = [one.problem for one in self.uncertain_partitions if one.problem is not None]
+        more = f" (and {len(uncertain) - 1} partitions more)" if len(uncertain) > 1 else ""
+        found = [*(one + more for one in uncertain[:1]), *filter(None, [self.upkeep.problem])]
+        return " ".join(found) or None
+
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
-        self.rates.stop()
-        await self.housekeeping.stop()
+        await self.upkeep.stop()
         await self.transactions.close()
         await self.subscriptions.close()
         self.interop.close()
         self.opener.close()
         await self.groups.close()
-        for task in self._housekeeping:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
         for topic in self.topics:
             for partition in topic.open_partitions:
                 partition.close()
@@ -374,42 +387,41 @@ class Broker:
         finally:
             partition.bytes_since_snapshot += behind
 
-    async def _snapshot_loop(self) -> None:
-        rounds = 0
-        while True:
-            await asyncio.sleep(_SNAPSHOT_INTERVAL_S)
-            rounds += 1
-            due = self._changed_partitions()
-            # Not more often than it must be: a write of metadata makes the file system commit, and whatever is being
-            # acknowledged at that moment waits for it.
-            behind = sum(partition.bytes_since_snapshot for partition in due)
-            if due and (rounds % _SNAPSHOT_EVERY == 0 or behind >= _SNAPSHOT_AT_BYTES):
-                await self._snapshot(due)
-            if self.uncertain_partitions:
-                await self.recover_uncertain()
-
-    async def _retention_loop(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.retention_check_interval_ms / 1000)
-            await self.apply_retention()
+    async def _snapshot_due(self) -> None:
+        self._snapshot_rounds += 1
+        due = self._changed_partitions()
+        # Not more often than it must be: a write of metadata makes the file system commit, and whatever is being
+        # acknowledged at that moment waits for it.
+        behind = sum(partition.bytes_since_snapshot for partition in due)
+        if due and (self._snapshot_rounds % _SNAPSHOT_EVERY == 0 or behind >= _SNAPSHOT_AT_BYTES):
+            await self._snapshot(due)
 
     async def apply_retention(self) -> None:
         """One pass over all partitions: roll what is old, drop what nobody keeps, forget idle producers."""
-        now_ms = self.clock.now_ms()
-        idle_before_ms = now_ms - self.settings.producer_id_expiration_ms
-        for topic in self.topics:
-            policy = self.namespaces.policies_of(topic.name).retention
+        unforeseen: Exception | None = None
+        for count, topic in enumerate(self.topics):
+            if count % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             for partition in topic.open_partitions:
                 try:
-                    partition.log.roll_if_old()
-                    partition.producers.expire(idle_before_ms)
-                    if partition.deduplication is not None:
-                        connected = {producer.name for producer in self.producers.find(partition) or ()}
-                        partition.deduplication.expire(now_ms, connected)
-                    held_from = self.cursors.held_from(topic.name.full, partition.index)
-                    limits = trim_limits(topic.config, topic.overrides, policy, held_from)
-                    if limits is not None:
-                        await partition.log.trim(None, *limits)
-                    partition.forget_deleted()
+                    await self._retain(topic, partition)
                 except BrokerError as error:
                     log.warning("retention of %s waits: %s", partition.log.name, error)
+                except Exception as error:  # noqa: BLE001  the other partitions' disk space must not wait for it
+                    unforeseen = unforeseen or error
+        if unforeseen is not None:
+            raise unforeseen
+
+    async def _retain(self, topic: Topic, partition: Partition) -> None:
+        now_ms = self.clock.now_ms()
+        partition.log.roll_if_old()
+        partition.producers.expire(now_ms - self.settings.producer_id_expiration_ms)
+        if partition.deduplication is not None:
+            connected = {producer.name for producer in self.producers.find(partition) or ()}
+            partition.deduplication.expire(now_ms, connected)
+        policy = self.namespaces.policies_of(topic.name).retention
+        held_from = self.cursors.held_from(topic.name.full, partition.index)
+        limits = trim_limits(topic.config, topic.overrides, policy, held_from)
+        if limits is not None:
+            await partition.log.trim(None, *limits)
+        partition.forget_deleted()

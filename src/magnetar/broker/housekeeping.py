@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import BrokerError
 from magnetar.broker.backlog import backlog_bytes, offset_leaving
 from magnetar.broker.errors import ProducersHeld, ProducersRefused
@@ -51,30 +50,12 @@ class Housekeeping:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._timer: TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
         self._running = asyncio.Lock()
         self._inactive_since_s: dict[bytes, float] = {}  # by topic id
         self.expired: Counter[CursorKey] = Counter()  # messages that TTL has acknowledged, since the start
 
     def start(self) -> None:
-        self._timer = self._broker.clock.call_later(INTERVAL_S, self._tick)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _tick(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="housekeeping")
-
-    async def _run(self) -> None:
-        try:
-            await self.run_once()
-        finally:
-            self._timer = self._broker.clock.call_later(INTERVAL_S, self._tick)
+        self._broker.upkeep.every(INTERVAL_S, "policies", self.run_once)
 
     async def run_once(self) -> None:
         """One pass over all topics; what fails is said, and tried again in the next one."""
@@ -82,6 +63,7 @@ class Housekeeping:
             await self._pass()
 
     async def _pass(self) -> None:
+        unforeseen: Exception | None = None
         for count, topic in enumerate(self._broker.topics):
             if count % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -95,6 +77,10 @@ class Housekeeping:
                 await self._delete_if_inactive(topic, policies)
             except BrokerError as error:
                 log.warning("housekeeping of %s waits: %s", topic.name, error)
+            except Exception as error:  # noqa: BLE001  no other topic may suffer from it
+                unforeseen = unforeseen or error
+        if unforeseen is not None:
+            raise unforeseen
 
     async def _look_after(self, partition: "Partition", policies: Policies) -> None:
         if policies.message_ttl_s:

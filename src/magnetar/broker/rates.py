@@ -7,7 +7,8 @@ the interval before.  So nothing is added to the way of a message.
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.clock import Clock
+from magnetar.base.upkeep import Upkeep
 
 INTERVAL_S: Final = 10.0
 
@@ -30,30 +31,25 @@ class Rate(NamedTuple):
 class RateBoard:
     """`counts` gives the totals of everything there is now."""
 
-    def __init__(self, clock: Clock, counts: Callable[[], Iterable[Count]]) -> None:
+    def __init__(self, clock: Clock, upkeep: Upkeep, counts: Callable[[], Iterable[Count]]) -> None:
         self._clock = clock
+        self._upkeep = upkeep
         self._counts = counts
         self._at_s = 0.0
         self._rows: dict[int, tuple[Count, Rate]] = {}  # by id of the thing, which the row keeps alive
-        self._timer: TimerHandle | None = None
 
     def start(self) -> None:
         self._at_s = self._clock.monotonic()
         # What was counted before the start is not of the first interval.
         self._rows = {id(count.thing): (count, Rate()) for count in self._counts()}
-        self._timer = self._clock.call_later(INTERVAL_S, self._tick)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._upkeep.every(INTERVAL_S, "rates", self._tick)
 
     def of(self, thing: object) -> Rate:
         row = self._rows.get(id(thing))
         return row[1] if row is not None and row[0].thing is thing else Rate()
 
-    def _tick(self) -> None:
+    async def _tick(self) -> None:
         self.sample()
-        self._timer = self._clock.call_later(INTERVAL_S, self._tick)
 
     def sample(self) -> None:
         """Work out the rates since the last sample."""

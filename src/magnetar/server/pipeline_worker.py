@@ -48,10 +48,11 @@ class PipelineWorker:
         self._child: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to look after it; the child comes when there is something for it to do."""
+    def start(self) -> asyncio.Task[None]:
+        """Begin to look after it, with a task that ends with `stop`; the child comes when there is something to do."""
         self._pipelines.on_change.append(self._changed.set)
         self._task = asyncio.get_running_loop().create_task(self._look_after(), name="pipeline worker")
+        return self._task
 
     async def stop(self) -> None:
         """Stop the child, with its pipelines where they are, and return when it is gone."""

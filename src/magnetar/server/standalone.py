@@ -148,10 +148,11 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         )
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
+        stack.callback(broker.upkeep.watch("HTTP", http.ticking).expect_end)  # before it is closed
         stack.callback(broker.pipelines.release_waiting)
         if settings.pipelines.worker_enabled:
             worker = _pipeline_worker(settings, broker, clock, http_sockets[0])
-            worker.start()
+            broker.upkeep.watch("the pipelines' worker", worker.start())
             stack.push_async_callback(
                 worker.stop
             )  # first of all: it needs everything else to stop its pipelines

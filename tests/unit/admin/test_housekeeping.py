@@ -79,9 +79,7 @@ def test_it_happens_by_itself(play: Play) -> None:
         await world.ask("POST", f"{N}/messageTTL", 1, 204)
         for _ in range(2):
             world.door.clock.advance(INTERVAL_S)
-            task = world.broker.housekeeping._task
-            assert task is not None
-            await task
+            await world.broker.upkeep.idle()
         assert await world.backlog() == 0
 
     play(scenario)

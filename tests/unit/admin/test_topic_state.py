@@ -85,10 +85,12 @@ def test_rates_are_those_of_the_last_interval(play: Play) -> None:
         await world.publish(20)
         assert (await world.ask("GET", f"{T}/stats"))["msgRateIn"] == 0
         world.door.clock.advance(10)
+        await world.broker.upkeep.idle()
         stats = await world.ask("GET", f"{T}/stats")
         assert stats["msgRateIn"] == 2
         assert stats["averageMsgSize"] == stats["bytesInCounter"] / 20
         world.door.clock.advance(10)
+        await world.broker.upkeep.idle()
         assert (await world.ask("GET", f"{T}/stats"))["msgRateIn"] == 0
 
     play(scenario)
@@ -150,6 +152,7 @@ def test_message_ids(play: Play) -> None:
         await world.publish()
         first_ms = world.door.clock.now_ms()
         world.door.clock.advance(10)
+        await world.broker.upkeep.idle()
         await world.publish(batch=5)
         last = await world.ask("GET", f"{T}/lastMessageId")
         assert (last["entryId"], last["batchIndex"], last["batchSize"]) == (1, 4, 5)
@@ -258,6 +261,7 @@ def test_subscriptions_are_moved_with_and_without_consumers(play: Play, is_conne
         if client is not None:
             await client.hear(BaseCommand.CLOSE_CONSUMER)
         world.door.clock.advance(100)
+        await world.broker.upkeep.idle()
         await world.publish(2)
         await world.ask("POST", f"{T}/all_subscription/expireMessages/50", status=204)
         assert await world.backlog() == 2
@@ -451,6 +455,7 @@ def test_metrics_have_pulsars_names_and_true_numbers(play: Play) -> None:
         for _ in range(20):
             await client.hear(BaseCommand.MESSAGE)
         world.door.clock.advance(10)
+        await world.broker.upkeep.idle()
         shown = (await world.ask("GET", "/metrics")).text
         labels = f'namespace="public/default",topic="{NAME.full}"'
         lines = {

@@ -15,7 +15,7 @@ from magnetar.broker.transaction_index import TransactionIndex
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 from .pulsar_entries import sent
-from .test_producer_state import Bench
+from .test_producer_state import Bench, settle
 from .test_topics import World
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -148,6 +148,7 @@ def test_a_policy_turns_deduplication_on_and_off_and_is_known_before_the_log_is_
         await broker.namespaces.change(name.namespace_name, lambda _: {"deduplicationEnabled": True})
         view = sent(sequence_id=3)
         topic.partition(0).publish(view.data, view, NOW_MS, lambda error: None)
+        await settle()
         await broker.stop()
         broker = await world.crash()
         partition = broker.topics.get(name).partition(0)

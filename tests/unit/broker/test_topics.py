@@ -68,8 +68,8 @@ class World:
         return self.broker
 
     async def crash(self) -> Broker:
-        for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
-            task.cancel()
+        for work in [*self.broker.upkeep.jobs, *self.broker._environment.tasks]:
+            work.cancel()
         self.store = self.store.crash()
         return await self.start()
 
@@ -323,8 +323,8 @@ def test_a_start_on_a_full_disk_puts_the_clean_up_off() -> None:
         await broker.delete_topic(topic)
         await settle()
         assert len(world.store.ledgers) == 1
-        for task in broker._housekeeping:
-            task.cancel()
+        for job in broker.upkeep.jobs:
+            job.cancel()
         world.store = world.store.crash()
         world.store.full = True
         broker = await world.start()

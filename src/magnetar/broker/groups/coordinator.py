@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.expiry import expired_cursors
 from magnetar.broker.groups.group import Group
@@ -60,6 +61,7 @@ class GroupCoordinator:
         *,
         canonical_topic: Callable[[str], str] = str,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.settings = settings or GroupSettings()
         self._clock = clock
@@ -71,8 +73,8 @@ class GroupCoordinator:
         self._groups: dict[str, Group] = {}
         self._records: dict[str, GroupRecord] = {}
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
-        self._expiry_timer: TimerHandle | None = None
-        self._expiry: asyncio.Task[None] | None = None
+        self._upkeep = upkeep or Upkeep(clock)
+        self._expiry: Job | None = None
         self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
 
     async def start(self) -> None:
@@ -90,7 +92,8 @@ class GroupCoordinator:
         if writes:
             await self._commits.submit(writes, lambda: None)
         self._records = records
-        self._expiry_timer = self._next_expiry()
+        interval_s = self.settings.offsets_retention_check_interval_ms / 1000
+        self._expiry = self._upkeep.every(interval_s, "committed offsets", self._expire_or_wait)
 
     async def close(self) -> None:
         """Stop all timers and wait until every write is durable; members learn nothing, and parked
@@ -98,11 +101,8 @@ class GroupCoordinator:
         """
         for group in self._groups.values():
             group.stop_timers()
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
         if self._expiry is not None:
-            self._expiry.cancel()
-            await asyncio.wait({self._expiry})
+            await self._expiry.stop()
         await self._commits.close()
 
     # membership
@@ -235,19 +235,11 @@ class GroupCoordinator:
                 await self._forget_if_unused(name)
         return dropped
 
-    def _next_expiry(self) -> TimerHandle:
-        interval_s = self.settings.offsets_retention_check_interval_ms / 1000
-        return self._clock.call_later(interval_s, self._start_expiry)
-
-    def _start_expiry(self) -> None:
-        self._expiry = asyncio.get_running_loop().create_task(self._expire_and_rearm(), name="offset-expiry")
-
-    async def _expire_and_rearm(self) -> None:
+    async def _expire_or_wait(self) -> None:
         try:
             await self.expire()
         except MetadataError as failure:
             log.warning("expired offsets could not be dropped: %s", failure)
-        self._expiry_timer = self._next_expiry()
 
     async def _forget_if_unused(self, name: str) -> None:
         """Forget an empty group that has neither offsets nor anybody about to join."""

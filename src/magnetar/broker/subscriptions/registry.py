@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.base.names import TopicName
+from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.nonpersistent import NonPersistentPartition, NonPersistentSubscription
 from magnetar.broker.partition import Partition
 from magnetar.broker.policies import Policies
@@ -62,8 +63,10 @@ class Subscriptions:
         forms: Forms,
         consumes: Callable[[str, str], bool],
         policies_of: Callable[[TopicName], Policies],
+        upkeep: Upkeep,
     ) -> None:
         self._clock = clock
+        self._upkeep = upkeep
         self._cursors = cursors
         self.forms = forms
         self._consumes = consumes
@@ -74,8 +77,12 @@ class Subscriptions:
         )
         self._open: dict[Partition, dict[str, Subscription]] = {}
         self._unsaved: set[Subscription] = set()
-        self._save_timer: TimerHandle | None = None
+        self._saving: Job | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to store positions, once a second."""
+        self._saving = self._upkeep.every(SAVE_INTERVAL_S, "positions of subscriptions", self._save_all)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -426,17 +433,14 @@ class Subscriptions:
 
     def _changed(self, subscription: Subscription) -> None:
         self._unsaved.add(subscription)
-        if self._save_timer is None:
-            self._save_timer = self._clock.call_later(SAVE_INTERVAL_S, self._start_saving)
-
-    def _start_saving(self) -> None:
-        self._save_timer = None
-        self._spawn("store positions", self._save_all())
 
     async def _save_all(self) -> None:
         unsaved = [one for one in self._unsaved if one.is_attached]
         # All at once: what is asked for at one moment shares a synced write.
-        await asyncio.gather(*map(self._save, unsaved))
+        results = await asyncio.gather(*map(self._save, unsaved), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
         for subscription in unsaved:
             if not subscription.is_in_use and not subscription.changing.locked():
                 await self._let_go(subscription)
@@ -453,12 +457,15 @@ class Subscriptions:
             log.warning("the position of %s is not stored yet: %s", subscription, error)
             self._changed(subscription)
             return False
+        except BaseException:
+            self._changed(subscription)
+            raise
         return True
 
     async def close(self) -> None:
         """Store every position; nothing is delivered any more."""
-        if self._save_timer is not None:
-            self._save_timer.cancel()
+        if self._saving is not None:
+            await self._saving.stop()
         for known in list(self._open.values()):
             for subscription in list(known.values()):
                 subscription.disconnect_all()

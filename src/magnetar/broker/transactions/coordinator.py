@@ -14,8 +14,9 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.offsets import CommitRequest, GroupOffsets, OffsetToCommit
 from magnetar.broker.producer_ids import ProducerIds
@@ -41,7 +42,7 @@ from magnetar.metadata.store import Delete, MetadataStore, Put
 log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
-EXPIRY_EVERY: Final = 60  # checks
+EXPIRY_INTERVAL_S: Final = 60.0
 # A request waits this long for the markers.  The decision stands already (Kafka answers right after it), but a client
 # that hears of the end only when it is visible reads its own writes.
 ENDING_WAIT_S: Final = 5.0
@@ -71,6 +72,7 @@ class TransactionCoordinator:
         group_offsets: GroupOffsets,
         find_partition: FindPartition,
         settings: TransactionSettings,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._clock = clock
         self._metadata = metadata
@@ -82,8 +84,8 @@ class TransactionCoordinator:
         self._settings = settings
         self._registry = TransactionRegistry()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: TimerHandle | None = None
-        self._checks = 0
+        self._upkeep = upkeep or Upkeep(clock)
+        self._jobs: list[Job] = []
         self.is_in_transaction = self._registry.is_in_transaction
         self.pending_offsets = self._registry.pending_offsets
 
@@ -93,12 +95,15 @@ class TransactionCoordinator:
         for transaction in self._registry:
             if transaction.state in rules.COMPLETED:
                 self._start_ending(transaction)
-        self._schedule_check()
+        self._jobs = [
+            self._upkeep.every(CHECK_INTERVAL_S, "late transactions", self._abort_late),
+            self._upkeep.every(EXPIRY_INTERVAL_S, "transactional ids", self._expire),
+        ]
 
     async def close(self) -> None:
         """Stop; what is decided and not ended is ended after the next start."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for job in self._jobs:
+            await job.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -357,17 +362,6 @@ class TransactionCoordinator:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _schedule_check(self) -> None:
-        self._timer = self._clock.call_later(CHECK_INTERVAL_S, self._check)
-
-    def _check(self) -> None:
-        self._schedule_check()
-        self._checks += 1
-        if any(self._is_late(transaction) for transaction in self._registry.open):
-            self._spawn(self._abort_late(), "abort late transactions")
-        if self._checks % EXPIRY_EVERY == 0 and any(map(self._is_idle, self._registry)):
-            self._spawn(self._expire(), "expire transactional ids")
-
     def _is_late(self, transaction: Transaction) -> bool:
         record = transaction.record
         return (
@@ -413,4 +407,5 @@ class TransactionCoordinator:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._upkeep.watch(f"transactions: {name}", task, may_end=True)
         return task

@@ -138,8 +138,8 @@ class World:
 
     async def crash(self) -> None:
         """End without a word; what was durable is there at the next start."""
-        for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
-            task.cancel()
+        for work in [*self.broker.upkeep.jobs, *self.broker._environment.tasks]:
+            work.cancel()
         await settle()
         # What is left of the old process reaches neither the stores nor the clock of the new one.
         self.store = self.store.crash()

@@ -1,0 +1,82 @@
+"""The broker's periodic work goes on after what nobody foresaw, for every topic."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar.base.names import TopicName
+from magnetar.broker.topics import SNAPSHOTS_ROOT, NewTopic
+from magnetar.ledger.managed_ledger import ManagedLedger
+
+from .test_producer_state import settle
+from .test_topics import NAME, World
+
+OTHER = TopicName("public", "default", "u", True)
+
+
+async def two_topics(world: World) -> tuple[Any, Any]:
+    topics = world.broker.topics
+    await topics.create(
+        [topics.plan(NewTopic(name, 1, configs={"retention.ms": "1000"})) for name in (NAME, OTHER)]
+    )
+    return topics.get(NAME), topics.get(OTHER)
+
+
+async def pass_time(world: World, seconds: int) -> None:
+    for _ in range(seconds):
+        world.clock.advance(1)
+        await world.broker.upkeep.idle()
+
+
+def test_retention_of_all_others_goes_on_when_one_log_fails_unforeseen_and_its_own_when_that_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        one, other = await two_topics(world)
+        for topic in (one, other):
+            world.produce(topic.partition(0), [])
+        await settle()
+        trim = ManagedLedger.trim
+
+        async def broken(log: ManagedLedger, *limits: Any) -> int:
+            if log is one.partition(0).log:
+                raise MemoryError
+            return await trim(log, *limits)
+
+        monkeypatch.setattr(ManagedLedger, "trim", broken)
+        await pass_time(world, 301)
+        assert other.partition(0).log.log_start == 1
+        assert one.partition(0).log.log_start == 0
+        assert "retention has failed once" in (broker.problem or "")
+        monkeypatch.setattr(ManagedLedger, "trim", trim)
+        await pass_time(world, 301)
+        assert one.partition(0).log.log_start == 1
+        assert broker.problem is None
+        await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_that_cannot_be_stored_keeps_no_other_from_being_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One commit for all partitions once meant that one value too large left every partition without a snapshot."""
+
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        for topic in await two_topics(world):
+            world.produce(topic.partition(0), [], producer_id=7)
+        await settle()
+        world.metadata.fail_next = 1
+        await pass_time(world, 10)
+        assert len(await world.metadata.scan(SNAPSHOTS_ROOT)) == 1
+        assert "producer snapshots of 1 partitions wait" in caplog.text
+        await pass_time(world, 10)
+        assert len(await world.metadata.scan(SNAPSHOTS_ROOT)) == 2, "it stayed due"
+        await broker.stop()
+
+    asyncio.run(scenario())
