@@ -142,7 +142,9 @@ def _as_env(command: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with MagnetarProcess(settings={"log.segment.bytes": str(1 << 20)}) as server:
+    folder = tmp_path_factory.mktemp("cluster")
+    settings = {"log.segment.bytes": str(1 << 20), "pipelines.table.roots": str(folder / "tables")}
+    with MagnetarProcess(settings=settings) as server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
         for made in admin.create_topics(
             [NewTopic(topic, PARTITIONS, 1) for topic in ("orders", "loud-orders")]
@@ -152,7 +154,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for number in range(COUNT):
             producer.produce("orders", b"order %d" % number, b"%d" % number, partition=number % PARTITIONS)
         assert producer.flush(20) == 0
-        started = Cluster(server, tmp_path_factory.mktemp("cluster"))
+        started = Cluster(server, folder)
         try:
             started.spawn(started.text("sh", "master.Master").strip())
             port = int(started.master.rpartition(":")[2])

@@ -38,6 +38,7 @@ from magnetar.base.settings_table import (
     PULSAR_MESSAGE_BYTES_MIN,
     SERVER_KEYS,
 )
+from magnetar.base.table_roots import TableRoots
 
 ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
 
@@ -113,11 +114,12 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Whether the server has a worker of its own, and that one's Spark."""
+    """Whether the server has a worker of its own, and that one's Spark; `table_roots` is where tables may lie."""
 
     worker_enabled: bool
     master: str
     memory: str
+    table_roots: TableRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +225,9 @@ class _Reader:
 
     def settings(self, notices: tuple[str, ...]) -> ServerSettings:
         nodes = self._nodes()
+        data_dir = Path(self._text("data.dir")).expanduser().absolute()
         return ServerSettings(
-            data_dir=Path(self._text("data.dir")).expanduser().absolute(),
+            data_dir=data_dir,
             network=self._network(nodes),
             nodes=nodes,
             storage=StorageSettings(
@@ -241,7 +244,9 @@ class _Reader:
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
             pipelines=PipelineSettings(
                 self._boolean("pipelines.worker.enabled"),
-                *map(self._text, ("pipelines.worker.master", "pipelines.worker.memory")),
+                self._text("pipelines.worker.master"),
+                self._text("pipelines.worker.memory"),
+                TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
             ),
             log=LogSettings(self._text("log.level"), self._text("log.format")),
             given=dict(self._given),

@@ -4,13 +4,23 @@ import re
 from typing import Final
 
 from magnetar.base.config import ConfigType, Value
+from magnetar.base.errors import ConfigError
 from magnetar.base.server_key import ServerKey
+from magnetar.base.table_roots import SETTING, TableRoots
 
 _MEMORY: Final = re.compile(r"[1-9]\d{0,6}[mMgG]")
 
 
 def _memory(value: Value) -> str | None:
     return None if _MEMORY.fullmatch(str(value)) else "must be a number of MiB or GiB, such as 512m or 2g"
+
+
+def _roots(value: Value) -> str | None:
+    try:
+        TableRoots.of(value if isinstance(value, tuple | list) else [])
+    except ConfigError as error:
+        return str(error).removeprefix(f"{SETTING}: ")
+    return None
 
 
 PIPELINE_KEYS: Final = (
@@ -26,6 +36,14 @@ PIPELINE_KEYS: Final = (
         ConfigType.STRING,
         "local[*]",
         "The Spark master of the server's own worker: this machine, or a cluster such as spark://host:7077.",
+    ),
+    ServerKey(
+        "pipelines.table.roots",
+        ConfigType.LIST,
+        "",
+        "Folders, and URLs such as s3://bucket/prefix, below which tables of pipelines may lie besides `tables` in the"
+        " data directory.",
+        check=_roots,
     ),
     ServerKey(
         "pipelines.worker.memory",

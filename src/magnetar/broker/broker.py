@@ -15,6 +15,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
+from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker import partition_recovery
 from magnetar.broker.groups.catalogue import RegistryCatalogue
@@ -87,6 +88,7 @@ class BrokerSettings:
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     data_dir: str = ""  # as clients are shown it
+    table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
 
 
@@ -162,7 +164,7 @@ class Broker:
         )
         self.topics.when_terminated = self.subscriptions.terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
-        self.pipelines = Pipelines(metadata, clock, self.cursors)
+        self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
         self.time_lookups = TimeLookups(self)
         self.segments = SegmentCatalogue(self)
         self.stored_records = StoredRecords(self)

@@ -1,7 +1,8 @@
 """Declared pipelines: what they are, what is wanted of them, and what the worker says of them.
 
-The broker runs none of them and does not know what a kind is: it stores a name, a kind and a configuration, and hands
-them to the worker, which checks them, runs them and reports.  Stored, as JSON::
+The broker runs none of them: it stores a name, a kind and a configuration, and hands them to the worker, which checks
+them, runs them and reports.  Of a kind it knows only that a `table` has a path, which must be where tables may lie.
+Stored, as JSON::
 
     /pipelines/<name>   {"v": 1, "id": "...", "kind": "...", "config": {...}, "desired": "RUNNING", "run": 1,
                          "created_ms": ...}
@@ -24,13 +25,15 @@ from enum import StrEnum
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, ConfigError
 from magnetar.base.masking import HIDDEN, scrubbed, secrets_in
+from magnetar.base.table_roots import TableRoots
 from magnetar.broker.worker_lease import WorkerLease
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.metadata.store import Delete, MetadataStore
 
 ROOT: Final = "/pipelines/"
+TABLE: Final = "table"
 SUBSCRIPTION_PREFIX: Final = "pipeline-"
 NAME_CHARS_MAX: Final = 100
 PIPELINES_MAX: Final = 1000
@@ -134,9 +137,16 @@ class Pipelines:
     Changes raise MetadataError when they cannot be stored.
     """
 
-    def __init__(self, metadata: MetadataStore, clock: Clock, cursors: CursorStore) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        clock: Clock,
+        cursors: CursorStore,
+        table_roots: TableRoots = TableRoots(),  # noqa: B008  it cannot change
+    ) -> None:
         self.lease = WorkerLease(metadata, clock)
         self.worker = WorkerSays()
+        self.table_roots = table_roots
         # Told after each change: the server starts a worker when the first pipeline is there.
         self.on_change: list[Callable[[], None]] = []
         self._metadata = metadata
@@ -196,6 +206,12 @@ class Pipelines:
         text = json.dumps(config)
         if json.dumps(HIDDEN) in text:
             raise InvalidPipeline(f"the config has {HIDDEN} in place of a secret: give the secret itself")
+        path = config.get("path")
+        if kind == TABLE and isinstance(path, str):
+            try:
+                self.table_roots.resolve(path)
+            except ConfigError as error:
+                raise InvalidPipeline(str(error)) from None
         size = len(text)
         if size > CONFIG_BYTES_MAX:
             raise InvalidPipeline(f"a config of {size} bytes is too large: {CONFIG_BYTES_MAX} are allowed")

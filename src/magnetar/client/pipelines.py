@@ -49,11 +49,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run the pipelines, for `lease_s` from each sign of life; Kafka clients connect to `bootstrap`."""
+    """The right to run the pipelines, for `lease_s` from each sign of life; Kafka clients connect to `bootstrap`, and
+    tables lie below `table_roots`.
+    """
 
     epoch: int
     lease_s: float
     bootstrap: str
+    table_roots: tuple[str, ...]
 
 
 class PipelinesClient:
@@ -132,7 +135,8 @@ class PipelinesClient:
                 return None
             raise
         try:
-            return Lease(answer["epoch"], answer["lease_s"], answer["bootstrap"])
+            roots = tuple(map(str, answer["table_roots"]))
+            return Lease(answer["epoch"], answer["lease_s"], answer["bootstrap"], roots)
         except (KeyError, TypeError) as error:
             raise _bad(error) from None
 

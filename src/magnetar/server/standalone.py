@@ -297,6 +297,7 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         topic_defaults=topics.defaults,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),
+        table_roots=settings.pipelines.table_roots,
         given={name: setting.text for name, setting in settings.given.items()},
     )
 

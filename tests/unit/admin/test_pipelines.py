@@ -22,7 +22,7 @@ def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
         made = await world.ask("POST", P, {"name": "a", "kind": "table", "config": {"topic": "t"}}, 201)
         assert (made["state"], made["desired"], made["run"]) == ("CREATED", "RUNNING", 1)
         lease = await world.ask("POST", f"{W}/lease", ME)
-        assert lease == {"epoch": 1, "lease_s": LEASE_S, "bootstrap": "127.0.0.1:9092"}
+        assert lease == {"epoch": 1, "lease_s": LEASE_S, "bootstrap": "127.0.0.1:9092", "table_roots": []}
         me = {**ME, "epoch": lease["epoch"]}
         orders = await world.ask("POST", f"{W}/orders", me)
         (spec,) = orders["pipelines"]
@@ -81,6 +81,7 @@ def test_without_a_worker_a_pipeline_is_deleted_at_once(tmp_path: Path) -> None:
         ("POST", P, {"name": "a/b", "kind": "table"}, 422),
         ("POST", P, {"name": "a", "kind": "No Kind"}, 422),
         ("POST", P, {"kind": "table"}, 400),
+        ("POST", P, {"name": "a", "kind": "table", "config": {"path": "/etc/cron.d/x"}}, 422),
         ("POST", P, {"name": 7, "kind": "table"}, 400),
         ("POST", P, {"name": "a", "kind": "table", "config": []}, 400),
         ("POST", P, {"name": "there", "kind": "table"}, 409),
@@ -116,7 +117,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 
 SECRETS = {
     "topics": "t",
-    "path": "s3://someone:pass-in-url@lake/table?sig=signed-part",
+    "address": "s3://someone:pass-in-url@lake/table?sig=signed-part",
     "storage_options": {"AWS_SECRET_ACCESS_KEY": "key-of-the-store", "AWS_REGION": "region-of-mine"},
     "source": {"kafka.sasl.jaas.config": "password=in-a-line", "subscribe": "t"},
     "list": [{"api_token": "deep-token"}, {"key": 12345678}],

@@ -308,6 +308,12 @@ def test_what_says_where_one_listener_is_speaks_for_all(
     assert (network.listeners[0].host, network.pulsar.host, network.http_host) == (kafka, others, others)
 
 
+def test_tables_lie_in_the_data_directory_and_where_else_somebody_says() -> None:
+    roots = of("data.dir=/d", "pipelines.table.roots=/srv/tables, s3://lake").pipelines.table_roots
+    assert (roots.folders, roots.urls) == (("/d/tables", "/srv/tables"), ("s3://lake/",))
+    assert "must be an absolute path" in problem("pipelines.table.roots=relative")
+
+
 READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
     "journal.sync.data": ("false", lambda s: s.storage.journal_sync_data),
     "journal.bytes": ("134217728", lambda s: s.storage.journal_bytes),

@@ -101,14 +101,23 @@ async def worker(request: Request) -> Response:
 
 
 @router.post(
-    _W + "/lease", summary="Become the worker: {worker, host, pid, place} -> {epoch, lease_s, bootstrap}"
+    _W + "/lease",
+    summary="Become the worker: {worker, host, pid, place} -> {epoch, lease_s, bootstrap, table_roots}",
 )
 async def lease(request: Request) -> Response:
     body = await _workers_body(request)
     epoch = await _pipelines(request).take_lease(
         _worker_id(body), _text(body, "host"), _number(body, "pid"), _text(body, "place")
     )
-    return value({"epoch": epoch, "lease_s": LEASE_S, "bootstrap": _bootstrap(request)})
+    roots = _pipelines(request).table_roots
+    return value(
+        {
+            "epoch": epoch,
+            "lease_s": LEASE_S,
+            "bootstrap": _bootstrap(request),
+            "table_roots": [*roots.folders, *roots.urls],
+        }
+    )
 
 
 @router.post(

@@ -67,7 +67,7 @@ def relations(plan: JavaObject, text: str) -> list[Relation]:
         if origin.startIndex().isEmpty():
             continue
         start, stop = origin.startIndex().get(), origin.stopIndex().get() + 1
-        parts = tuple(_items(node.multipartIdentifier()))
+        parts = tuple(items(node.multipartIdentifier()))
         if len(parts) == 1 and parts[0].lower() in hidden:
             continue
         queried = kind == _QUERIED and not _after_table(text[:start])
@@ -93,7 +93,7 @@ def namespace_of(node: JavaObject) -> tuple[str, ...]:
     """The namespace that a SHOW statement names, () if none."""
     for child, kind, _, _ in _walk(node, frozenset()):
         if kind == "UnresolvedNamespace":
-            return tuple(_items(child.multipartIdentifier()))
+            return tuple(items(child.multipartIdentifier()))
     return ()
 
 
@@ -107,19 +107,19 @@ def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject
         yield node, kind, hidden, once
         if kind == _WITH:
             # A CTE knows those before it, and itself only if it is recursive; the query knows all of them.
-            for named in _items(node.cteRelations()):
+            for named in items(node.cteRelations()):
                 known = hidden | {str(named._1()).lower()}
                 waiting.append((named._2(), known if node.allowRecursion() else hidden, False))
                 hidden = known
             waiting.append((node.child(), hidden, once))
             continue
-        below = [*_items(node.children()), *_items(node.innerChildren())]
+        below = [*items(node.children()), *items(node.innerChildren())]
         if kind in _HOLDERS:
             below.append(getattr(node, _HOLDERS[kind])())
         waiting += [(one, hidden, once) for one in below]
 
 
-def _items(sequence: JavaObject) -> list[Any]:
+def items(sequence: JavaObject) -> list[Any]:
     """What a Scala `Seq` holds."""
     return [sequence.apply(index) for index in range(sequence.size())]
 

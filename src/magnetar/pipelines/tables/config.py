@@ -67,9 +67,9 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     check_keys(config, _KEYS)
     made = {
         "topics": _texts(config, "topics"),
-        "path": _path(text_at(config, "path")),
+        "path": text_at(config, "path"),
         "format": _one_of(config, "format", FORMATS),
-        "storage_options": options_at({"storage_options": {}, **config}, "storage_options", {}),
+        "storage_options": _storage_options(config),
         "schema": _one_of(config, "schema", SCHEMAS),
         "partition_by": _one_of(
             config, "partition_by", ("day", *(one for one in PARTITIONINGS if one != "day"))
@@ -113,10 +113,13 @@ def _one_of(config: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> st
     return value
 
 
-def _path(path: str) -> str:
-    if "://" not in path and not path.startswith("/"):
-        raise ConfigError(f"path must be absolute, or a URL such as s3://bucket/table, not {path[:100]!r}")
-    return path
+def _storage_options(config: Mapping[str, Any]) -> dict[str, str]:
+    options = options_at({"storage_options": {}, **config}, "storage_options", {})
+    for name in options:
+        # The store would take it in place of what the URL says, which is what is looked at.
+        if "bucket" in name.lower() or name.lower().endswith(("container", "container_name")):
+            raise ConfigError(f"the option {name} of storage_options cannot be given: path names it")
+    return options
 
 
 def _metadata(config: Mapping[str, Any]) -> list[str]:

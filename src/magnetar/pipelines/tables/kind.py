@@ -1,6 +1,6 @@
 """The kind `table`: topics -> a Delta table or a folder of Parquet files, each record once.
 
-    {"topics": "flights", "path": "/data/flights", "format": "delta"}
+    {"topics": "flights", "path": "flights", "format": "delta"}
 
 What else may be said, and what becomes of values, stands in docs/reference/tables.md.
 """
@@ -40,7 +40,7 @@ def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataSt
     """The query but for its checkpoint and its trigger."""
     from magnetar.pipelines.tables.sink import ADMIN_URL, CONFIG, NAME, TableSink
 
-    values = spec.config
+    values = {**spec.config, "path": context.table_path(spec.config["path"])}
     config = TableConfig(spec.name, values, context.bootstrap_servers)
     config.target().sweep()
     spark.dataSource.register(TableSink)

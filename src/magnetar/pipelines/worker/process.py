@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
+from magnetar.base.table_roots import TableRoots
 from magnetar.pipelines import session, setup
 from magnetar.pipelines.worker.link import Link
 from magnetar.pipelines.worker.queries import Queries, SparkGone
@@ -137,9 +138,9 @@ class _Driver:
         )
         _listen_to_signals(self._stop)  # Spark has put a handler of its own in place
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
-        queries = Queries(
-            self._spark, self._options.folder, self._options.admin_url, self._link.lease.bootstrap
-        )
+        lease = self._link.lease
+        roots = TableRoots.of(lease.table_roots)
+        queries = Queries(self._spark, self._options.folder, self._options.admin_url, lease.bootstrap, roots)
         self._supervisor = Supervisor(queries, self._events, self._link.report_soon)
         self._say("runs", spark=self._spark.version, master=self._options.master)
         return self._supervisor.run(self._stop, self._link.trouble)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.table_roots import TableRoots
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.worker.kinds import Context, Spec, find_kind
 from magnetar.pipelines.worker.progress import Progress
@@ -48,11 +49,14 @@ class Running:
 class Queries:
     """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline."""
 
-    def __init__(self, spark: "SparkSession", folder: Path, admin_url: str, bootstrap: str) -> None:
+    def __init__(
+        self, spark: "SparkSession", folder: Path, admin_url: str, bootstrap: str, table_roots: TableRoots
+    ) -> None:
         self._spark = spark
         self._folder = folder
         self._admin_url = admin_url
         self._bootstrap = bootstrap
+        self._table_roots = table_roots
 
     def start(self, pipeline: Pipeline, ended: Callable[[], None]) -> Running:
         """Check and start a pipeline; `ended` is called when its query has terminated, whatever the reason.
@@ -63,7 +67,7 @@ class Queries:
         config = kind.validate(pipeline.config)
         folder = own_folder(self._folder, pipeline)
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
-        context = Context(self._admin_url, self._bootstrap, folder)
+        context = Context(self._admin_url, self._bootstrap, folder, self._table_roots)
         session = self._spark.newSession()
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)

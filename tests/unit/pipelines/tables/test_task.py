@@ -256,7 +256,11 @@ def test_defaults_are_written_out() -> None:
         ({"topics": []}, "topics must be"),
         ({"topics": ["a,b"]}, "a list of names, not 'a,b'"),
         ({"path": ""}, "path"),
-        ({"path": "here"}, "path must be absolute"),
+        ({"storage_options": {"AWS_BUCKET": "other"}}, "AWS_BUCKET of storage_options cannot be given"),
+        (
+            {"storage_options": {"azure_container_name": "x"}},
+            "azure_container_name of storage_options cannot",
+        ),
         ({"path": "nowhere://x/y"}, "path: nowhere://x/y cannot be opened"),
         ({"format": "iceberg"}, "format must be one of delta, parquet"),
         ({"schema": "avro"}, "schema must be one of auto, raw"),

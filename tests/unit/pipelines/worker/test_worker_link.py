@@ -22,7 +22,7 @@ Answer = Callable[[], Any]
 
 class FakeClient:
     def __init__(self) -> None:
-        self.lease: list[Any] = [Lease(3, 30.0, "here:9092")]
+        self.lease: list[Any] = [Lease(3, 30.0, "here:9092", ())]
         self.orders_now: Any = ("v1", [PIPELINE])
         self.report_now: Any = None
         self.reported: list[tuple[set[str], str]] = []
@@ -94,7 +94,7 @@ def test_it_waits_for_its_turn(link: Link, client: FakeClient) -> None:
         None,
         Unreachable("nobody"),
         Refused("later", "STORAGE", 503),
-        Lease(3, 30.0, "here:9092"),
+        Lease(3, 30.0, "here:9092", ()),
     ]
     assert link.acquire(threading.Event())
     assert link.lease.epoch == 3
@@ -135,7 +135,7 @@ def test_a_fenced_worker_says_so(link: Link, client: FakeClient, which: str) -> 
 
 
 def test_a_server_that_is_silent_for_too_long_counts_as_lost(link: Link, client: FakeClient) -> None:
-    client.lease = [Lease(3, 0.6, "here:9092")]
+    client.lease = [Lease(3, 0.6, "here:9092", ())]
     assert link.acquire(threading.Event())
     client.orders_now = client.report_now = Unreachable("nobody is there")
     link.start(dict)
@@ -145,7 +145,7 @@ def test_a_server_that_is_silent_for_too_long_counts_as_lost(link: Link, client:
 
 
 def test_one_way_of_reaching_the_server_is_enough(link: Link, client: FakeClient) -> None:
-    client.lease = [Lease(3, 0.3, "here:9092")]
+    client.lease = [Lease(3, 0.3, "here:9092", ())]
     client.report_now = Refused("too large", "INVALID_PIPELINE", 422)
     assert link.acquire(threading.Event())
     link.start(dict)

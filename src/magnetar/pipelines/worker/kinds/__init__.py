@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.config import closest
 from magnetar.base.errors import ConfigError
+from magnetar.base.table_roots import TableRoots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,12 +43,18 @@ class Context:
     """What a kind needs to know of its surroundings.
 
     `admin_url` and `bootstrap_servers` are the server's HTTP and Kafka addresses, `folder` is this pipeline's own: the
-    checkpoint is in it, and what else it keeps there is gone when the pipeline is deleted.
+    checkpoint is in it, and what else it keeps there is gone when the pipeline is deleted.  `table_roots` is where
+    tables may lie; None, for a program that runs a kind by itself, is wherever it may write.
     """
 
     admin_url: str
     bootstrap_servers: str
     folder: Path
+    table_roots: TableRoots | None = None
+
+    def table_path(self, path: str) -> str:
+        """Where a table that was declared at `path` lies; ConfigError when it may not lie there."""
+        return path if self.table_roots is None else self.table_roots.resolve(path)
 
     def source_options(self, spec: Spec, given: Mapping[str, str]) -> dict[str, str]:
         """Options of `readStream.format("magnetar")`: those `given`, the server's address where they name none, from

@@ -5,13 +5,15 @@
      "sink": {"topic": "big"}}
 
 `source` and `sink` are options of the data source `magnetar`, reading and writing; the SQL sees the rows of `source`
-as a view of that name.  Also `trigger` (`1 second`) and `output_mode` (`append`).
+as a view of that name, and may be nothing but a query over it (`confined.py`).  There are
+also `trigger` (`1 second`) and `output_mode` (`append`).
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.pipelines.worker.confined import check_query
 from magnetar.pipelines.worker.kinds import Context, Spec, check_keys, options_at, text_at, trigger_at
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class QueryKind:
             spark.readStream.format(FORMAT).options(**context.source_options(spec, config["source"])).load()
         )
         rows.createOrReplaceTempView(VIEW)
+        check_query(spark, config["sql"], VIEW)
         result = spark.sql(config["sql"])
         if not result.isStreaming:
             raise ConfigError(f"sql must read from {VIEW}: there is nothing that could stream in its result")
