@@ -33,6 +33,6 @@ def declare_kafka_metrics(
     metrics.gauge(
         "magnetar_kafka_fetches_waiting",
         "Fetches that wait for records.",
-        one(lambda: service.fetches_waiting),
+        one(lambda: len(service.fetches_waiting)),
     )
     metrics.total("magnetar_kafka_requests_total", "Requests, by API.", requests, ("request",))

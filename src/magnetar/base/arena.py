@@ -26,6 +26,7 @@ import mmap
 import threading
 import weakref
 from collections import Counter, deque
+from collections.abc import Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -37,6 +38,7 @@ SLABS_PER_ARENA: Final = 32
 SLABS_AHEAD: Final = 2  # touched before somebody wants them, once an arena grows
 BLOCKS_PER_SHARED_SLAB: Final = 4  # larger blocks have slabs of their own size, which fit no other class
 BLOCK_BYTES_MAX: Final = 1 << 31
+PLAIN_COPY_BYTES_MAX: Final = 64 << 10  # up to there ordinary memory is cheaper than a block
 
 
 def class_bytes(size: int) -> int:
@@ -55,6 +57,12 @@ def map_memory(size: int) -> mmap.mmap:
         with contextlib.suppress(OSError):  # a kernel without huge pages
             mapping.madvise(mmap.MADV_HUGEPAGE)
     return mapping
+
+
+def block_of(view: memoryview) -> int:
+    """The size of the block, or whatever else it is, that `view` keeps from being used again."""
+    owner = view.obj
+    return len(owner) if isinstance(owner, Sized) else len(view)
 
 
 class _Slab:
@@ -122,6 +130,14 @@ class Arena:
         array = self._arrays[block_bytes].from_buffer(block.slab.mapping, block.position)
         block.watch = weakref.ref(array, block.recycle)
         return memoryview(array).cast("B")[:size]
+
+    def unpinned(self, view: memoryview) -> memoryview:
+        """`view`, or a copy if it is less than half of its block: for what is kept long after the rest of it."""
+        if len(view) * 2 >= block_of(view):
+            return view
+        copy = self.take(len(view)) if len(view) > PLAIN_COPY_BYTES_MAX else memoryview(bytearray(len(view)))
+        copy[:] = view
+        return copy
 
     def bytes_free(self) -> int:
         """Mapped memory that nobody holds."""

@@ -287,8 +287,9 @@ _REQUESTS = (
         "queued.max.request.bytes",
         _L,
         "-1",
-        "How many bytes of requests may wait for their answers before no more is read; -1 means what memory"
-        " allows.",
+        "How many bytes connections may have under way, over all of them and both protocols: requests that are"
+        " received or not answered, and responses that are not taken.  Past it no more is read, and who makes no"
+        " progress is cut off; -1 means a quarter of the memory, 1 GiB at most.",
         minimum=-1,
         aliases=(Alias("maxMessagePublishBufferSizeInMB", MIB),),
     ),

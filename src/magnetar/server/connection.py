@@ -11,11 +11,17 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.memory_budget import MemoryBudget
 
 log = logging.getLogger(__name__)
 
 WRITE_BUFFER_HIGH_BYTES: Final = 4 << 20  # unsent bytes after which a peer counts as slow
 WRITE_BUFFER_LOW_BYTES: Final = 1 << 20
+SHORT_WRITE_BUFFER_HIGH_BYTES: Final = 64 << 10  # the same while memory is short
+SHORT_WRITE_BUFFER_LOW_BYTES: Final = 16 << 10
+UNSENT_BYTES_COUNTED: Final = (
+    64 << 10
+)  # below it is not worth counting: sockets are given more than that by the kernel
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,8 +48,11 @@ class Connection(asyncio.BufferedProtocol):
         forget: Callable[["Connection"], None],
         clock: Clock,
         idle_s_max: float,
+        memory: MemoryBudget,
     ) -> None:
         self._make_session = make_session
+        self._memory = memory
+        self._has_short_buffer = False
         self._forget = forget
         self._clock = clock
         self._idle_s_max = idle_s_max
@@ -95,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._memory.sent(self)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         session, self._session = self._session, None
@@ -109,6 +119,31 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(parts[0])
         else:
             self._transport.writelines(parts)
+        unsent = self._transport.get_write_buffer_size()
+        if unsent > UNSENT_BYTES_COUNTED and not self._transport.is_closing():
+            self._memory.sending(self, unsent)
+            self._fit_buffer()
+
+    def _fit_buffer(self) -> None:
+        """A peer counts as slow the sooner when memory is short: who has a choice sends it no more then."""
+        is_short = self._memory.is_short
+        if is_short != self._has_short_buffer:
+            self._has_short_buffer = is_short
+            if is_short:
+                self._transport.set_write_buffer_limits(
+                    SHORT_WRITE_BUFFER_HIGH_BYTES, SHORT_WRITE_BUFFER_LOW_BYTES
+                )
+            else:
+                self._transport.set_write_buffer_limits(WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES)
+
+    def unsent_bytes(self) -> int:
+        """What the socket has not taken of what was sent."""
+        return self._transport.get_write_buffer_size()
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once; what was not sent never is."""
+        log.warning("closing connection from %s: %s", self.client_host, reason)
+        self._transport.abort()
 
     def pause_reading(self) -> None:
         self._transport.pause_reading()

@@ -13,6 +13,7 @@ from typing import Any
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST
+from magnetar.base.memory_budget import MemoryBudget
 from magnetar.server.connection import Connection, Session
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,9 @@ class ConnectionLimits:
 class Connections:
     """Every open connection of the process, and whether another one is allowed."""
 
-    def __init__(self, limits: ConnectionLimits, clock: Clock) -> None:
+    def __init__(self, limits: ConnectionLimits, clock: Clock, memory: MemoryBudget) -> None:
         self._limits = limits
+        self._memory = memory
         self._clock = clock
         self._open: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
@@ -60,7 +62,7 @@ class Connections:
             self._sequence += 1
             return make_session(connection, self._sequence)
 
-        return lambda: Connection(admit, self._forget, self._clock, self._limits.idle_s_max)
+        return lambda: Connection(admit, self._forget, self._clock, self._limits.idle_s_max, self._memory)
 
     def _forget(self, connection: Connection) -> None:
         if connection in self._open:

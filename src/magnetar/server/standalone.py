@@ -23,13 +23,15 @@ from magnetar.admin import serving
 from magnetar.admin.access import Access
 from magnetar.admin.broker_metrics import declare_store_metrics
 from magnetar.admin.kafka_metrics import declare_kafka_metrics
+from magnetar.admin.network_metrics import declare_network_metrics
 from magnetar.admin.pulsar_metrics import declare_pulsar_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
-from magnetar.base.limits import raise_open_files_limit
+from magnetar.base.limits import memory_bytes, raise_open_files_limit
 from magnetar.base.listeners import is_loopback
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
+from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_network import told_host
@@ -54,6 +56,7 @@ from magnetar.storage.local.store import LocalLedgerStore
 log = get_logger(__name__)
 
 DRAIN_S_MAX: Final = 10.0  # a client that does not take its responses holds up a stop no longer than this
+CONNECTION_BYTES_MAX: Final = 1 << 30  # what connections have under way, unless a setting says otherwise
 IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds
 # The journal's thread asks for the interpreter when its write returns; Python's default of 5 ms would be most of p99.
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -118,9 +121,10 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         arena = Arena(
             settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES
         )
-        service = KafkaService(broker, arena, _kafka_settings(settings))
-        pulsar = PulsarService(broker, arena, _pulsar_settings(settings, pulsar_sockets[0]))
-        connections = Connections(_connection_limits(settings), clock)
+        memory = MemoryBudget(_connection_memory(settings), clock)
+        service = KafkaService(broker, arena, _kafka_settings(settings), memory)
+        pulsar = PulsarService(broker, arena, _pulsar_settings(settings, pulsar_sockets[0]), memory)
+        connections = Connections(_connection_limits(settings), clock, memory)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
         for one in bound:
             for name, sockets in one.sockets.items():
@@ -142,6 +146,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         metrics = Metrics()
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_pulsar_metrics(metrics, pulsar)
+        declare_network_metrics(metrics, memory)
         declare_store_metrics(metrics, store.counters, store.leases)
         app = create_app(
             broker, metrics, pulsar.settings.endpoint, _access(settings, http_sockets, worker_token)
@@ -302,12 +307,16 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
     )
 
 
+def _connection_memory(settings: ServerSettings) -> int:
+    """Bytes for what connections have under way, of both protocols."""
+    wanted = settings.network.queued_request_bytes_max
+    return wanted if wanted > 0 else min(CONNECTION_BYTES_MAX, memory_bytes() // 4)
+
+
 def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
     network = settings.network
-    queued = network.queued_request_bytes_max
     return KafkaSettings(
         request_bytes_max=network.request_bytes_max,
-        queued_bytes_max=queued if queued > 0 else KafkaSettings().queued_bytes_max,
         fetch_bytes_max=network.fetch_bytes_max,
         fetch_sessions_max=network.fetch_sessions_max,
     )
@@ -315,12 +324,10 @@ def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
 
 def _pulsar_settings(settings: ServerSettings, listening: socket.socket) -> PulsarSettings:
     network = settings.network
-    queued = network.queued_request_bytes_max
     port = network.pulsar.advertised_port or listening.getsockname()[1]
     return PulsarSettings(
         endpoint=Endpoint(network.pulsar.advertised_host, port),
         message_bytes_max=network.pulsar.message_bytes_max,
-        queued_bytes_max=queued if queued > 0 else KafkaSettings().queued_bytes_max,
         keep_alive_s=float(network.pulsar.keep_alive_s),
     )
 

@@ -4,7 +4,8 @@ Both protocols frame that way: a Kafka request, a Pulsar command with its payloa
 
 Small frames are received into one scratch buffer that all connections share, several in one read; they are *borrowed*:
 valid until the next call.  A frame that does not fit in what was read gets memory of its own, into which the rest is
-received directly, so a large batch is never copied between the socket and the log.
+received directly, so a large batch is never copied between the socket and the log.  `admit` is asked first; while it
+has said no, the reader *waits*: nothing should be received, and `go_on` takes up where it stopped.
 
 The shell asks `get_buffer`, receives into it, and calls `received` before anything else can use the scratch buffer.
 """
@@ -30,15 +31,41 @@ class Frame(NamedTuple):
 class FrameReader:
     """See the module's text."""
 
-    __slots__ = ("_filled", "_frame", "_frame_bytes_max", "_head", "_scratch", "_take")
+    __slots__ = (
+        "_admit", "_filled", "_frame", "_frame_bytes_max", "_head", "_scratch", "_take", "_untouched",
+    )  # fmt: skip
 
-    def __init__(self, scratch: memoryview, take: Callable[[int], memoryview], frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        scratch: memoryview,
+        take: Callable[[int], memoryview],
+        frame_bytes_max: int,
+        admit: Callable[[int], bool],
+    ) -> None:
+        """`admit(size)` is asked once for each frame that is to be received into memory of its own."""
         self._scratch = scratch
         self._take = take
         self._frame_bytes_max = frame_bytes_max
+        self._admit = admit
+        self._untouched: bytes | None = None  # what came from a frame on that was not admitted, size included
         self._head = b""  # up to three bytes of a size
         self._frame: memoryview | None = None  # a frame that is being received
         self._filled = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """A frame has been announced that is not admitted yet."""
+        return self._untouched is not None
+
+    @property
+    def is_receiving(self) -> bool:
+        """A frame has come in part that has, or waits for, memory of its own."""
+        return self._frame is not None or self._untouched is not None
+
+    @property
+    def filled_bytes(self) -> int:
+        """How much of that frame has come."""
+        return self._filled
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong."""
@@ -61,9 +88,26 @@ class FrameReader:
                 return []
             frame, self._frame = self._frame, None
             return [Frame(frame, True)]
-        scratch = self._scratch
+        if self._untouched is not None:
+            self._untouched += bytes(self._scratch[:count])  # was on its way when reading stopped
+            return []
         end = count + len(self._head)
         self._head = b""
+        return self._cut(self._scratch, end, is_admitted=False)
+
+    def go_on(self) -> list[Frame]:
+        """The frame that was announced is admitted: the frames in what has come since, none of them borrowed."""
+        untouched, self._untouched = self._untouched, None
+        assert untouched is not None
+        return self._cut(memoryview(bytearray(untouched)), len(untouched), is_admitted=True)
+
+    def close(self) -> None:
+        """Nothing that comes is of interest any more: let go of memory, and of who was asked for it."""
+        self._frame = None
+        self._untouched = b""
+        self._admit = _refuse
+
+    def _cut(self, scratch: memoryview, end: int, *, is_admitted: bool) -> list[Frame]:
         frames: list[Frame] = []
         position = 0
         while True:
@@ -75,12 +119,24 @@ class FrameReader:
             if not 0 < size <= self._frame_bytes_max:
                 raise WireError(f"a frame of {size} bytes; 1 to {self._frame_bytes_max} are allowed")
             position += 4
-            if size > end - position:
+            if size > end - position or is_admitted:
+                if not is_admitted and not self._admit(size):
+                    self._untouched = bytes(scratch[position - 4 : end])
+                    return frames
                 self._frame = (
                     self._take(size) if size > SMALL_FRAME_BYTES_MAX else memoryview(bytearray(size))
                 )
-                self._filled = end - position
-                self._frame[: self._filled] = scratch[position:end]
-                return frames
-            frames.append(Frame(scratch[position : position + size], False))
+                self._filled = min(end - position, size)
+                self._frame[: self._filled] = scratch[position : position + self._filled]
+                if self._filled < size:
+                    return frames
+                frame, self._frame = self._frame, None
+                frames.append(Frame(frame, True))
+                is_admitted = False
+            else:
+                frames.append(Frame(scratch[position : position + size], False))
             position += size
+
+
+def _refuse(_: int) -> bool:
+    return False

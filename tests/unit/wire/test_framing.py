@@ -13,7 +13,12 @@ LIMIT = 300_000
 
 
 def reader(scratch_bytes: int = SCRATCH_BYTES) -> FrameReader:
-    return FrameReader(memoryview(bytearray(scratch_bytes)), lambda size: memoryview(bytearray(size)), LIMIT)
+    return FrameReader(
+        memoryview(bytearray(scratch_bytes)),
+        lambda size: memoryview(bytearray(size)),
+        LIMIT,
+        lambda size: True,
+    )
 
 
 def feed(frames: FrameReader, data: bytes, step: int) -> list[bytes]:

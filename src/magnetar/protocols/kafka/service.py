@@ -4,13 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.arena import Arena
+from magnetar.base.memory_budget import MemoryBudget
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.handlers import api_versions
-from magnetar.protocols.kafka.registry import load_apis
+from magnetar.protocols.kafka.registry import Deferred, load_apis
 from magnetar.protocols.kafka.session import KafkaSession, Peer
 from magnetar.wire.framing import SCRATCH_BYTES
 
@@ -18,16 +20,15 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.nodes import Node
 
+MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, where nobody says otherwise
+FETCHES_ANSWERED_AT_ONCE: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """Sizes in bytes; `queued_bytes_max` bounds unanswered requests over all connections.
-
-    Kafka's `socket.request.max.bytes`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`.
-    """
+    """Kafka's `socket.request.max.bytes`, `fetch.max.bytes`, `max.incremental.fetch.session.cache.slots`."""
 
     request_bytes_max: int = 100 << 20
-    queued_bytes_max: int = 1 << 30
     fetch_bytes_max: int = 55 << 20
     fetch_sessions_max: int = 1000
 
@@ -35,10 +36,13 @@ class KafkaSettings:
 class KafkaService:
     """Makes a `KafkaSession` for each connection."""
 
-    def __init__(self, broker: "Broker", arena: Arena, settings: KafkaSettings) -> None:
+    def __init__(
+        self, broker: "Broker", arena: Arena, settings: KafkaSettings, memory: MemoryBudget | None = None
+    ) -> None:
         self.broker = broker
         self.arena = arena
         self.settings = settings
+        self.memory = memory or MemoryBudget(MEMORY_BYTES_MAX, broker.clock)
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.fetch_sessions = FetchSessions(broker.clock, settings.fetch_sessions_max)
         self.apis = load_apis()
@@ -46,14 +50,19 @@ class KafkaService:
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }
         self.queued_bytes = 0  # unanswered requests of all sessions
-        self.held_back: set[KafkaSession] = set()  # sessions that read nothing until there is less to answer
         self.tasks: set[asyncio.Task[None]] = set()  # requests at work; they outlive their connections
-        self.fetches_waiting = 0
+        self.fetches_waiting: dict[Deferred, None] = {}  # the one that has waited longest first
         self.request_counts: Counter[int] = Counter()
         self.received_bytes = 0
         self.sent_bytes = 0
         self.call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
         api_versions.publish(self.apis)
+
+    def answer_waiting_fetches(self) -> None:
+        """Memory is short: fetches that wait are answered with what there is, and hold no memory for that."""
+        for deferred in list(islice(self.fetches_waiting, FETCHES_ANSWERED_AT_ONCE)):
+            assert deferred.hurry is not None
+            deferred.hurry()
 
     def unsupported_api_versions(self) -> Any:
         return api_versions.unsupported()

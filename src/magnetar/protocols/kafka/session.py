@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.errors import WireError
 from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
-from magnetar.wire.framing import Frame, FrameReader
+from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
 from magnetar.wire.kafka.runtime import Buffer
 
@@ -34,6 +34,11 @@ log = logging.getLogger(__name__)
 
 UNANSWERED_REQUESTS_MAX: Final = 2_000
 UNANSWERED_BYTES_MAX: Final = 64 << 20
+PRODUCE_KEY: Final = 0
+# What a request's objects occupy besides its bytes while it is not answered: an element of 33 bytes in a Fetch becomes
+# 500, and there are no more of them than `REQUEST_ELEMENTS_MAX`.  Produce's are few and gone when it waits.
+OBJECTS_RATIO: Final = 15
+OBJECTS_BYTES_MAX: Final = 100 << 20
 JOIN_BYTES_MAX: Final = (
     16 * 1024
 )  # smaller responses are joined into one piece: cheaper than a vector of crumbs
@@ -53,10 +58,11 @@ class Peer(Protocol):
 class _Slot:
     """The place of one request in the order of responses."""
 
-    __slots__ = ("deferred", "parts", "request_bytes")
+    __slots__ = ("deferred", "parts", "request_bytes", "response_bytes")
 
     def __init__(self, request_bytes: int) -> None:
         self.request_bytes = request_bytes
+        self.response_bytes = 0  # while a large one waits for its turn
         self.deferred: Deferred | None = None  # what will resolve it, while that is not known
         self.parts: list[Buffer] | None = None  # the encoded response; empty when none is due
 
@@ -82,7 +88,11 @@ class KafkaSession:
         self._client_host = client_host
         self._local_host = local_host
         self._context = self._context_of(0, None, False)
-        self._frames = FrameReader(service.scratch, service.arena.take, service.settings.request_bytes_max)
+        self._memory = service.memory
+        self._frames = FrameReader(
+            service.scratch, service.arena.take, service.settings.request_bytes_max, self._admit
+        )
+        self._frame_cost = 0  # what frames that are being received or held count in the budget
         self._slots: deque[_Slot] = deque()
         self._unanswered_bytes = 0
         self._flush_scheduled = False
@@ -107,19 +117,62 @@ class KafkaSession:
             self._abort("%s", error)
             return
         for frame in frames:
+            if frame.owned and not self._frames.is_receiving:
+                self._memory.end_frame(self)
             if self._closed:
                 return
-            if self._paused or self._at_work is not None:
+            if self._paused or self._at_work is not None or self._memory.is_over:
                 self._hold(frame)
             else:
                 self._handle(frame)
+        if self._frames.is_waiting and not self._paused:
+            self._pause()
+
+    def _admit(self, frame_bytes: int) -> bool:
+        """Whether there is memory for a frame now; a small one is always received."""
+        if frame_bytes <= SMALL_FRAME_BYTES_MAX:
+            self._charge(self._memory.cost(frame_bytes))
+            return True
+        if self._closed or not self._memory.begin_frame(self, frame_bytes):
+            return False
+        self._frame_cost += self._memory.cost(frame_bytes)
+        return True
+
+    def _charge(self, cost: int) -> None:
+        self._frame_cost += cost
+        self._memory.take_frame(cost)
+
+    def memory_granted(self, cost: int) -> None:
+        """There is memory for the frame that waits for it."""
+        self._frame_cost += cost
+        try:
+            frames = self._frames.go_on()
+        except WireError as error:
+            self._abort("%s", error)
+            return
+        for frame in frames:
+            if frame.owned and not self._frames.is_receiving:
+                self._memory.end_frame(self)
+            self._hold(frame)
+        self.resume_if_possible()
+
+    def frame_filled(self) -> int:
+        return self._frames.filled_bytes
+
+    def cut_off(self, reason: str) -> None:
+        self._abort("%s", reason)
 
     def _hold(self, frame: Frame) -> None:
         """Keep a request that was received before its turn; no more is read meanwhile."""
         # Not before one has come: who waits for his answer costs no calls, and is missed at once when he hangs up.
         if not self._paused:
             self._pause()
-        self._held.append(frame if frame.owned else Frame(memoryview(bytearray(frame.data)), True))
+            if self._memory.is_over:
+                self._memory.hold(self)
+        if not frame.owned:
+            self._charge(self._memory.cost(len(frame.data)))
+            frame = Frame(memoryview(bytearray(frame.data)), True)
+        self._held.append(frame)
 
     def _handle(self, frame: Frame) -> None:
         try:
@@ -129,6 +182,10 @@ class KafkaSession:
         except Exception:
             log.exception("a request of %s failed inside the broker; its connection is closed", self)
             self._abort("internal error")
+        if frame.owned and not self._closed:
+            cost = self._memory.cost(len(frame.data))
+            self._frame_cost -= cost
+            self._memory.give_frame(cost)
 
     def _dispatch(self, frame: Frame) -> None:
         service = self._service
@@ -157,10 +214,12 @@ class KafkaSession:
             answer = api.handle(context, request)
         if answer is None:
             return
-        slot = _Slot(len(frame.data))
+        size = len(frame.data)
+        slot = _Slot(size if api.key == PRODUCE_KEY else size + min(size * OBJECTS_RATIO, OBJECTS_BYTES_MAX))
         self._slots.append(slot)
         self._unanswered_bytes += slot.request_bytes
         service.queued_bytes += slot.request_bytes
+        self._memory.take(slot.request_bytes)
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if isinstance(answer, Deferred):
             if answer.mutes or answer.stage_one is not None:
@@ -177,10 +236,11 @@ class KafkaSession:
         if not self._paused and (
             len(self._slots) > UNANSWERED_REQUESTS_MAX
             or self._unanswered_bytes > UNANSWERED_BYTES_MAX
-            or service.queued_bytes > service.settings.queued_bytes_max
+            or self._memory.is_over
         ):
-            if service.queued_bytes > service.settings.queued_bytes_max:
-                service.held_back.add(self)
+            if self._memory.is_over:
+                self._memory.hold(self)
+                service.answer_waiting_fetches()
             self._pause()
 
     def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
@@ -241,7 +301,12 @@ class KafkaSession:
             header = encode_response_header(api.key, version, correlation_id, self._service.flexible_since)
             parts[0] = _pack_size(len(header) + size) + header
             self._service.sent_bytes += size
-            slot.parts = [b"".join(parts)] if size <= JOIN_BYTES_MAX else parts
+            if size <= JOIN_BYTES_MAX:
+                parts = [b"".join(parts)]
+            else:
+                slot.response_bytes = size
+                self._memory.take(size)  # until its turn comes; then the socket counts
+            slot.parts = parts
         if not self._flush_scheduled and self._slots and self._slots[0].parts is not None:
             self._flush_scheduled = True
             self._service.call_soon(self._flush)
@@ -268,13 +333,8 @@ class KafkaSession:
         if slot is self._at_work:
             self._at_work = None
         self._unanswered_bytes -= slot.request_bytes
-        service = self._service
-        service.queued_bytes -= slot.request_bytes
-        if service.held_back and service.queued_bytes <= service.settings.queued_bytes_max // 2:
-            # Whoever cannot read on now is held by reasons of its own, and looks again when they are gone.
-            held_back, service.held_back = service.held_back, set()
-            for session in held_back:
-                session.resume_if_possible()
+        self._service.queued_bytes -= slot.request_bytes
+        self._memory.give(slot.request_bytes + slot.response_bytes)
 
     def resume_if_possible(self) -> None:
         """Read on, if there is little enough to answer and the peer takes it."""
@@ -286,11 +346,14 @@ class KafkaSession:
             and len(self._slots) <= UNANSWERED_REQUESTS_MAX // 2
             and self._unanswered_bytes <= UNANSWERED_BYTES_MAX // 2
         ):
+            if self._memory.is_over:
+                self._memory.hold(self)
+                return
             self._paused = False
-            self._service.held_back.discard(self)
+            self._memory.let_go(self)
             while self._held and not self._paused and not self._closed and self._at_work is None:
                 self._handle(self._held.popleft())
-            if self._held:
+            if self._held or self._frames.is_waiting:
                 self._paused = True
             elif not self._paused and not self._closed:
                 self._peer.resume_reading()
@@ -327,8 +390,13 @@ class KafkaSession:
         it, a request would leave behind a topic that is stored but unknown, and so can neither be used nor be
         made.  Stage one is the exception: what has not taken effect by then never does.
         """
+        if self._closed:
+            return
         self._closed = True
         self._held.clear()
+        self._frames.close()
+        self._memory.end_frame(self)
+        self._memory.give_frame(self._frame_cost)
         if self._stage_one is not None:
             self._stage_one.cancel()
         while self._slots:
@@ -336,7 +404,7 @@ class KafkaSession:
             self._forget(slot)
             if slot.deferred is not None and slot.deferred.abandon is not None:
                 slot.deferred.abandon()
-        self._service.held_back.discard(self)
+        self._memory.let_go(self)
 
     def __str__(self) -> str:
         return f"{self._connection_id} from {self._client_host} on {self._listener_name}"

@@ -5,10 +5,11 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar import __version__
 from magnetar.base.arena import Arena
+from magnetar.base.memory_budget import MemoryBudget
 from magnetar.broker.nodes import Endpoint
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.pulsar.registry import load_commands
@@ -18,36 +19,39 @@ from magnetar.wire.framing import SCRATCH_BYTES
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
 
+MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, where nobody says otherwise
+
 
 @dataclass(frozen=True, slots=True)
 class PulsarSettings:
-    """Sizes in bytes; `queued_bytes_max` bounds unanswered SENDs over all connections.
+    """Pulsar's `maxMessageSize` (bytes) and `keepAliveIntervalSeconds`.
 
-    Pulsar's `maxMessageSize`, `keepAliveIntervalSeconds`.  `endpoint` is where clients are told to connect, whether
-    they ask for the listener of `listener_name` or for none; an empty host is the address that the client connected to.
+    `endpoint` is where clients are told to connect, whether they ask for the listener of `listener_name` or for none;
+    an empty host is the address that the client connected to.
     """
 
     endpoint: Endpoint
     listener_name: str = "pulsar"
     message_bytes_max: int = 5 << 20
-    queued_bytes_max: int = 1 << 30
     keep_alive_s: float = 30.0
 
 
 class PulsarService:
     """Makes a `PulsarSession` for each connection."""
 
-    def __init__(self, broker: "Broker", arena: Arena, settings: PulsarSettings) -> None:
+    def __init__(
+        self, broker: "Broker", arena: Arena, settings: PulsarSettings, memory: MemoryBudget | None = None
+    ) -> None:
         self.broker = broker
         self.clock = broker.clock
         self.arena = arena
         self.settings = settings
+        self.memory = memory or MemoryBudget(MEMORY_BYTES_MAX, broker.clock)
         self.server_version = f"Magnetar {__version__}"
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.commands = load_commands()
         self.sessions: set[PulsarSession] = set()
         self.queued_bytes = 0  # unanswered SENDs of all sessions
-        self.held_back: set[PulsarSession] = set()  # sessions that read nothing until there is less to answer
         self.tasks: set[asyncio.Task[None]] = set()  # commands at work; they outlive their connections
         self.command_counts: Counter[int] = Counter()
         self.received_bytes = 0

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.wire.framing import FrameReader
+from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, FrameReader
 from magnetar.wire.pulsar.commands import FRAME_PADDING_BYTES, Buffer, frame_command, read_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandPing, FeatureFlags
 
@@ -110,9 +110,14 @@ class PulsarSession:
 
         self._peer = peer
         settings = service.settings
+        self._memory = service.memory
         self._frames = FrameReader(
-            service.scratch, service.arena.take, settings.message_bytes_max + FRAME_PADDING_BYTES
+            service.scratch,
+            service.arena.take,
+            settings.message_bytes_max + FRAME_PADDING_BYTES,
+            self._admit,
         )
+        self._frame_cost = 0  # what the frame that is being received counts in the budget
         self.get_buffer = self._frames.get_buffer
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -137,16 +142,51 @@ class PulsarSession:
         self._heard = True
         if self._probe is not None:
             self._answer_probe(True)
+        self._take_frames(lambda: self._frames.received(count))
+        if self._frames.is_waiting:
+            self._pause()
+
+    def _take_frames(self, read: Callable[[], "list[Frame]"]) -> None:
         try:
-            for frame in self._frames.received(count):
+            for frame in read():
+                if frame.owned and not self._frames.is_receiving:
+                    self._memory.end_frame(self)
                 if self.state in (State.FINISHING, State.CLOSED):
                     return
                 self._handle(frame)
+                if frame.owned and not self.is_closed:  # a SEND that is at work counts by itself
+                    self._give_back(self._memory.cost(len(frame.data)))
         except WireError as error:
             self.abort("%s", error)
         except Exception:
             log.exception("a command of %s failed inside the broker; its connection is closed", self)
             self.abort("internal error")
+
+    def _admit(self, frame_bytes: int) -> bool:
+        """Whether there is memory for a frame now; a small one is always received."""
+        if frame_bytes <= SMALL_FRAME_BYTES_MAX:
+            self._memory.take_frame(self._memory.cost(frame_bytes))
+        elif self.state is State.CLOSED or not self._memory.begin_frame(self, frame_bytes):
+            return False
+        self._frame_cost += self._memory.cost(frame_bytes)
+        return True
+
+    def memory_granted(self, cost: int) -> None:
+        """There is memory for the frame that waits for it."""
+        self._frame_cost += cost
+        self._take_frames(self._frames.go_on)
+        if self._paused:
+            self.resume_if_possible()
+
+    def frame_filled(self) -> int:
+        return self._frames.filled_bytes
+
+    def cut_off(self, reason: str) -> None:
+        self.abort("%s", reason)
+
+    def _give_back(self, cost: int) -> None:
+        self._frame_cost -= cost
+        self._memory.give_frame(cost)
 
     def _handle(self, frame: "Frame") -> None:
         kind, body, entry = read_command(frame.data)
@@ -214,13 +254,11 @@ class PulsarSession:
         self._at_work += 1
         self._at_work_bytes += size
         service.queued_bytes += size
-        if (
-            self._at_work > AT_WORK_MAX
-            or self._at_work_bytes > AT_WORK_BYTES_MAX
-            or service.queued_bytes > service.settings.queued_bytes_max
-        ):
-            if service.queued_bytes > service.settings.queued_bytes_max:
-                service.held_back.add(self)
+        self._memory.take(size)
+        if self._memory.is_over:
+            self._memory.hold(self)
+            self._pause()
+        elif self._at_work > AT_WORK_MAX or self._at_work_bytes > AT_WORK_BYTES_MAX:
             self._pause()
 
     def ended_work(self, size: int) -> None:
@@ -229,11 +267,7 @@ class PulsarSession:
         self._at_work -= 1
         self._at_work_bytes -= size
         service.queued_bytes -= size
-        if service.held_back and service.queued_bytes <= service.settings.queued_bytes_max // 2:
-            # Whoever cannot read on now is held by reasons of its own, and looks again when they are gone.
-            held_back, service.held_back = service.held_back, set()
-            for session in held_back:
-                session.resume_if_possible()
+        self._memory.give(size)
         if self._paused:
             self.resume_if_possible()
         elif self.state is State.FINISHING and not self._at_work:
@@ -255,9 +289,13 @@ class PulsarSession:
             and self._untaken_answer_bytes <= UNTAKEN_ANSWER_BYTES_MAX
             and self._at_work <= AT_WORK_MAX // 2
             and self._at_work_bytes <= AT_WORK_BYTES_MAX // 2
+            and not self._frames.is_waiting
         ):
+            if self._memory.is_over:
+                self._memory.hold(self)
+                return
             self._paused = False
-            self.service.held_back.discard(self)
+            self._memory.let_go(self)
             self._peer.resume_reading()
 
     @property
@@ -422,7 +460,10 @@ class PulsarSession:
                 one.connection_lost()
             except Exception:
                 log.exception("what %s had could not be let go of", self)
-        self.service.held_back.discard(self)
+        self._frames.close()
+        self._memory.let_go(self)
+        self._memory.end_frame(self)
+        self._give_back(self._frame_cost)
         self.service.sessions.discard(self)
 
     def _attached(self) -> list[Attached]:

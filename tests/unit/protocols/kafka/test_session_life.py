@@ -180,8 +180,8 @@ def test_reading_pauses_while_too_much_is_unanswered_and_goes_on_afterwards(
 def test_what_all_connections_have_unanswered_is_bounded(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         one = Fixture(client)
-        one.service.settings = replace(one.service.settings, queued_bytes_max=2 * len(beat(0)) - 8)
         one.feed(beat(1))
+        one.service.memory.bytes_max = 2 * one.service.memory.used - 1
         assert one.peer.reading
         other_peer, other = one.connect(client)
         data = beat(2) + beat(3)
@@ -191,10 +191,10 @@ def test_what_all_connections_have_unanswered_is_bounded(with_broker: Run) -> No
         await one.resolve(0)  # of the first connection: the second one may read on when half is free
         await one.resolve(1)
         assert other_peer.reading
-        assert not one.service.held_back
+        assert not one.service.memory.held_count
         other.closed()
         one.session.closed()
-        assert one.service.queued_bytes == 0
+        assert one.service.queued_bytes == one.service.memory.used == 0
 
     with_broker(scenario)
 
@@ -204,7 +204,7 @@ def test_a_peer_that_does_not_take_its_responses_is_not_read_from(with_broker: R
         one = Fixture(client)
         one.session.peer_is_slow(True)
         assert not one.peer.reading
-        assert not one.service.held_back, "it concerns nobody else"
+        assert not one.service.memory.held_count, "it concerns nobody else"
         one.feed(beat(1))  # was on its way already
         assert not one.waiting
         one.session.peer_is_slow(False)

@@ -13,6 +13,7 @@ committed records see what lies below the last stable offset, and are told which
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import BrokerError
@@ -46,6 +47,7 @@ VERSIONS = (4, 18)
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 16
 _READ_COMMITTED: Final = 1
+COLD_READS_AT_ONCE: Final = 32  # partitions of one fetch; each gives an entry at least, however large
 _FOLLOWERS_BEGIN: Final = 0  # replica ids from here on are brokers
 
 
@@ -210,33 +212,60 @@ class _Fetch:
         self._bytes_total += size
         self._bytes_left -= size
 
-    async def read_later(self) -> FetchResponse:
-        """Read what is not cached and convert what is another protocol's, all partitions at once, and answer."""
-        rows = [*self.cold, *(row for row, _ in self.foreign)]
-        share = max(self._bytes_left // len(rows), 1)
+    def read_later(self) -> Coroutine[Any, Any, FetchResponse]:
+        """Read what is not cached and convert what is another protocol's, some partitions at once, and answer."""
+        # At once, not when the coroutine begins: whoever plans a response meanwhile finds that much less.
+        reserved = max(self._bytes_left, 0)
+        self._context.service.memory.take(reserved)
+        return self._read_later(reserved)
+
+    async def _read_later(self, reserved: int) -> FetchResponse:
+        memory = self._context.service.memory
+        try:
+            await self._convert_found()
+            for start in range(0, len(self.cold), COLD_READS_AT_ONCE):
+                if self._bytes_left <= 0 and self._bytes_total:
+                    break
+                await self._read_cold(self.cold[start : start + COLD_READS_AT_ONCE])
+        finally:
+            memory.give(reserved)
+        return self.response()
+
+    async def _convert_found(self) -> None:
         results = await asyncio.gather(
-            *(
-                self._read(
-                    partition, target, min(target.request.partition_max_bytes, share), self._end_offset(row)
-                )
-                for target, partition, row in self.cold
-            ),
             *(
                 self._context.broker.interop.kafka_form_later(partition, entries)
                 for (_, partition, _), entries in self.foreign
             ),
             return_exceptions=True,
         )
-        for (target, partition, row), result in zip(rows, results, strict=True):
-            if isinstance(result, BrokerError):
-                # Retention may have been faster than the read.
-                gone = target.request.fetch_offset < partition.log.log_start
-                self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE if gone else error_code(result))
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                self._add(target, partition, row, result)
-        return self.response()
+        for (row, _), result in zip(self.foreign, results, strict=True):
+            self._take_result(row, result)
+
+    async def _read_cold(self, rows: list[_Row]) -> None:
+        share = max(self._bytes_left // len(rows), 1)
+        results = await asyncio.gather(
+            *(
+                self._read(
+                    partition, target, min(target.request.partition_max_bytes, share), self._end_offset(row)
+                )
+                for target, partition, row in rows
+            ),
+            return_exceptions=True,
+        )
+        for row, result in zip(rows, results, strict=True):
+            self._take_result(row, result)
+
+    def _take_result(self, found: _Row, result: "list[Entry] | BaseException") -> None:
+        target, partition, row = found
+        if isinstance(result, BrokerError):
+            # Retention may have been faster than the read.
+            gone = target.request.fetch_offset < partition.log.log_start
+            self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE if gone else error_code(result))
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            self._add(target, partition, row, result)
 
     async def _read(
         self, partition: Partition, target: FetchTarget, bytes_max: int, end_offset: int
@@ -251,11 +280,14 @@ class _Fetch:
 
     @property
     def _bytes_max(self) -> int:
-        return min(self._request.max_bytes, self._context.service.settings.fetch_bytes_max)
+        service = self._context.service
+        wanted = min(self._request.max_bytes, service.settings.fetch_bytes_max)
+        return min(wanted, service.memory.response_bytes_max())
 
     @property
     def _bytes_wanted(self) -> int:
-        return min(self._request.min_bytes, self._bytes_max)  # as in Kafka: more would never be there
+        # As in Kafka: more than may be sent would never be there.
+        return min(self._request.min_bytes, max(self._bytes_max, 1))
 
     @property
     def is_satisfied(self) -> bool:
@@ -264,7 +296,7 @@ class _Fetch:
     def wait(self) -> Deferred:
         """Answer when `min_bytes` are there or `max_wait_ms` are over."""
         deferred = self._deferred = Deferred()
-        self._context.service.fetches_waiting += 1
+        self._context.service.fetches_waiting[deferred] = None
         deferred.abandon = self._stop_waiting
         deferred.hurry = self._look_again
         waiting = self._waiting = FetchWaiting(self._bytes_wanted, self._reads_committed, self._look_again)
@@ -288,13 +320,13 @@ class _Fetch:
             deferred.resolve(self.response())
             return
         tasks = self._context.service.tasks
-        task = asyncio.get_running_loop().create_task(self._finish_later(deferred))
+        task = asyncio.get_running_loop().create_task(self._finish_later(deferred, self.read_later()))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def _finish_later(self, deferred: Deferred) -> None:
+    async def _finish_later(self, deferred: Deferred, reading: Coroutine[Any, Any, FetchResponse]) -> None:
         try:
-            response = await self.read_later()
+            response = await reading
         except Exception:
             log.exception("a fetch that waited failed inside the broker")
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -302,8 +334,8 @@ class _Fetch:
 
     def _stop_waiting(self) -> None:
         if self._deferred is not None:
+            del self._context.service.fetches_waiting[self._deferred]
             self._deferred = None
-            self._context.service.fetches_waiting -= 1
             assert self._waiting is not None
             self._waiting.stop()
             self._timer.cancel()

@@ -82,6 +82,7 @@ def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | Pro
     if request.acks not in (-1, 0, 1):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     now_ms = context.broker.clock.now_ms()
+    unpinned = context.service.arena.unpinned
     pending = _Pending(ProduceResponse())
     answers = pending.response.responses
     to_open: list[_Opening] = []
@@ -100,7 +101,8 @@ def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | Pro
             records = data.records
             if not isinstance(records, memoryview):
                 records = _NO_BATCH
-            batch = records if context.owns_memory else memoryview(bytearray(records))
+            # The entry cache keeps the batch: it must not keep a frame that is mostly something else.
+            batch = unpinned(records) if context.owns_memory else memoryview(bytearray(records))
             if to_open:
                 to_open.append(_Opening(topic, data.index, batch, answer))
                 continue

@@ -185,7 +185,8 @@ class AttachedProducer:
             WireError: what stands behind the command is no entry.
         """
         sent = _Sent(self, command, len(data))
-        payload = data if owned else memoryview(bytes(data))
+        # The entry cache keeps the payload: it must not keep a frame that is mostly something else.
+        payload = self.session.service.arena.unpinned(data) if owned else memoryview(bytes(data))
         try:
             view = read_entry(payload, verify=True)
         except ChecksumMismatch as error:

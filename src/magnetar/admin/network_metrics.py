@@ -1,0 +1,41 @@
+"""Connections of both protocols in numbers: how many, and the memory that they have under way."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magnetar.base.memory_budget import MemoryBudget
+    from magnetar.base.metrics import Labels, Metrics
+
+
+def declare_network_metrics(metrics: "Metrics", memory: "MemoryBudget") -> None:
+    def one(value: Callable[[], float]) -> "Callable[[], list[tuple[Labels, float]]]":
+        return lambda: [((), value())]
+
+    metrics.gauge(
+        "magnetar_connection_memory_bytes",
+        "Bytes of requests under way and of responses that are not taken, over all connections.",
+        one(lambda: memory.used),
+    )
+    metrics.gauge(
+        "magnetar_connection_memory_peak_bytes",
+        "The most that it has been.",
+        one(lambda: memory.peak),
+    )
+    metrics.gauge(
+        "magnetar_connection_memory_limit_bytes",
+        "What it is kept within.",
+        one(lambda: memory.bytes_max),
+    )
+    metrics.gauge(
+        "magnetar_connection_memory_holders",
+        "Connections that receive a large request, wait for memory for one, have not taken what was sent to them, or"
+        " are not read from because there is no memory.",
+        lambda: [((what,), count) for what, count in memory.shares()],
+        labels=("state",),
+    )
+    metrics.total(
+        "magnetar_connections_cut_off_total",
+        "Connections closed because they held memory and made no progress.",
+        one(lambda: memory.cut_off_count),
+    )

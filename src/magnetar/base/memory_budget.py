@@ -1,0 +1,248 @@
+"""One account of the memory that connections make the server hold, over all of them and both protocols.
+
+What counts: requests that are being received (all of a large one as soon as it is announced), requests that are not
+answered, and responses that sockets have not taken.  Entries that are stored belong to the entry cache instead.
+
+Nobody may take the last of it, and everybody must get on:
+
+- **Large frames** are received only once there is room for all of them and as much as three times their size (a quarter
+  of everything at most) besides.  So whoever is let in can finish, and what is small finds room when what is large does
+  not.  The others wait in the order they came; one that fits passes one that does not.  A frame counts half of the
+  budget at most, so that a budget smaller than a frame still lets one in at a time.
+- **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
+  is, the smaller they are.
+- **Past the limit** sessions handle no further request until an eighth is free again.
+- **Who makes no progress** (a frame that does not grow, a socket that takes nothing) is cut off: after `STALL_S` while
+  memory is short, after `FRAME_STALL_S` in any case where a frame is concerned.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from magnetar.base.clock import Clock
+
+STALL_S: Final = 10.0
+FRAME_STALL_S: Final = 60.0
+GROWTH_BYTES: Final = 64 << 10  # what a frame must grow by in `STALL_S` while memory is short
+CHECK_S: Final = 1.0
+
+
+class Receiver(Protocol):
+    """A session that receives a large frame, or waits for room for it."""
+
+    def frame_filled(self) -> int:
+        """Bytes of it that have come."""
+        ...
+
+    def memory_granted(self, cost: int) -> None:
+        """There is room, and `cost` has been taken of it: go on."""
+        ...
+
+    def cut_off(self, reason: str) -> None:
+        """Close the connection; what it holds is given back in due course."""
+        ...
+
+
+class Sender(Protocol):
+    """A connection whose socket has not taken all that was sent."""
+
+    def unsent_bytes(self) -> int: ...
+
+    def cut_off(self, reason: str) -> None: ...
+
+
+class Held(Protocol):
+    """A session that handles nothing until there is room."""
+
+    def resume_if_possible(self) -> None: ...
+
+
+class _Progress:
+    """How far something had got, and since when it has got no further."""
+
+    __slots__ = ("mark", "since_s", "taken")
+
+    def __init__(self, mark: int, taken: int, now_s: float) -> None:
+        self.mark = mark
+        self.taken = taken
+        self.since_s = now_s
+
+
+class MemoryBudget:
+    """See the module's text.  All methods run on the event loop."""
+
+    def __init__(self, bytes_max: int, clock: Clock) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._frames = 0  # of it, for frames that are being received or wait to be handled
+        self.peak = 0
+        self.cut_off_count = 0
+        self._clock = clock
+        self._receiving: dict[Receiver, _Progress] = {}
+        self._waiting: dict[Receiver, int] = {}
+        self._sending: dict[Sender, _Progress] = {}
+        self._held: set[Held] = set()
+        self._is_checking = False
+        self._is_serving = False
+
+    # --- what is small, or already there -----------------------------------------------------------------------------
+
+    def take(self, size: int) -> None:
+        self.used += size
+        if self.used > self.peak:
+            self.peak = self.used
+
+    def give(self, size: int) -> None:
+        self.used -= size
+        if (self._waiting or self._held) and not self._is_serving:
+            self._is_serving = True
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody handles further requests now.
+
+        Not so when nearly all of it is requests that were received: only handling them makes room.
+        """
+        return self.used > self.bytes_max and self.used - self._frames > self.bytes_max // 4
+
+    @property
+    def is_short(self) -> bool:
+        """Whoever makes no progress has to go."""
+        return bool(self._waiting) or self.used > self.bytes_max // 4 * 3
+
+    def response_bytes_max(self) -> int:
+        """How large a response may be now that can be as large as its client likes."""
+        return max((self.bytes_max // 4 * 3 - self.used) // 4, 0)
+
+    def hold(self, session: Held) -> None:
+        """`resume_if_possible` is called when requests are handled again."""
+        self._held.add(session)
+
+    def let_go(self, session: Held) -> None:
+        self._held.discard(session)
+
+    @property
+    def held_count(self) -> int:
+        return len(self._held)
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def cost(self, frame_bytes: int) -> int:
+        """What a frame counts; `give_frame` that much back when it has been handled."""
+        return min(frame_bytes, self.bytes_max // 2)
+
+    def take_frame(self, cost: int) -> None:
+        self._frames += cost
+        self.take(cost)
+
+    def give_frame(self, cost: int) -> None:
+        self._frames -= cost
+        self.give(cost)
+
+    def begin_frame(self, receiver: Receiver, frame_bytes: int) -> bool:
+        """Take memory for a frame that was announced; False: `memory_granted` is called when there is some."""
+        if not self._fits(frame_bytes):
+            self._look_at_senders()
+            if not self._fits(frame_bytes):
+                self._waiting[receiver] = frame_bytes
+                self._check_later()
+                return False
+        self._begin(receiver, frame_bytes)
+        return True
+
+    def end_frame(self, receiver: Receiver) -> None:
+        """It is complete, or will never be."""
+        self._receiving.pop(receiver, None)
+        self._waiting.pop(receiver, None)
+
+    def _fits(self, frame_bytes: int) -> bool:
+        cost = self.cost(frame_bytes)
+        return self.used + cost + min(3 * cost, self.bytes_max // 4) <= self.bytes_max
+
+    def _begin(self, receiver: Receiver, frame_bytes: int) -> None:
+        self.take_frame(self.cost(frame_bytes))
+        self._receiving[receiver] = _Progress(0, 0, self._clock.monotonic())
+        self._check_later()
+
+    def _serve(self) -> None:
+        self._is_serving = False
+        for receiver, frame_bytes in list(self._waiting.items()):
+            if receiver in self._waiting and self._fits(frame_bytes):
+                del self._waiting[receiver]
+                self._begin(receiver, frame_bytes)
+                receiver.memory_granted(self.cost(frame_bytes))
+        if self._held and self.used <= self.bytes_max // 8 * 7:
+            held, self._held = self._held, set()
+            for session in held:
+                session.resume_if_possible()
+
+    # --- responses ---------------------------------------------------------------------------------------------------
+
+    def sending(self, sender: Sender, unsent_bytes: int) -> None:
+        """So much of what was sent waits in its socket."""
+        progress = self._sending.get(sender)
+        if progress is None:
+            progress = self._sending[sender] = _Progress(unsent_bytes, 0, self._clock.monotonic())
+            self._check_later()
+        more = unsent_bytes - progress.taken
+        progress.taken = unsent_bytes
+        if more > 0:
+            self.take(more)
+        else:
+            self.give(-more)
+
+    def sent(self, sender: Sender) -> None:
+        """All of it has been taken, or never will be."""
+        progress = self._sending.pop(sender, None)
+        if progress is not None:
+            self.give(progress.taken)
+
+    def _look_at_senders(self) -> None:
+        for sender in list(self._sending):
+            unsent = sender.unsent_bytes()
+            if unsent:
+                self.sending(sender, unsent)
+            else:
+                self.sent(sender)
+
+    # --- who makes no progress ---------------------------------------------------------------------------------------
+
+    def _check_later(self) -> None:
+        if not self._is_checking:
+            self._is_checking = True
+            self._clock.call_later(CHECK_S, self._check)
+
+    def _check(self) -> None:
+        self._is_checking = False
+        self._look_at_senders()
+        now_s = self._clock.monotonic()
+        is_short = self.is_short
+        for receiver, progress in list(self._receiving.items()):
+            filled = receiver.frame_filled()
+            if filled >= progress.mark + (GROWTH_BYTES if is_short else 1):
+                progress.mark, progress.since_s = filled, now_s
+            elif now_s - progress.since_s >= (STALL_S if is_short else FRAME_STALL_S):
+                self._cut_off(receiver, now_s - progress.since_s, "a request that is announced does not come")
+        for sender, progress in list(self._sending.items()):
+            if progress.taken < progress.mark:
+                progress.since_s = now_s
+            progress.mark = progress.taken
+            if is_short and now_s - progress.since_s >= STALL_S:
+                self._cut_off(sender, now_s - progress.since_s, "what it asked for is not taken")
+        if self._receiving or self._sending or self._waiting:
+            self._check_later()
+
+    def _cut_off(self, one: Receiver | Sender, stalled_s: float, reason: str) -> None:
+        self.cut_off_count += 1
+        one.cut_off(f"{reason}, for {stalled_s:.0f} s")
+
+    # --- for whoever asks --------------------------------------------------------------------------------------------
+
+    def shares(self) -> Iterable[tuple[str, int]]:
+        """How many connections do what."""
+        yield "receiving", len(self._receiving)
+        yield "waiting", len(self._waiting)
+        yield "sending", len(self._sending)
+        yield "held", len(self._held)

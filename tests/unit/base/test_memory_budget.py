@@ -1,0 +1,203 @@
+"""What connections hold is bounded, and whoever makes progress gets on."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from magnetar.base.memory_budget import FRAME_STALL_S, STALL_S, MemoryBudget
+from magnetar.testing.clock import FakeClock
+
+MIB = 1 << 20
+
+
+class Peer:
+    """A connection that receives or is sent to."""
+
+    def __init__(self) -> None:
+        self.filled = 0
+        self.unsent = 0
+        self.granted: list[int] = []
+        self.reasons: list[str] = []
+        self.resumed = 0
+
+    def frame_filled(self) -> int:
+        return self.filled
+
+    def unsent_bytes(self) -> int:
+        return self.unsent
+
+    def memory_granted(self, cost: int) -> None:
+        self.granted.append(cost)
+
+    def resume_if_possible(self) -> None:
+        self.resumed += 1
+
+    def cut_off(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def run(scenario: Callable[[MemoryBudget, FakeClock], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        await scenario(MemoryBudget(64 * MIB, clock), clock)
+
+    asyncio.run(main())
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def test_large_frames_leave_room_and_small_ones_find_it() -> None:
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        large = [Peer() for _ in range(20)]
+        admitted = [memory.begin_frame(one, 20 * MIB) for one in large]
+        assert admitted.count(True) == 2
+        assert memory.used == 40 * MIB
+        assert memory.begin_frame(Peer(), 1 * MIB), "an ordinary request is received all the same"
+        memory.end_frame(large[0])
+        memory.give_frame(20 * MIB)
+        await turn()
+        assert [one.granted for one in large[2:4]] == [[20 * MIB], []], "in the order they came"
+        memory.end_frame(large[3])  # it went away while it waited
+        for _ in range(2):
+            memory.give_frame(20 * MIB)
+        await turn()
+        assert [len(one.granted) for one in large[2:7]] == [1, 0, 1, 1, 0]
+
+    run(scenario)
+
+
+def test_a_frame_larger_than_the_budget_is_received_alone() -> None:
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        one, other = Peer(), Peer()
+        assert memory.begin_frame(one, 100 * MIB)
+        assert not memory.begin_frame(other, 100 * MIB)
+        memory.end_frame(one)
+        memory.give_frame(memory.cost(100 * MIB))
+        await turn()
+        assert other.granted == [memory.cost(100 * MIB)]
+
+    run(scenario)
+
+
+def test_responses_grow_smaller_as_memory_does() -> None:
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        sizes = []
+        for _ in range(30):
+            sizes.append(memory.response_bytes_max())
+            peer = Peer()
+            memory.sending(peer, sizes[-1])
+        assert sizes[0] == 12 * MIB
+        assert sizes == sorted(sizes, reverse=True)
+        assert memory.used <= 48 * MIB
+        assert not memory.is_over
+        assert memory.begin_frame(Peer(), MIB), "and a request still finds room"
+
+    run(scenario)
+
+
+def test_what_sockets_have_taken_is_found_out_when_somebody_needs_room() -> None:
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        senders = [Peer() for _ in range(4)]
+        for one in senders:
+            one.unsent = 15 * MIB
+            memory.sending(one, one.unsent)
+        assert not memory.begin_frame(Peer(), 8 * MIB)
+        for one in senders:
+            one.unsent = 0
+        assert memory.begin_frame(Peer(), 8 * MIB)
+        assert memory.used == 8 * MIB
+
+    run(scenario)
+
+
+def test_past_the_limit_sessions_are_held_until_an_eighth_is_free() -> None:
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        session = Peer()
+        memory.take(65 * MIB)
+        assert memory.is_over
+        memory.hold(session)
+        memory.give(4 * MIB)
+        await turn()
+        assert not session.resumed
+        memory.give(5 * MIB)
+        await turn()
+        assert session.resumed == 1
+
+    run(scenario)
+
+
+def test_requests_that_were_received_are_handled_even_past_the_limit() -> None:
+    # They alone could hold all of it: nobody would make room.
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        memory.take_frame(65 * MIB)
+        assert not memory.is_over
+        memory.take(17 * MIB)
+        assert memory.is_over
+
+    run(scenario)
+
+
+def test_a_frame_that_does_not_grow_is_cut_off_sooner_when_memory_is_short() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        lazy, busy, waiting = Peer(), Peer(), Peer()
+        assert memory.begin_frame(lazy, 20 * MIB)
+        assert memory.begin_frame(busy, 20 * MIB)
+        for _ in range(int(STALL_S) + 2):
+            clock.advance(1)
+        assert not lazy.reasons, "nobody needs its memory"
+        assert not memory.begin_frame(waiting, 20 * MIB)
+        for _ in range(int(STALL_S) + 2):
+            busy.filled += MIB
+            clock.advance(1)
+        assert lazy.reasons
+        assert not busy.reasons
+        memory.end_frame(lazy)
+        memory.give_frame(20 * MIB)
+        await turn()
+        assert waiting.granted
+        for _ in range(int(FRAME_STALL_S) + 2):
+            busy.filled += 1
+            clock.advance(1)
+        assert waiting.reasons, "in the end even with memory to spare"
+        assert not busy.reasons
+
+    run(scenario)
+
+
+def test_a_crumb_now_and_then_is_no_progress_when_memory_is_short() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        trickle = Peer()
+        assert memory.begin_frame(trickle, 40 * MIB)
+        assert not memory.begin_frame(Peer(), 40 * MIB)
+        for _ in range(int(STALL_S) + 2):
+            trickle.filled += 100
+            clock.advance(1)
+        assert trickle.reasons
+
+    run(scenario)
+
+
+def test_a_socket_that_takes_nothing_is_cut_off_when_memory_is_short() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        stuck, slow = Peer(), Peer()
+        for one, size in ((stuck, 30 * MIB), (slow, 10 * MIB)):
+            one.unsent = size
+            memory.sending(one, size)
+        for _ in range(2 * int(STALL_S)):
+            clock.advance(1)
+        assert not stuck.reasons, "memory is not short"
+        memory.take(10 * MIB)
+        for _ in range(int(STALL_S) + 2):
+            slow.unsent -= 1000
+            clock.advance(1)
+        assert stuck.reasons
+        assert not slow.reasons
+        memory.sent(stuck)
+        memory.sent(slow)
+        memory.sent(slow)
+        assert memory.used == 10 * MIB
+
+    run(scenario)
