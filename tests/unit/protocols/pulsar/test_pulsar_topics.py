@@ -124,10 +124,27 @@ def test_topics_are_listed_by_their_partitions(with_door: WithDoor) -> None:
     with_door(scenario)
 
 
+def test_a_namespace_that_does_not_exist_has_no_topics(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        found = await listed(client, namespace="public/nowhere", mode=CommandGetTopicsOfNamespace.ALL)
+        assert (list(found.topics), found.changed) == ([], True)
+        watch = CommandWatchTopicList(
+            request_id=4, watcher_id=1, namespace="public/nowhere", topics_pattern="public/nowhere/.*"
+        )
+        assert list((await client.ask(watch, BaseCommand.WATCH_TOPIC_LIST_SUCCESS)).topic) == []
+        await door.broker.namespaces.create("public/nowhere")
+        await make(door, "public/nowhere/there")
+        door.clock.advance(UPDATE_DELAY_S)
+        update = await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)
+        assert list(update.new_topics) == ["persistent://public/nowhere/there"]
+
+    with_door(scenario)
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"namespace": "public/nowhere"}, ServerError.TopicNotFound),
         ({"namespace": "public"}, ServerError.InvalidTopicName),
         ({"topics_pattern": "("}, ServerError.NotAllowedError),
     ],

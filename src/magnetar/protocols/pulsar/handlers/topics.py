@@ -1,12 +1,14 @@
 """GET_TOPICS_OF_NAMESPACE, WATCH_TOPIC_LIST, WATCH_TOPIC_LIST_CLOSE: which topics there are, and which come and go.
 
 Names are full ones; a partitioned topic is listed by its partitions.  A list that the client has already, by its hash,
-is not sent again.
+is not sent again.  A namespace that does not exist has no topics: an error would have Go's client ask again until its
+time is over, and a consumer of a pattern may come before the namespace.
 """
 
 from typing import TYPE_CHECKING
 
 from magnetar.base.names import InvalidTopicName
+from magnetar.broker.namespaces import NamespaceNotFound
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.topic_lists import TopicListWatcher, matcher, topics_hash
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -29,14 +31,20 @@ def _namespace(name: str) -> str:
     return name
 
 
+def _names(session: "PulsarSession", namespace: str, *, persistent: bool) -> list[str]:
+    try:
+        return session.broker.pulsar_topics.names(namespace, persistent=persistent)
+    except NamespaceNotFound:
+        return []
+
+
 def get_topics(session: "PulsarSession", command: CommandGetTopicsOfNamespace) -> Answer:
-    topics = session.broker.pulsar_topics
     namespace = _namespace(command.namespace)
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        names += topics.names(namespace, persistent=True)
+        names += _names(session, namespace, persistent=True)
     if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        names += topics.names(namespace, persistent=False)
+        names += _names(session, namespace, persistent=False)
     has_pattern = bool(command.topics_pattern)
     if has_pattern:
         names = list(filter(matcher(command.topics_pattern), names))
@@ -56,7 +64,7 @@ def get_topics(session: "PulsarSession", command: CommandGetTopicsOfNamespace) -
 
 def watch_topics(session: "PulsarSession", command: CommandWatchTopicList) -> Answer:
     namespace = _namespace(command.namespace)
-    names = session.broker.pulsar_topics.names(namespace, persistent=True)
+    names = _names(session, namespace, persistent=True)
     matches = matcher(command.topics_pattern)
     earlier = session.watchers.pop(command.watcher_id, None)
     if earlier is not None:
