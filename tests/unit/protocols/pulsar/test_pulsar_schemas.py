@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from magnetar.base.names import TopicName
 from magnetar.broker.schemas.model import Schema, SchemaType
 from magnetar.protocols.pulsar.handlers.schema import schema_message, schema_of
@@ -84,6 +86,29 @@ def test_plain_bytes_are_no_schema(with_door: WithDoor) -> None:
         plain = pb.Schema(name="BYTES", type=pb.Schema.Type.Name(0), schema_data=b"")
         assert (await get_or_create(client, TOPIC, plain)).schema_version == b""
         assert (await get(client, TOPIC)).error_code == ServerError.TopicNotFound
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("has_schema", [False, True])
+def test_a_message_without_a_version_is_of_plain_bytes_for_who_asks(
+    with_door: WithDoor, has_schema: bool
+) -> None:
+    """Pulsar's Go client asks, for a consumer with a schema of bytes, with a version that is there and empty."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await door.broker.pulsar_topics.create(TopicName.parse(TOPIC))
+        if has_schema:
+            await get_or_create(client, TOPIC, schema_message(AVRO))
+        command = pb.CommandGetSchema(topic=TOPIC, request_id=5, schema_version=b"")
+        found = await client.ask(command, BaseCommand.GET_SCHEMA_RESPONSE)
+        assert not found.HasField("error_code")
+        assert (found.schema.type, found.schema.schema_data, found.schema_version) == (
+            pb.Schema.Bytes,
+            b"",
+            b"",
+        )
 
     with_door(scenario)
 

@@ -3,7 +3,7 @@
 Errors of both commands stand inside their responses: a client that gets an ERROR to them closes its connection.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import parse_partition
 from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType, decode_version, encode_version
@@ -14,6 +14,8 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
 if TYPE_CHECKING:
     from magnetar.protocols.pulsar.session import PulsarSession
+
+_PLAIN_BYTES: Final = Schema(SchemaType.NONE, b"", {})
 
 
 def schema_of(schema: pb.Schema) -> Schema | None:
@@ -41,13 +43,16 @@ def schema_message(schema: Schema) -> pb.Schema:
 
 def get_schema(session: "PulsarSession", command: pb.CommandGetSchema) -> BaseCommand:
     name, _ = parse_partition(command.topic)
-    found = session.service.broker.schemas.get(name, decode_version(command.schema_version))
-    assert found.schema is not None
-    response = pb.CommandGetSchemaResponse(
-        request_id=command.request_id,
-        schema=schema_message(found.schema),
-        schema_version=found.encoded,
-    )
+    response = pb.CommandGetSchemaResponse(request_id=command.request_id)
+    if command.HasField("schema_version") and not command.schema_version:
+        # A message whose producer's schema was plain bytes says so; Go's client asks for what stands behind it.
+        response.schema.CopyFrom(schema_message(_PLAIN_BYTES))
+        response.schema_version = b""
+    else:
+        found = session.service.broker.schemas.get(name, decode_version(command.schema_version))
+        assert found.schema is not None
+        response.schema.CopyFrom(schema_message(found.schema))
+        response.schema_version = found.encoded
     return BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=response)
 
 
