@@ -105,7 +105,7 @@ class SchemaRegistry:
         stored = self._topics.get(_key(topic), [])
         if version is None:
             version = len(stored) - 1
-        if not 0 <= version < len(stored) or stored[version][0] == _DELETED:
+        if not 0 <= version < len(stored) or any(schema_id == _DELETED for schema_id, _ in stored[version:]):
             raise SchemaNotFound("Topic not found or no-schema")
         schema_id, created_ms = stored[version]
         return SchemaVersion(version, schema_id, created_ms, self.by_id(schema_id))
