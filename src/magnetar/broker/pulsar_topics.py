@@ -8,7 +8,6 @@ The namespace must exist: unlike a Kafka client, a Pulsar client can make it.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from magnetar.base.errors import BrokerError
@@ -104,6 +103,7 @@ class PulsarTopics:
             InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed
         """
         name, index = parse_partition(text)
+        await self._topics.settled(name)
         if self.find(name) is not None:
             return self.partition_count(text)
         policy = self._namespaces.policies_of(name).auto_topic_creation
@@ -115,7 +115,8 @@ class PulsarTopics:
             return 0
         try:
             await self.create(name, policy.partition_count)
-        except TopicExists:  # another client was faster
+        except TopicExists:  # another client was faster, and may not have it yet
+            await self._topics.settled(name)
             return self.partition_count(text)
         return policy.partition_count
 
@@ -126,10 +127,13 @@ class PulsarTopics:
             InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed
         """
         name, index = parse_partition(text)
+        await self._topics.settled(name)
         topic = self.find(name)
         if topic is None and index < 0 and may_create and await self.partition_count_or_create(text) == 0:
-            with suppress(TopicExists):  # another client was faster
+            try:
                 await self.create(name)
+            except TopicExists:  # another client was faster, and may not have it yet
+                await self._topics.settled(name)
         return self.partition(text)
 
     def names(self, namespace: str, *, persistent: bool) -> list[str]:

@@ -430,6 +430,12 @@ class TopicRegistry:
                 del self._being_created[topic.name]
             settled.set_result(None)
 
+    async def settled(self, name: TopicName) -> None:
+        """Wait for the end of the topic's creation, if it is under way: it can be found then, or could not be made."""
+        settled = self._being_created.get(name)
+        if settled is not None:
+            await settled
+
     async def ensure(self, name: TopicName) -> Topic:
         """The topic, made with the defaults if it is not there; what one client makes, another one waits for."""
         while (topic := self._by_name.get(name)) is None:
