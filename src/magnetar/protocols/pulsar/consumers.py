@@ -18,9 +18,13 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from magnetar.base.clock import TimerHandle
     from magnetar.protocols.pulsar.session import PulsarSession
 
 _ACTIVE_CHANGE_SINCE = 12  # protocol version
+# How long one that asks for nothing is waited for; Pulsar tells all of them after its
+# activeConsumerFailoverDelayTimeMillis, which is this long by default.
+_ACTIVE_CHANGE_DELAY_S = 1.0
 # C++, Python and Go close their connection on a command that they do not know, and reconnect for ever.
 _KNOWS_END_OF_TOPIC = "Pulsar-Java"  # what CONNECT's client_version begins with
 
@@ -38,6 +42,8 @@ class ConnectedConsumer:
         "_frames",
         "_has_ended",
         "_is_active",
+        "_is_ready",
+        "_tell_active",
         "consumer_id",
         "member",
         "session",
@@ -54,8 +60,12 @@ class ConnectedConsumer:
         self.state = ConsumerState.OPENING
         self.member: SubscribedConsumer | None = None
         self._frames = MessageFrames(consumer_id, partition)
-        # To be told once SUCCESS is on its way:
+        # Whether it is the active one is told once it has asked for messages: Go's client loses what comes right behind
+        # SUCCESS, as it knows the consumer only after that.  None when there is nothing to tell.
         self._is_active: bool | None = None
+        self._tell_active: TimerHandle | None = None
+        self._is_ready = False
+        # To be told once SUCCESS is on its way:
         self._has_ended = False
 
     def opened(self, member: SubscribedConsumer) -> None:
@@ -63,10 +73,20 @@ class ConnectedConsumer:
         self.member = member
         self.state = ConsumerState.OPEN
         self.session.when_writable.add(self.writable_again)
-        if self._is_active is not None:
-            self.active_changed(self._is_active)
+        self._tell_active = self.session.service.clock.call_later(_ACTIVE_CHANGE_DELAY_S, self.ready)
         if self._has_ended:
             self.reached_end()
+
+    def ready(self) -> None:
+        """It has asked for messages, or long had the time to."""
+        if self._is_ready or self.state is not ConsumerState.OPEN:
+            return
+        self._is_ready = True
+        if self._tell_active is not None:
+            self._tell_active.cancel()
+            self._tell_active = None
+        if self._is_active is not None:
+            self.active_changed(self._is_active)
 
     def writable_again(self) -> None:
         member = self.member
@@ -93,7 +113,7 @@ class ConnectedConsumer:
         self.session.send_parts(parts, size)
 
     def active_changed(self, is_active: bool) -> None:
-        if self.state is ConsumerState.OPENING:
+        if not self._is_ready:
             self._is_active = is_active
         elif self.session.protocol_version >= _ACTIVE_CHANGE_SINCE:
             change = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=is_active)
@@ -118,6 +138,9 @@ class ConnectedConsumer:
         """It is a consumer of its connection no longer."""
         self.state = ConsumerState.CLOSED
         self.member = None  # which knows this one: a cycle would wait for the collector
+        if self._tell_active is not None:
+            self._tell_active.cancel()
+            self._tell_active = None
         self.session.when_writable.discard(self.writable_again)
         if self.session.consumers.get(self.consumer_id) is self:
             del self.session.consumers[self.consumer_id]

@@ -32,6 +32,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandCloseConsumer,
     CommandConnect,
     CommandFlow,
+    CommandPartitionedTopicMetadata,
     CommandUnsubscribe,
     KeySharedMeta,
     KeySharedMode,
@@ -247,15 +248,80 @@ def test_unsubscribing_is_for_the_only_consumer(with_door: WithDoor) -> None:
 # What is told unasked
 
 
-def test_failover_consumers_are_told_after_their_success_and_old_clients_never(with_door: WithDoor) -> None:
+def test_failover_consumers_are_told_when_they_ask_for_messages_and_old_clients_never(
+    with_door: WithDoor,
+) -> None:
+    """Not right behind SUCCESS: Go's client does not know the consumer yet, and was told of some partitions only."""
+
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
-        await subscribe(client, 1, subType=FAILOVER, permits=0)
+        await subscribe(client, 1, subType=FAILOVER, permits=0, priority_level=1)
+        await quiet(client)
+        client.say(CommandFlow(consumer_id=1, messagePermits=1))
         change = await client.hear(BaseCommand.ACTIVE_CONSUMER_CHANGE)
         assert (change.consumer_id, change.is_active) == (1, True)
+        client.say(CommandFlow(consumer_id=1, messagePermits=1))
+        await quiet(client)
+        other = await door.connected()
+        await subscribe(other, 0, subType=FAILOVER, permits=0)  # takes over
+        change = await client.hear(BaseCommand.ACTIVE_CONSUMER_CHANGE)
+        assert (change.consumer_id, change.is_active) == (1, False)
+        await quiet(client)
         old = await door.connected(version=11)
-        await subscribe(old, 2, subType=FAILOVER, permits=0)
+        await subscribe(old, 2, subType=FAILOVER)
         await quiet(old)
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_failover_consumer_that_asks_for_nothing_is_told_all_the_same(
+    with_door: WithDoor, is_left: bool
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        await subscribe(client, 1, subType=FAILOVER, permits=0, priority_level=1)
+        if is_left:
+            await client.ask(CommandCloseConsumer(consumer_id=1, request_id=5), BaseCommand.SUCCESS)
+        else:
+            await subscribe(client, 0, subType=FAILOVER, permits=0)
+        door.clock.advance(1.0)
+        if not is_left:  # each of what holds by then
+            for expected in ((1, False), (0, True)):
+                change = await client.hear(BaseCommand.ACTIVE_CONSUMER_CHANGE)
+                assert (change.consumer_id, change.is_active) == expected
+        await quiet(client)
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_who_comes_while_another_one_makes_the_topic_gets_it(with_door: WithDoor, partitions: int) -> None:
+    """A dead letter topic's consumer came just before its producer, and got TopicNotFound."""
+    name = "t-s-DLQ"
+
+    async def scenario(door: PulsarDoor) -> None:
+        if partitions:
+            creation = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
+            await door.broker.namespaces.change(
+                "public/default", lambda _: {"autoTopicCreationOverride": creation}
+            )
+        clients = [await door.connected() for _ in range(3)]
+        lookup = CommandPartitionedTopicMetadata(topic=name, request_id=7)
+        door.metadata.hold()
+        for number, client in enumerate(clients):
+            if partitions:
+                client.say(lookup)
+            else:
+                client.say(subscription(1, topic=name, subscription=f"s{number}"))
+        await asyncio.sleep(0.01)
+        door.metadata.release()
+        for client in clients:
+            if partitions:
+                found = await client.hear(BaseCommand.PARTITIONED_METADATA_RESPONSE)
+                assert (found.partitions, found.HasField("error")) == (partitions, False)
+            else:
+                assert (await client.hear(BaseCommand.SUCCESS)).request_id == 101
 
     with_door(scenario)
 
@@ -274,6 +340,7 @@ def test_the_end_of_a_topic_is_told_only_to_clients_that_know_the_command(
         await subscribe(client)
         (message,) = await messages(client, 1)
         await door.broker.topics.terminate(door.broker.topics.get(TopicName.parse("t")))
+        await client.hear(BaseCommand.CLOSE_PRODUCER)
         client.say(acknowledgement(one(message)))
         if is_told:
             assert (await client.hear(BaseCommand.REACHED_END_OF_TOPIC)).consumer_id == 1

@@ -47,6 +47,8 @@ def flow(session: "PulsarSession", command: CommandFlow) -> Answer:
     member = member_of(session, command.consumer_id)
     # Clients count in signed integers: what looks larger than those is a negative number.
     if member is not None and command.messagePermits <= PERMITS_MAX:
+        if isinstance(member.port, ConnectedConsumer):
+            member.port.ready()
         member.subscription.flow(member, command.messagePermits)
     return None
 
