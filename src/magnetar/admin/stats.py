@@ -282,6 +282,7 @@ def _publisher(broker: "Broker", producer: Producer) -> dict[str, Any]:
         "metadata": {},
     }
     if isinstance(producer.handle, AttachedProducer):
+        stats["metadata"] = producer.handle.properties
         stats["producerId"] = producer.handle.producer_id
         stats["address"] = f"/{producer.handle.session.client_host}"
         stats["clientVersion"] = producer.handle.session.client_version

@@ -162,7 +162,7 @@ class Broker:
             self.namespaces.policies_of,
             self.upkeep,
         )
-        self.topics.when_terminated = self.subscriptions.terminated
+        self.topics.when_terminated = self._terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
         self.time_lookups = TimeLookups(self)
@@ -287,6 +287,11 @@ class Broker:
         await self.cursors.drop_topic(topic.name.full)
         await self.namespaces.forget_topic(topic.name)
         await self.schemas.forget(topic.name)
+
+    def _terminated(self, partition: Partition) -> None:
+        """What was appended is durable, and its producers have their receipts: they come back and are refused."""
+        self.subscriptions.terminated(partition)
+        self.producers.close(partition)
 
     async def unload(self, partition: Partition) -> None:
         """Send a partition's Pulsar clients away, positions stored; they come back."""

@@ -49,7 +49,13 @@ def test_stats_of_an_idle_topic_have_the_keys_that_tools_read(play: Play) -> Non
 def test_stats_show_producers_consumers_and_backlogs(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = await world.subscribed("s", permits=100, metadata=[pb.KeyValue(key="k", value="v")])
-        producer = pb.CommandProducer(topic=NAME.full, producer_id=7, request_id=2, producer_name="prod")
+        producer = pb.CommandProducer(
+            topic=NAME.full,
+            producer_id=7,
+            request_id=2,
+            producer_name="prod",
+            metadata=[pb.KeyValue(key="app", value="a")],
+        )
         await client.ask(producer, BaseCommand.PRODUCER_SUCCESS)
         await world.publish(2)
         await world.publish(1, batch=10)
@@ -60,7 +66,7 @@ def test_stats_show_producers_consumers_and_backlogs(play: Play) -> None:
         assert stats["storageSize"] == stats["bytesInCounter"] > 0
         (publisher,) = stats["publishers"]
         assert (publisher["producerName"], publisher["producerId"]) == ("prod", 7)
-        assert publisher["accessMode"] == "Shared"
+        assert (publisher["accessMode"], publisher["metadata"]) == ("Shared", {"app": "a"})
         subscription = stats["subscriptions"]["s"]
         assert (subscription["type"], subscription["msgBacklog"], subscription["unackedMessages"]) == (
             "Shared",

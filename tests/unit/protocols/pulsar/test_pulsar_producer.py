@@ -197,9 +197,32 @@ def test_a_terminated_topic_takes_no_producers(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await producing(door)
         await door.broker.topics.terminate(partition_of(door).topic)
-        send(client, 0)
-        assert (await client.hear(BaseCommand.SEND_ERROR)).error == ServerError.TopicTerminatedError
+        assert (await client.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
+        send(client, 0)  # on its way: it is sent again by who comes back, and is told then
         assert (await refused(client, producer_id=2))[0] == ServerError.TopicTerminatedError
+        assert client.received == []
+
+    with_door(scenario)
+
+
+def test_a_producer_gets_its_receipts_before_it_is_told_of_a_termination(with_door: WithDoor) -> None:
+    """Sends before, while and after: Pulsar's Go client takes nothing but a closed producer for a termination."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await producing(door)
+        send(client, 0)
+        terminated = asyncio.ensure_future(door.broker.topics.terminate(partition_of(door).topic))
+        send(client, 1)
+        partition_of(door).is_terminated = True  # as in the middle of it: nobody is told yet
+        send(client, 2)
+        await terminated
+        send(client, 3)
+        for sequence_id in (0, 1):
+            assert (await client.hear(BaseCommand.SEND_RECEIPT)).sequence_id == sequence_id
+        assert (await client.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
+        assert (await refused(client, producer_id=1))[0] == ServerError.TopicTerminatedError
+        assert client.received == []
+        assert partition_of(door).log.high_watermark == 2
 
     with_door(scenario)
 

@@ -87,6 +87,7 @@ class AttachedProducer:
         self.request_id = command.request_id
         self.topic = command.topic
         self.epoch = command.epoch
+        self.properties = {pair.key: pair.value for pair in command.metadata}
         self.state = State.OPENING
         self.producer: Producer | None = None
         self.partition: Partition | None = None
@@ -233,6 +234,10 @@ class AttachedProducer:
             sent = unanswered.popleft()
             if self.state is State.CLOSED:  # what it sends again is told then
                 pass
+            elif isinstance(sent.error, TopicTerminated):
+                # Not as an error of this one message: clients come back, and learn then that there is no more to send.
+                # Pulsar's Go client waits for its time-out after an error.
+                self.closed()
             elif sent.error is not None:
                 session.send(self._send_error(sent))
             else:
