@@ -152,6 +152,11 @@ def declare_broker_metrics(metrics: "Metrics", broker: "Broker") -> None:
         per_partition(lambda partition: partition.log.appended_bytes),
         _PARTITION,
     )
+    gauge(
+        "magnetar_clock_held_seconds",
+        "How far the clock is ahead of the time by which things expire.",
+        one(lambda: broker.expiry_time.held_ms / 1000),
+    )
     total(
         "magnetar_upkeep_failures_total",
         "Failed runs of periodic work.",

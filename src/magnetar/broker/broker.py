@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from magnetar.base import expiry_time
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
@@ -59,6 +61,8 @@ log = logging.getLogger(__name__)
 
 _SNAPSHOT_INTERVAL_S: Final = 1.0
 _RECOVER_INTERVAL_S: Final = 5.0
+_LOOK_AT_CLOCK_S: Final = 10.0
+_STORE_CLOCK_S: Final = 600.0  # so seldom, as it is a synced write for nothing else
 # Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
 _SNAPSHOT_AT_BYTES: Final = 256 << 20
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
@@ -109,6 +113,7 @@ class Broker:
         self.clock = clock
         self.nodes = nodes
         self.upkeep = Upkeep(clock)
+        self.expiry_time = ExpiryTime(clock)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
@@ -137,6 +142,7 @@ class Broker:
             settings.groups,
             canonical_topic=self._full_name_or_itself,
             upkeep=self.upkeep,
+            expiry_now_ms=self.expiry_time.now_ms,
         )
         self.transactions = TransactionCoordinator(
             clock,
@@ -148,6 +154,7 @@ class Broker:
             self._partition_or_none,
             settings.transactions,
             self.upkeep,
+            self.expiry_time.now_ms,
         )
         self.topics.is_in_transaction = self.transactions.is_in_transaction
         self.opener = Opener()
@@ -173,9 +180,13 @@ class Broker:
         self.uncertain_partitions: list[Partition] = []  # they do not know their transactions
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._snapshot_rounds = 0
+        self._clock_stored_s = float("-inf")
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
+        stored = await self.metadata.get(expiry_time.PATH)
+        if stored is not None:
+            self.expiry_time.restore(stored.value)
         self._environment.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
         await self.topics.load()
         await self.namespaces.load(
@@ -194,9 +205,24 @@ class Broker:
         self.rates.start()
         self.housekeeping.start()
         self.subscriptions.start()
+        self.upkeep.every(_LOOK_AT_CLOCK_S, "the time", self._look_at_clock)
         self.upkeep.every(_SNAPSHOT_INTERVAL_S, "producer snapshots", self._snapshot_due)
         self.upkeep.every(_RECOVER_INTERVAL_S, "transactions to be read from logs", self.recover_uncertain)
         self.upkeep.every(self.settings.retention_check_interval_ms / 1000, "retention", self.apply_retention)
+
+    async def _look_at_clock(self) -> None:
+        """Notice a jump of the clock soon, and store now and then how far things have expired."""
+        self.expiry_time.now_ms()
+        now_s = self.clock.monotonic()
+        if now_s - self._clock_stored_s >= _STORE_CLOCK_S:
+            self._clock_stored_s = now_s
+            await self._store_clock()
+
+    async def _store_clock(self) -> None:
+        try:
+            await self.metadata.put(expiry_time.PATH, self.expiry_time.encode())
+        except MetadataError as error:
+            log.warning("the time is not stored: %s", error)
 
     async def _recover_producers(self) -> None:
         snapshots: dict[str, dict[str, bytes]] = {}
@@ -220,11 +246,11 @@ class Broker:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong for whoever runs the server: upkeep that fails, transactions that are not known."""
+        """What is wrong for whoever runs the server: failing upkeep, unknown transactions, a clock that jumped."""
         uncertain = [one.problem for one in self.uncertain_partitions if one.problem is not None]
         more = f" (and {len(uncertain) - 1} partitions more)" if len(uncertain) > 1 else ""
-        found = [*(one + more for one in uncertain[:1]), *filter(None, [self.upkeep.problem])]
-        return " ".join(found) or None
+        found = [*(one + more for one in uncertain[:1]), self.upkeep.problem, self.expiry_time.problem]
+        return " ".join(filter(None, found)) or None
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
@@ -242,6 +268,8 @@ class Broker:
         while self._environment.tasks:
             await asyncio.wait(set(self._environment.tasks))
         await self._snapshot(self._changed_partitions())
+        self.expiry_time.now_ms()
+        await self._store_clock()
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -420,7 +448,7 @@ class Broker:
             raise unforeseen
 
     async def _retain(self, topic: Topic, partition: Partition) -> None:
-        now_ms = self.clock.now_ms()
+        now_ms = self.expiry_time.now_ms()
         partition.log.roll_if_old()
         partition.producers.expire(now_ms - self.settings.producer_id_expiration_ms)
         if partition.deduplication is not None:
@@ -430,5 +458,5 @@ class Broker:
         held_from = self.cursors.held_from(topic.name.full, partition.index)
         limits = trim_limits(topic.config, topic.overrides, policy, held_from)
         if limits is not None:
-            await partition.log.trim(None, *limits)
+            await partition.log.trim(None, *limits, now_ms=now_ms)
         partition.forget_deleted()

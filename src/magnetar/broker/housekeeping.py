@@ -84,7 +84,7 @@ class Housekeeping:
 
     async def _look_after(self, partition: "Partition", policies: Policies) -> None:
         if policies.message_ttl_s:
-            before_ms = self._broker.clock.now_ms() - policies.message_ttl_s * 1000
+            before_ms = self._broker.expiry_time.now_ms() - policies.message_ttl_s * 1000
             await self._expire(partition, before_ms, self.expired)
         if policies.backlog_quotas or partition.refused_with is not None:
             await self.apply_quota(partition, policies)
@@ -151,7 +151,7 @@ class Housekeeping:
         published = published_ms(oldest)
         if published < 0:  # a Kafka batch without timestamps has no age
             return None
-        return age.action if self._broker.clock.now_ms() - published > age.limit * 1000 else None
+        return age.action if self._broker.expiry_time.now_ms() - published > age.limit * 1000 else None
 
     def _held_from(self, partition: "Partition") -> int | None:
         """The first message that some subscription holds; None when all is acknowledged."""
@@ -177,7 +177,7 @@ class Housekeeping:
                     continue
         age = policies.backlog_quotas.get(QuotaType.AGE)
         if age is not None and age.limit > 0 and age.action is QuotaAction.EVICT_BACKLOG:
-            await self._expire(partition, self._broker.clock.now_ms() - age.limit * 1000)
+            await self._expire(partition, self._broker.expiry_time.now_ms() - age.limit * 1000)
 
     async def check_producers(self, partition: "Partition", policies: Policies) -> None:
         """Whether a producer may come now.
@@ -195,7 +195,7 @@ class Housekeeping:
 
     async def _drop_unused(self, partition: "Partition", idle_ms_max: int) -> None:
         broker = self._broker
-        idle_before_ms = broker.clock.now_ms() - idle_ms_max
+        idle_before_ms = broker.expiry_time.now_ms() - idle_ms_max
         for name in self._holders(partition):
             if broker.subscriptions.find(partition, name) is not None:
                 continue  # in use, or just left

@@ -351,6 +351,7 @@ class ManagedLedger(ReadableLog):
         retention_ms: int = -1,
         retention_bytes: int = -1,
         held_from: int | None = None,
+        now_ms: int | None = None,
     ) -> int:
         """Move the log's start and delete ledgers that lie below it; the new log start.
 
@@ -365,7 +366,7 @@ class ManagedLedger(ReadableLog):
         if self.state is State.REFUSED:
             raise StorageError(self.problem)
         async with self._metadata_lock:
-            now_ms = self._environment.clock.now_ms()
+            now_ms = self._environment.clock.now_ms() if now_ms is None else now_ms
             plan = self._chain.plan_trim(
                 self.log_start if log_start is None else max(self.log_start, log_start),
                 expired_before_ms=now_ms - retention_ms if retention_ms >= 0 else None,

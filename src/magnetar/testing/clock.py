@@ -38,6 +38,10 @@ class FakeClock:
         heapq.heappush(self._timers, (self._elapsed_s + max(delay_s, 0.0), next(self._sequence), timer))
         return timer
 
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forward or back, as an administrator or NTP does; no time passes."""
+        self._start_ms += round(seconds * 1000)
+
     def advance(self, seconds: float) -> None:
         """Move time forward and run every timer that falls due, each at its own instant."""
         end = self._elapsed_s + seconds

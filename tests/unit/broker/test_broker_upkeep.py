@@ -41,10 +41,10 @@ def test_retention_of_all_others_goes_on_when_one_log_fails_unforeseen_and_its_o
         await settle()
         trim = ManagedLedger.trim
 
-        async def broken(log: ManagedLedger, *limits: Any) -> int:
+        async def broken(log: ManagedLedger, *limits: Any, **when: int) -> int:
             if log is one.partition(0).log:
                 raise MemoryError
-            return await trim(log, *limits)
+            return await trim(log, *limits, **when)
 
         monkeypatch.setattr(ManagedLedger, "trim", broken)
         await pass_time(world, 301)
@@ -68,6 +68,7 @@ def test_a_snapshot_that_cannot_be_stored_keeps_no_other_from_being_stored(
     async def scenario() -> None:
         world = World()
         broker = await world.start()
+        await pass_time(world, 10)
         for topic in await two_topics(world):
             world.produce(topic.partition(0), [], producer_id=7)
         await settle()

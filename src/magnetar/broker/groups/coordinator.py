@@ -62,6 +62,7 @@ class GroupCoordinator:
         canonical_topic: Callable[[str], str] = str,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         upkeep: Upkeep | None = None,
+        expiry_now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.settings = settings or GroupSettings()
         self._clock = clock
@@ -74,6 +75,7 @@ class GroupCoordinator:
         self._records: dict[str, GroupRecord] = {}
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
         self._upkeep = upkeep or Upkeep(clock)
+        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which committed offsets expire
         self._expiry: Job | None = None
         self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
 
@@ -222,7 +224,9 @@ class GroupCoordinator:
             group = self._groups.get(name) or self._built(name)
             try:
                 keys = list(
-                    expired_cursors(group, self._cursors, self._catalogue, self._clock.now_ms(), retention_ms)
+                    expired_cursors(
+                        group, self._cursors, self._catalogue, self._expiry_now_ms(), retention_ms
+                    )
                 )
             except EntryCorrupt as damage:
                 log.error("offsets of group %r cannot expire: %s", name, damage)

@@ -10,7 +10,7 @@ Follows KIP-98, with KIP-360's epochs; transactions of version 1, without the ep
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -73,6 +73,7 @@ class TransactionCoordinator:
         find_partition: FindPartition,
         settings: TransactionSettings,
         upkeep: Upkeep | None = None,
+        expiry_now_ms: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
         self._metadata = metadata
@@ -85,6 +86,7 @@ class TransactionCoordinator:
         self._registry = TransactionRegistry()
         self._tasks: set[asyncio.Task[None]] = set()
         self._upkeep = upkeep or Upkeep(clock)
+        self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which transactional ids expire
         self._jobs: list[Job] = []
         self.is_in_transaction = self._registry.is_in_transaction
         self.pending_offsets = self._registry.pending_offsets
@@ -367,8 +369,17 @@ class TransactionCoordinator:
         return (
             record is not None
             and record.state is _S.ONGOING
-            and self._clock.now_ms() - record.started_ms > record.timeout_ms
+            and self._clock.monotonic() - self._began_s(transaction, record) > record.timeout_ms / 1000
         )
+
+    def _began_s(self, transaction: Transaction, record: TransactionRecord) -> float:
+        """When the open transaction began, by the clock that never jumps; of one that was read at the start, by what
+        its record says.
+        """
+        if transaction.began is None or transaction.began[0] != record.started_ms:
+            open_ms = max(self._expiry_now_ms() - record.started_ms, 0)
+            transaction.began = (record.started_ms, self._clock.monotonic() - open_ms / 1000)
+        return transaction.began[1]
 
     async def _abort_late(self) -> None:
         for transaction in [one for one in self._registry.open if self._is_late(one)]:
@@ -387,7 +398,7 @@ class TransactionCoordinator:
         return (
             record is not None
             and _S.DEAD in rules.MOVES[record.state]
-            and self._clock.now_ms() - record.updated_ms > idle_ms
+            and self._expiry_now_ms() - record.updated_ms > idle_ms
         )
 
     async def _expire(self) -> None:

@@ -30,6 +30,9 @@ class Transaction:
     record: TransactionRecord | None = None  # None: not stored yet, or not any more
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     ending: asyncio.Task[None] | None = None  # writes the markers of what was decided
+    began: tuple[int, float] | None = (
+        None  # `started_ms` of the one that is open, and the monotonic clock then
+    )
     is_dropped: bool = False  # a later request has to look the id up again
 
     @property
@@ -81,6 +84,8 @@ class TransactionRegistry:
         self._by_producer[record.producer_id] = transaction
         if record.state is TransactionState.ONGOING:
             self.open.add(transaction)
+        else:
+            transaction.began = None
         for group in record.offsets:
             self._by_group.setdefault(group, set()).add(transaction)
 
