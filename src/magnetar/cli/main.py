@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli import config, pipelines, sql, worker
+from magnetar.cli import config, doctor, pipelines, sql, worker
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -38,6 +38,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(pipelines.app, name="pipelines")
 app.command("worker")(worker.worker)
 app.command("sql")(sql.sql)
+app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:

@@ -353,6 +353,27 @@ def test_a_damaged_footer_is_replaced_by_a_scan() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("size", [0, 100, 4096, 20_000])
+def test_a_sealed_segment_that_was_cut_is_an_error_to_its_readers(size: int) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        producer = Producer(await store.create())
+        for _ in range(60):
+            await producer.send()
+        await producer.ledger.seal()
+        await store.close()
+        path = next(path for path in disk.paths() if path.suffix == ".segment")
+        del disk.content(path)[size:]
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        reader = await store.open(producer.ledger.stat.ledger_id)
+        with pytest.raises(EntryCorrupt):
+            await asyncio.wait_for(reader.read(EntryId(30), 100_000), 10)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_missing_round_in_the_middle_stops_the_start() -> None:
     async def scenario() -> None:
         disk = CrashDisk()

@@ -148,12 +148,12 @@ def parse_fact(data: memoryview, position: int) -> Fact | None:
     if position + FACT_BYTES > len(data):
         return None
     length, crc = FACT_START.unpack_from(data, position)
+    if (length - FACT.size) % POINT_BYTES or data[position + FACT_START.size] not in KINDS:
+        return None
     rest = data[position + FACT_START.size : position + FACT_START.size + length]
     if not FACT.size <= length <= FACT_BYTES_MAX or len(rest) < length or crc32c(rest) != crc:
         return None
     kind, ledger_id, count, data_bytes, last_offset, timestamp = FACT.unpack_from(rest)
-    if kind not in KINDS:
-        return None
     points = bytes(rest[FACT.size :])
     return Fact(FactKind(kind), ledger_id, count, data_bytes, last_offset, timestamp, points)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
-from magnetar.storage.local.catalogue import Catalogue, points_count
+from magnetar.storage.local.catalogue import Catalogue, Known, points_count
 from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Queued
@@ -52,6 +52,8 @@ class Recovered:
 def recover(store: "LocalLedgerStore") -> Recovered:
     """Blocking.  OSError when files cannot be read; StorageError when they are damaged beyond a torn tail."""
     catalogue = Catalogue(store.disk, store.data_dir / "catalogue")
+    if "catalogue" not in store.disk.names(store.data_dir):
+        _check_is_new(store)
     catalogue.load()
     found = Recovered(catalogue, next_ledger_id=catalogue.known.next_ledger_id)
     found.sequence = catalogue.known.journal_sequence
@@ -75,6 +77,19 @@ def recover(store: "LocalLedgerStore") -> Recovered:
     found.leases = load_leases(store.disk, store.data_dir / "leases")
     _remove_segments_of_deleted(store, found)
     return found
+
+
+def _check_is_new(store: "LocalLedgerStore") -> None:
+    """Without a catalogue, segments and journal would be taken for nobody's, and be written over."""
+    segments = [name for name in store.disk.names(store.segments) if name.endswith(".segment")]
+    journal = survey(store.disk, store.data_dir / "journal", Known())
+    for file in journal.files():
+        file.file.close()
+    if segments or journal.uses:
+        raise StorageError(
+            f"the catalogue {store.data_dir / 'catalogue'} is gone, and there are {len(segments)} segments and"
+            f" {len(journal.uses)} journal files; magnetar doctor --data-dir {store.data_dir} shows what would be kept"
+        )
 
 
 def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> None:
@@ -171,7 +186,10 @@ def _apply_rounds(store: "LocalLedgerStore", found: Recovered, journal: Survey) 
                 continue
             found.sequence = item.head.sequence
             for record in item.records:
-                _apply(store, found, record)
+                try:
+                    _apply(store, found, record)
+                except StorageError as error:
+                    raise StorageError(f"{error} (round {item.head.sequence}); {doctor}") from None
     if damage is None:
         return
     told = f"{damage.sentence()}; behind it {rounds_behind} rounds with {records_behind} records are whole"

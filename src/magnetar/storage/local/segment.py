@@ -266,7 +266,7 @@ def scan(
         if at:
             position += at
             size = step
-        elif len(view) < data_bytes - position:
-            size *= 2
+        elif len(view) < data_bytes - position and start + len(buffer) <= file.size():
+            size *= 2  # not even one record fits; where the file ends before its records do, none ever will
         else:
             return

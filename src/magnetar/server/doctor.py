@@ -1,0 +1,102 @@
+"""What `magnetar doctor` does: look at the stored data of a stopped server, and mend them if told to.
+
+A check gets what is known of the folder and yields findings; it changes nothing.  A repair is asked only if there is
+damage; it moves what it replaces into `damaged-<time>` in the data directory, and deletes nothing.  Whoever stores
+something of his own adds a check to `CHECKS`, and a repair to `REPAIRS` if there is one.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import ConfigError
+from magnetar.base.findings import Finding, Weight
+from magnetar.base.lockfile import DirectoryLock
+from magnetar.storage.local import doctor as storage
+from magnetar.storage.local.disk import RealDisk
+from magnetar.storage.local.salvage import Examined, examine
+
+_PARTS: Final = ("journal", "segments")
+
+
+@dataclass(slots=True)
+class Folder:
+    """A data directory, and what the checks share."""
+
+    data_dir: Path
+    store: Examined
+    """The ledger store; `store.ledgers` are those that there would be after a start, or after a repair."""
+    deep: bool
+    damaged: Path
+    """Where a repair moves what it replaces; made when there is something to move."""
+
+
+@dataclass(slots=True)
+class Report:
+    findings: list[Finding] = field(default_factory=list)
+    repairs: list[Finding] = field(default_factory=list)
+    after: list[Finding] = field(default_factory=list)
+    """What is found behind a repair."""
+
+    @property
+    def is_healthy(self) -> bool:
+        last = self.after if self.repairs else self.findings
+        return not any(finding.weight is Weight.DAMAGE for finding in last)
+
+
+def _check_storage(folder: Folder) -> Iterator[Finding]:
+    return storage.check(folder.store, deep=folder.deep)
+
+
+def _repair_storage(folder: Folder) -> Iterator[Finding]:
+    return storage.repair(folder.store, folder.damaged)
+
+
+CHECKS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_check_storage,)
+REPAIRS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_repair_storage,)
+
+
+def run(data_dir: Path, *, deep: bool, repair: bool) -> Report:
+    """Look, and mend what can be mended if `repair`.
+
+    Raises:
+        ConfigError: it is no data directory, or a server works in it.
+        OSError: a file cannot be read or written.
+    """
+    if not all((data_dir / name).is_dir() for name in _PARTS):
+        raise ConfigError(f"{data_dir} is no data dir of a Magnetar server: it has no journal or no segments")
+    lock = DirectoryLock(data_dir / "lock")
+    try:
+        report = Report()
+        folder = _open(data_dir, deep=deep)
+        try:
+            report.findings = [finding for check in CHECKS for finding in check(folder)]
+            if not repair or report.is_healthy:
+                return report
+            folder.damaged.mkdir(mode=0o750)
+            report.repairs = [finding for mend in REPAIRS for finding in mend(folder)]
+            if not any(folder.damaged.iterdir()):
+                folder.damaged.rmdir()
+        finally:
+            folder.store.close()
+        if report.repairs:
+            folder = _open(data_dir, deep=deep)
+            try:
+                report.after = [finding for check in CHECKS for finding in check(folder)]
+            finally:
+                folder.store.close()
+        return report
+    finally:
+        lock.release()
+
+
+def _open(data_dir: Path, *, deep: bool) -> Folder:
+    stamp = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
+    damaged = data_dir / f"damaged-{stamp}"
+    number = 1
+    while damaged.exists():
+        number += 1
+        damaged = data_dir / f"damaged-{stamp}-{number}"
+    return Folder(data_dir, examine(RealDisk(), data_dir), deep, damaged)
