@@ -8,7 +8,9 @@
    since Kafka's groups hold nothing, and would find nothing.
 3. *Held by a subscription* that a Pulsar client made: what it has not acknowledged stays, whatever the other two say.
 
-Whole ledgers are dropped, never parts, and a topic with `cleanup.policy=compact` alone keeps all.
+Whole ledgers are dropped, never parts.  The open one goes, too, where nothing is kept after acknowledgement, once all
+of it is acknowledged and nothing is on its way into it: it would stay until it is full.  A topic with
+`cleanup.policy=compact` alone keeps all.
 """
 
 from collections.abc import Collection
@@ -21,11 +23,15 @@ NO_LIMIT: Final = -1
 
 
 class TrimLimits(NamedTuple):
-    """As `ManagedLedger.trim` takes them: what is older goes, what makes the log larger; not from `held_from` on."""
+    """As `ManagedLedger.trim` takes them: what is older goes, what makes the log larger; not from `held_from` on.
+
+    `drops_open` is for the ledger that is open, which size alone never closes.
+    """
 
     retention_ms: int
     retention_bytes: int
     held_from: int | None
+    drops_open: bool = False
 
 
 def trim_limits(
@@ -41,7 +47,7 @@ def trim_limits(
     limits = TrimLimits(config.retention_ms, config.retention_bytes, held_from)
     if policy is not None and policy.time_ms == 0 and policy.size_bytes == 0:
         if held_from is not None:
-            limits = TrimLimits(NO_LIMIT, 0, held_from)
+            limits = TrimLimits(NO_LIMIT, 0, held_from, drops_open=True)
     elif policy is not None:
         limits = TrimLimits(
             _stricter(policy.time_ms, config.retention_ms if "retention.ms" in given else NO_LIMIT),

@@ -139,13 +139,14 @@ class LedgerChain:
         retention_bytes: int | None = None,
         held_from: int | None = None,
         writer_info: LedgerInfo | None = None,
+        drops_open: bool = False,
         is_quiet: bool = True,
     ) -> TrimPlan:
         """Which ledgers go when the log starts at `log_start` and the two limits hold (None: no limit).
 
         The oldest go first.  From `held_from` on (None: nowhere) nothing goes for the limits' sake.  `writer_info` is
-        the open ledger: it goes only when all of it is too old.  Unless `is_quiet`, entries may be on their way into
-        ledgers that are not sealed, and those stay.
+        the open ledger: it goes only when all of it is too old, or with `drops_open`.  Unless `is_quiet`, entries may
+        be on their way into ledgers that are not sealed, and those stay.
         """
         keep = list(self._ledgers)
         total = self.size_bytes
@@ -157,7 +158,9 @@ class LedgerChain:
             may_go = held_from is None or oldest.end_offset <= held_from
             if not ((may_go and (too_old or too_much)) or oldest.end_offset <= log_start):
                 break
-            if oldest.writer is not None and not (is_quiet and (too_old or oldest is not writer_info)):
+            if oldest.writer is not None and not (
+                is_quiet and (too_old or drops_open or oldest is not writer_info)
+            ):
                 break
             dropped.append(keep.pop(0))
             total -= oldest.size_bytes

@@ -351,13 +351,14 @@ class ManagedLedger(ReadableLog):
         retention_ms: int = -1,
         retention_bytes: int = -1,
         held_from: int | None = None,
+        drops_open: bool = False,
         now_ms: int | None = None,
     ) -> int:
         """Move the log's start and delete ledgers that lie below it; the new log start.
 
         `log_start` is an exact offset (DeleteRecords); the two retention limits (-1: none) drop whole ledgers, the
-        oldest first, and seal the open one when all of it is too old.  They leave ledgers alone that have something
-        from `held_from` on.  The space comes back a little later.
+        oldest first, and seal the open one when all of it is too old, or with `drops_open`.  They leave ledgers
+        alone that have something from `held_from` on.  The space comes back a little later.
 
         Raises:
             MetadataError: nothing has changed.
@@ -373,6 +374,7 @@ class ManagedLedger(ReadableLog):
                 retention_bytes=retention_bytes if retention_bytes >= 0 else None,
                 held_from=held_from,
                 writer_info=self._writer_info,
+                drops_open=drops_open,
                 is_quiet=not self._in_flight and not self._rolling,
             )
             if plan.log_start == self.log_start and not plan.dropped:

@@ -1,6 +1,7 @@
 """The three rules of what may be dropped, as a table and on a broker whose days pass."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ TABLE = [
     pytest.param({"retention.ms": "-1"}, None, HELD, None, id="Kafka without limits"),
     pytest.param({"retention.bytes": "5"}, None, HELD, (WEEK_MS, 5, HELD), id="Kafka's size"),
     pytest.param({"cleanup.policy": "compact"}, (0, 0), HELD, None, id="compacted topics keep all"),
-    pytest.param({}, (0, 0), HELD, (-1, 0, HELD), id="nothing is kept once acknowledged"),
+    pytest.param({}, (0, 0), HELD, (-1, 0, HELD, True), id="nothing is kept once acknowledged"),
     pytest.param({}, (0, 0), None, (WEEK_MS, -1, None), id="nothing was acknowledged: the limits decide"),
     pytest.param({"retention.ms": "-1"}, (0, 0), None, None, id="nothing was acknowledged, and no limits"),
     pytest.param({}, (-1, -1), None, None, id="for ever: the default does not apply"),
@@ -46,7 +47,7 @@ def test_what_may_go(
     given: dict[str, str],
     policy: tuple[int, int] | None,
     held_from: int | None,
-    expected: tuple[int, int, int | None] | None,
+    expected: tuple[Any, ...] | None,
 ) -> None:
     retention = None if policy is None else Retention(*policy)
     found = trim_limits(DEFAULTS.config(given), given, retention, held_from)
@@ -112,7 +113,7 @@ def test_what_a_pulsar_subscription_has_not_acknowledged_stays_and_a_kafka_group
     asyncio.run(scenario())
 
 
-def test_a_policy_without_retention_drops_what_is_acknowledged_but_not_the_open_ledger() -> None:
+def test_a_policy_without_retention_drops_what_is_acknowledged() -> None:
     async def scenario() -> None:
         world = Days()
         await world.begin()
@@ -128,7 +129,27 @@ def test_a_policy_without_retention_drops_what_is_acknowledged_but_not_the_open_
         await world.publish(2)
         await world.subscribe("sub", 7)
         await world.publish()
-        assert await world.pass_days(0) == 5, "the ledger that is open stays"
+        assert await world.pass_days(0) == 5, "the ledger that is open stays while somebody wants some of it"
+        assert world.partition.log.size_bytes > 0
+        await world.subscribe("sub", 8)
+        assert await world.pass_days(0) == 8, "an open ledger of which all is acknowledged was never dropped"
+        assert world.partition.log.size_bytes == 0
+        await world.publish()
+        assert (world.partition.log.log_start, world.partition.log.high_watermark) == (8, 9)
+        await world.broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_the_open_ledger_stays_for_kafkas_limits_of_size() -> None:
+    async def scenario() -> None:
+        world = Days()
+        await world.begin()
+        topic = world.partition.topic
+        await world.broker.topics.set_config(topic, {"retention.bytes": "0"})
+        await world.publish(2)
+        await world.subscribe("sub", 2)
+        assert await world.pass_days(0) == 0
         await world.broker.stop()
 
     asyncio.run(scenario())

@@ -180,9 +180,13 @@ class LogMachine(RuleBasedStateMachine):
     def expire_by_time(self, retention_ms: int, held: float | None) -> None:
         self._trim(retention_ms=retention_ms, held=held)
 
-    @rule(retention_bytes=st.integers(0, 1000), held=st.sampled_from([None, None, 0.0, 0.3, 0.7, 1.0]))
-    def expire_by_size(self, retention_bytes: int, held: float | None) -> None:
-        self._trim(retention_bytes=retention_bytes, held=held)
+    @rule(
+        retention_bytes=st.integers(0, 1000),
+        held=st.sampled_from([None, None, 0.0, 0.3, 0.7, 1.0]),
+        drops_open=st.booleans(),
+    )
+    def expire_by_size(self, retention_bytes: int, held: float | None, drops_open: bool) -> None:
+        self._trim(retention_bytes=retention_bytes, held=held, drops_open=drops_open)
 
     def _trim(
         self,
@@ -190,6 +194,7 @@ class LogMachine(RuleBasedStateMachine):
         retention_ms: int = -1,
         retention_bytes: int = -1,
         held: float | None = None,
+        drops_open: bool = False,
     ) -> None:
         chain = self.chain
         expired_before_ms = chain.clock.now_ms() - retention_ms
@@ -198,7 +203,7 @@ class LogMachine(RuleBasedStateMachine):
         async def trim() -> None:
             before = chain_start = chain.log.log_start
             try:
-                after = await chain.log.trim(log_start, retention_ms, retention_bytes, held_from)
+                after = await chain.log.trim(log_start, retention_ms, retention_bytes, held_from, drops_open)
             except BrokerError:
                 return  # the disk or the metadata store is out of order: nothing, or all of it, has happened
             if held_from is not None and after > chain_start:
