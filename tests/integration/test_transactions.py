@@ -294,3 +294,37 @@ def test_a_transaction_survives_a_killed_server(topic: Callable[[int], str]) -> 
         assert b"orphan" not in values
         assert b"heir" in values
         assert "Traceback" not in server.log, server.log[-5000:]
+
+
+def test_the_coordinators_epoch_of_a_producer_is_that_of_its_last_marker(
+    server: MagnetarProcess, topic: Callable[[int], str]
+) -> None:
+    """As Apache Kafka 4.3.1 reports it: -1 before the first marker, 0 from then on, over restarts, too."""
+    from kafka import KafkaAdminClient  # type: ignore[import-untyped]
+    from kafka import TopicPartition as PyTopicPartition
+
+    name = topic(1)
+    partition = PyTopicPartition(name, 0)
+
+    def epochs() -> list[tuple[int, bool]]:
+        client = KafkaAdminClient(bootstrap_servers=server.bootstrap.split(","))
+        try:
+            producers = client.describe_producers([partition])[partition].active_producers
+        finally:
+            client.close()
+        return [(one.coordinator_epoch, one.current_transaction_start_offset >= 0) for one in producers]
+
+    producer = transactional(server, f"epochs-{name}")
+    producer.begin_transaction()
+    producer.produce(name, b"1")
+    assert producer.flush(TIMEOUT_S) == 0
+    assert epochs() == [(-1, True)]
+    producer.commit_transaction(TIMEOUT_S)
+    assert epochs() == [(0, False)]
+    producer.begin_transaction()
+    producer.produce(name, b"2")
+    assert producer.flush(TIMEOUT_S) == 0
+    assert epochs() == [(0, True)]
+    producer.abort_transaction(TIMEOUT_S)
+    server.restart()
+    assert epochs() == [(0, False)]

@@ -299,7 +299,7 @@ class Partition:
         log.append(Entry(offset, offset, now_ms, batch), (prefix, batch), size, done)
         self.bytes_since_snapshot += size
         if uncertain is None:
-            self.producers.raise_epoch(producer_id, epoch)
+            self.producers.marked(producer_id, epoch)
             self.transactions.ended(producer_id, offset, committed=commit)
 
     # --- waiting -----------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ Three kinds of memory are kept together, because one position in the log is righ
 and transactions of Kafka (`producer_state.py`, `transaction_index.py`), and named producers of Pulsar
 (`deduplication.py`).
 
-The snapshot is theirs, one behind the other; version 2 (the first byte, that of the idempotent producers) has all
-three, version 1 the first two.  How that lies in the metadata store is in `producer_snapshots.py`.
+The snapshot is theirs, one behind the other; from version 2 on (the first byte, that of the idempotent producers) it
+has all three, version 1 the first two.  How that lies in the metadata store is in `producer_snapshots.py`.
 
 A snapshot that is missing or damaged costs time and nothing else: the log has it all, and is read from its start.  An
 entry that cannot be read leaves the memory `Uncertain` from there on: a transaction may have begun or ended in it.
@@ -165,7 +165,7 @@ def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int, wants
 
 def _replay_kafka(memory: ProducerMemory, one: _Produced, now_ms: int) -> None:
     if one.commits is not None:
-        memory.producers.raise_epoch(one.producer_id, one.epoch)
+        memory.producers.marked(one.producer_id, one.epoch)
         memory.transactions.ended(one.producer_id, one.base_offset, committed=one.commits)
         return
     memory.producers.add(

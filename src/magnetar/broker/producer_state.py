@@ -11,13 +11,13 @@ next, also from a producer of which nothing is stored yet.
 `check` decides and changes nothing; `add` records what was appended.  The state is a snapshot (`encode`, `decode`) plus
 the batch headers of the log after it, so it survives any restart.
 
-Snapshot, version 2, big-endian::
+Snapshot, version 3, big-endian::
 
-    0  u8   version        2; 1 had the same bytes here, and nothing of Pulsar's producers behind what follows
+    0  u8   version        3; 2 had no markers; 1 had nothing of Pulsar's producers behind what follows, either
                            (`producer_recovery.py`)
     1  i64  next_offset    the snapshot covers the log below this offset
     9  u32  producer_count
-       per producer: i64 producer_id, i16 epoch, u8 batch_count,
+       per producer: i64 producer_id, i16 epoch, u8 batch_count (and 0x80: a marker was written for it),
        per batch:    i32 base_sequence, i32 last_sequence, i64 base_offset, i64 last_offset,
                      i64 timestamp_ms (when it was appended; of what is replayed: when it was replayed)
 """
@@ -36,7 +36,8 @@ _SEQUENCES: Final = 1 << 31
 _SNAPSHOT: Final = Struct(">BqI")
 _PRODUCER: Final = Struct(">qhB")
 _BATCH: Final = Struct(">iiqqq")
-_VERSION: Final = 2
+_VERSION: Final = 3
+_MARKED: Final = 0x80
 DEDUPLICATION_SINCE: Final = 2
 _SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for what a partition stores beside it
 SNAPSHOT_PRODUCERS_MAX: Final = _SNAPSHOT_BYTES_MAX // (_PRODUCER.size + BATCHES_REMEMBERED * _BATCH.size)
@@ -51,12 +52,16 @@ class ProducedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """What is remembered of one producer id: its epoch and its last batches, the newest last."""
+    """What is remembered of one producer id: its epoch and its last batches, the newest last.
 
-    __slots__ = ("batches", "epoch", "resume_at")
+    `is_marked`: the coordinator has ended a transaction of it here, under whatever epoch.
+    """
 
-    def __init__(self, epoch: int, resume_at: int | None = None) -> None:
+    __slots__ = ("batches", "epoch", "is_marked", "resume_at")
+
+    def __init__(self, epoch: int, resume_at: int | None = None, *, is_marked: bool = False) -> None:
         self.epoch = epoch
+        self.is_marked = is_marked
         self.resume_at = resume_at  # what must come next while there are no batches; None: anything
         self.batches: deque[ProducedBatch] = deque(maxlen=BATCHES_REMEMBERED)
 
@@ -131,7 +136,8 @@ class ProducerStates:
         """Record an appended batch."""
         known = self._producers.get(producer_id)
         if known is None or known.epoch != epoch:
-            known = self._producers[producer_id] = ProducerEntry(epoch)
+            is_marked = known is not None and known.is_marked
+            known = self._producers[producer_id] = ProducerEntry(epoch, is_marked=is_marked)
         last_offset = base_offset + record_count - 1
         known.batches.append(
             ProducedBatch(
@@ -147,13 +153,21 @@ class ProducerStates:
         """A batch that `check` let pass could not be appended: what follows it must not be stored before it."""
         known = self._producers.get(producer_id)
         if known is None or (known.epoch == epoch and not known.batches):
-            self._producers[producer_id] = ProducerEntry(epoch, base_sequence)
+            is_marked = known is not None and known.is_marked
+            self._producers[producer_id] = ProducerEntry(epoch, base_sequence, is_marked=is_marked)
 
     def raise_epoch(self, producer_id: int, epoch: int) -> None:
         """A transaction was ended under `epoch`: batches of older ones are those of a zombie."""
         known = self._producers.get(producer_id)
         if known is not None and known.epoch < epoch:
-            self._producers[producer_id] = ProducerEntry(epoch)
+            self._producers[producer_id] = ProducerEntry(epoch, is_marked=known.is_marked)
+
+    def marked(self, producer_id: int, epoch: int) -> None:
+        """A marker of the producer's was appended, under `epoch`."""
+        self.raise_epoch(producer_id, epoch)
+        known = self._producers.get(producer_id)
+        if known is not None:
+            known.is_marked = True
 
     def below(self, end_offset: int) -> "ProducerStates":
         """The state without the batches at or above `end_offset`, whose append failed."""
@@ -162,7 +176,8 @@ class ProducerStates:
         for producer_id, known in self._producers.items():
             stored = [batch for batch in known.batches if batch.last_offset < end_offset]
             resume_at = known.batches[0].base_sequence if known.batches else known.resume_at
-            kept = states._producers[producer_id] = ProducerEntry(known.epoch, resume_at)
+            kept = ProducerEntry(known.epoch, resume_at, is_marked=known.is_marked)
+            states._producers[producer_id] = kept
             kept.batches.extend(stored)
         return states
 
@@ -183,7 +198,8 @@ class ProducerStates:
             producers = sorted(producers, key=_last_written_ms)[-SNAPSHOT_PRODUCERS_MAX:]
         parts = [_SNAPSHOT.pack(_VERSION, next_offset, len(producers))]
         for producer_id, known in producers:
-            parts.append(_PRODUCER.pack(producer_id, known.epoch, len(known.batches)))
+            count = len(known.batches) | (_MARKED if known.is_marked else 0)
+            parts.append(_PRODUCER.pack(producer_id, known.epoch, count))
             parts.extend(_BATCH.pack(*batch) for batch in known.batches)
         return b"".join(parts)
 
@@ -200,8 +216,9 @@ class ProducerStates:
                 producer_id, epoch, batch_count = _PRODUCER.unpack_from(snapshot, position)
                 position += _PRODUCER.size
                 # One without batches is known for its epoch alone, which begins at 0.
-                known = states._producers[producer_id] = ProducerEntry(epoch, 0)
-                for _ in range(batch_count):
+                known = ProducerEntry(epoch, 0, is_marked=bool(batch_count & _MARKED))
+                states._producers[producer_id] = known
+                for _ in range(batch_count & ~_MARKED):
                     known.batches.append(ProducedBatch(*_BATCH.unpack_from(snapshot, position)))
                     position += _BATCH.size
         except StructError as error:

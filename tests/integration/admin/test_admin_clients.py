@@ -176,6 +176,12 @@ def test_kafka_python_makes_describes_and_deletes(kafka_python: Any) -> None:
     assert len(kafka_python.describe_cluster()["brokers"]) == 2
 
 
+def test_kafka_python_is_told_which_group_there_is_not(kafka_python: Any) -> None:
+    described = kafka_python.describe_groups(["nobody"])["nobody"]
+    assert described["group_state"] == "Dead"
+    assert "Group nobody not found." in described["error"]
+
+
 def test_settings_and_topics_are_there_after_a_restart() -> None:
     with MagnetarProcess() as server:
         client = AdminClient({"bootstrap.servers": server.bootstrap})

@@ -29,6 +29,7 @@ def memory() -> ProducerMemory:
     producers.add(8, 0, 3, 10, 1, NOW_MS + 2)
     transactions.began(8, 10)
     transactions.ended(8, 11, committed=False)
+    producers.marked(8, 0)
     transactions.began(7, 5)
     deduplication.add(sent("first", 4, 3), 12, 0, NOW_MS + 3)
     deduplication.add(sent("žádný", 0), 13, 0, NOW_MS + 4)
@@ -42,7 +43,7 @@ def no_log(high_watermark: int = 20):  # type: ignore[no-untyped-def]
 
 
 def golden(version: int) -> dict[str, bytes]:
-    """The values of a snapshot by suffix."""
+    """The values of a snapshot by suffix.  From 4 on the version is that of the producers' part of it and one more."""
     stored = {"": (GOLDEN / f"producers-v{version}.bin").read_bytes()}
     if version >= 3:
         stored["/aborted-00000000"] = (GOLDEN / f"producers-v{version}-aborted.bin").read_bytes()
@@ -50,10 +51,10 @@ def golden(version: int) -> dict[str, bytes]:
 
 
 def test_the_bytes_of_a_snapshot() -> None:
-    assert producer_snapshots.encode(memory().encode(14)) == golden(3)
+    assert producer_snapshots.encode(memory().encode(14)) == golden(4)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_snapshots_of_every_version_are_read(version: int) -> None:
     stored = golden(version)
     found = restore(no_log(), stored, deduplicates=True)
@@ -62,6 +63,7 @@ def test_snapshots_of_every_version_are_read(version: int) -> None:
     assert {pid: list(one.batches) for pid, one in found.producers.items()} == {
         pid: list(one.batches) for pid, one in expected.producers.items()
     }
+    assert {pid for pid, one in found.producers.items() if one.is_marked} == ({8} if version >= 4 else set())
     assert found.transactions.first_offset(7) == 5
     assert found.transactions.aborted_between(0, 20) == ([AbortedRange(8, 10, 11)] if version >= 3 else [])
     assert found.deduplication is not None
@@ -71,7 +73,7 @@ def test_snapshots_of_every_version_are_read(version: int) -> None:
     )
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_snapshot_that_is_cut_short_is_refused(version: int) -> None:
     stored = golden(version)
     for suffix, value in stored.items():
@@ -83,7 +85,7 @@ def test_a_snapshot_that_is_cut_short_is_refused(version: int) -> None:
 
 
 def test_every_flipped_bit_and_every_missing_value_of_a_snapshot_is_found() -> None:
-    stored = golden(3)
+    stored = golden(4)
     for suffix, value in stored.items():
         for bit in range(8 * len(value)):
             flipped = bytearray(value)
@@ -95,7 +97,7 @@ def test_every_flipped_bit_and_every_missing_value_of_a_snapshot_is_found() -> N
 
 
 def test_a_snapshot_of_what_the_log_does_not_have_says_nothing() -> None:
-    stored = golden(3)
+    stored = golden(4)
     found = restore(no_log(high_watermark=13), stored, deduplicates=True)
     assert (len(found.producers), found.producers.next_offset) == (0, 0)
     assert found.deduplication is not None
@@ -103,7 +105,7 @@ def test_a_snapshot_of_what_the_log_does_not_have_says_nothing() -> None:
 
 
 def test_without_deduplication_nothing_is_remembered_of_pulsar_s_producers() -> None:
-    stored = golden(3)
+    stored = golden(4)
     assert restore(no_log(), stored, deduplicates=False).deduplication is None
 
 

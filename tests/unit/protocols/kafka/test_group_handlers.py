@@ -358,7 +358,7 @@ def test_groups_are_described_in_every_version(driver: GroupDriver, version: int
     assert (found.authorized_operations > 0) == (version >= 3)
     assert missing.group_state == "Dead"
     assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)
-    assert (missing.error_message is not None) == (version >= 6)
+    assert missing.error_message == ("Group missing not found." if version >= 6 else None)
 
 
 @pytest.mark.parametrize("version", versions("list_groups"))

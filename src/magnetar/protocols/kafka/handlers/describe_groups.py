@@ -43,9 +43,10 @@ def _describe(context: "RequestContext", group_id: str) -> DescribedGroup:
     found = context.broker.groups.describe(group_id)
     if found.error is not GroupError.NONE and context.api_version < _NOT_FOUND_SINCE:
         return DescribedGroup(group_id=group_id, group_state=found.state.value)
+    missing = found.error is GroupError.GROUP_ID_NOT_FOUND
     return DescribedGroup(
         GROUP_ERROR_CODES[found.error],
-        found.error.value or None,
+        f"Group {group_id} not found." if missing else found.error.value or None,
         group_id,
         found.state.value,
         found.protocol_type,

@@ -1,11 +1,12 @@
 """DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
 
-Served: v0.
+Served: v0.  The coordinator's epoch is that of the producer's last marker here, -1 before the first one.
 """
 
 from typing import TYPE_CHECKING
 
 from magnetar.base.errors import BrokerError
+from magnetar.broker.transactions.markers import COORDINATOR_EPOCH
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -50,7 +51,7 @@ def _describe(context: "RequestContext", topic_name: str, index: int) -> Partiti
                 known.epoch,
                 known.batches[-1].last_sequence,
                 known.batches[-1].timestamp_ms,
-                coordinator_epoch=-1,
+                coordinator_epoch=COORDINATOR_EPOCH if known.is_marked else -1,
                 current_txn_start_offset=partition.transactions.first_offset(producer_id),
             )
             for producer_id, known in partition.producers.items()
