@@ -69,6 +69,12 @@ class Server(Protocol):
     def kill(self) -> None: ...
 
 
+class Runnable(Protocol):
+    """The rounds of one load, which `main` runs."""
+
+    def run(self, count: int, say: Callable[[str], None]) -> str: ...
+
+
 class Load(ABC):
     """A load (child.py) as a child process, and everything it has said."""
 
@@ -302,7 +308,9 @@ def check_payload(value: bytes, partition: int, number: int) -> None:
         raise Broken(f"offset {number} of partition {partition} holds record {found[1]} of {found[0]}")
 
 
-def main(module: str, text: str | None, rounds: type[Rounds], settings: dict[str, str]) -> int:
+def main(
+    module: str, text: str | None, rounds: Callable[[Server, int], Runnable], settings: dict[str, str]
+) -> int:
     """The command `python -m tests.crash.server.MODULE`."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
