@@ -4,8 +4,10 @@ UV     ?= uv
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+ROUNDS ?= 1000
+MINUTES ?= 60
 
-.PHONY: help run install dev test check format cover compat bench demo demo-spark lock generate changelog clean
+.PHONY: help run install dev test check format cover soak compat bench demo demo-spark lock generate changelog clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -77,6 +79,10 @@ format: dev ## put every file into the form that check wants
 cover: dev ## the tests again, with the lines and branches that they do not reach
 	@$(BIN)/coverage run -m pytest -q $(ARGS)
 	@$(BIN)/coverage report --skip-covered --show-missing
+
+# One hour or so for each thousand rounds; a failure prints the command that shows it again.
+soak: dev ## kills, power cuts, bit flips and hostile clients for hours (ROUNDS=1000 MINUTES=60)
+	@$(BIN)/python -m tests.soak --rounds $(ROUNDS) --minutes $(MINUTES) $(ARGS)
 
 compat: dev ## the outside suites: tests of the Kafka and Pulsar clients (ARGS="kafka-python")
 	@$(BIN)/python tests/compat/run.py $(ARGS)
