@@ -1,14 +1,22 @@
-"""Connections of both protocols in numbers: how many, and the memory that they have under way."""
+"""Connections of both protocols in numbers: the memory that they have under way, and how long they wait for others."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.base.memory_budget import MemoryBudget
-    from magnetar.base.metrics import Labels, Metrics
+    from magnetar.base.metrics import Histogram, Labels, Metrics
 
 
-def declare_network_metrics(metrics: "Metrics", memory: "MemoryBudget") -> None:
+def declare_network_metrics(
+    metrics: "Metrics",
+    memory: "MemoryBudget",
+    stalls: "Histogram",
+    longest_stall_s: Callable[[], float],
+    refused_count: Callable[[], int],
+) -> None:
+    """`stalls`: how long the event loop kept others waiting; `refused_count`: connections that were one too many."""
+
     def one(value: Callable[[], float]) -> "Callable[[], list[tuple[Labels, float]]]":
         return lambda: [((), value())]
 
@@ -38,4 +46,17 @@ def declare_network_metrics(metrics: "Metrics", memory: "MemoryBudget") -> None:
         "magnetar_connections_cut_off_total",
         "Connections closed because they held memory and made no progress.",
         one(lambda: memory.cut_off_count),
+    )
+    metrics.total(
+        "magnetar_connections_refused_total",
+        "Connections refused because there were as many as may be.",
+        one(lambda: refused_count()),
+    )
+    metrics.histogram(
+        "magnetar_loop_stall_seconds",
+        "How long everybody waited for the event loop, looked at 40 times a second.",
+        bounds=stalls.bounds,
+    ).adopt(stalls)
+    metrics.gauge(
+        "magnetar_loop_stall_longest_seconds", "The longest of these since the start.", one(longest_stall_s)
     )

@@ -247,7 +247,14 @@ _TOPICS = (
 )
 
 _REQUESTS = (
-    ServerKey("max.connections", _I, "2147483647", "How many connections may be open.", minimum=0),
+    ServerKey(
+        "max.connections",
+        _I,
+        "2147483647",
+        "How many connections of Kafka's and Pulsar's clients may be open.  Never more than the process may open files,"
+        " less 1,024 (half, where that is fewer) that are kept for storage.",
+        minimum=0,
+    ),
     ServerKey(
         "max.connections.per.ip",
         _I,

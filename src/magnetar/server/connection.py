@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from magnetar.base.clock import Clock, TimerHandle
@@ -19,6 +20,7 @@ WRITE_BUFFER_HIGH_BYTES: Final = 4 << 20  # unsent bytes after which a peer coun
 WRITE_BUFFER_LOW_BYTES: Final = 1 << 20
 SHORT_WRITE_BUFFER_HIGH_BYTES: Final = 64 << 10  # the same while memory is short
 SHORT_WRITE_BUFFER_LOW_BYTES: Final = 16 << 10
+FIRST_WORD_S_MAX: Final = 30.0  # as Pulsar's brokers wait for CONNECT; Kafka's clients speak at once
 UNSENT_BYTES_COUNTED: Final = (
     64 << 10
 )  # below it is not worth counting: sockets are given more than that by the kernel
@@ -39,6 +41,20 @@ class Session(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Kafka's `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`.
+
+    `connections_max` leaves enough of the process's open files to storage: no connection keeps it from a segment.
+    `first_word_s_max` is how long a client may take to send anything at all.
+    """
+
+    connections_max: int = 2**31 - 1
+    connections_per_host_max: int = 2**31 - 1
+    idle_s_max: float = 600.0
+    first_word_s_max: float = FIRST_WORD_S_MAX
+
+
 class Connection(asyncio.BufferedProtocol):
     """One accepted socket; the peer that its session talks to."""
 
@@ -47,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         make_session: Callable[["Connection"], Session | None],
         forget: Callable[["Connection"], None],
         clock: Clock,
-        idle_s_max: float,
+        limits: ConnectionLimits,
         memory: MemoryBudget,
     ) -> None:
         self._make_session = make_session
@@ -55,7 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self._has_short_buffer = False
         self._forget = forget
         self._clock = clock
-        self._idle_s_max = idle_s_max
+        self._limits = limits
+        self._has_spoken = False
         self._transport: asyncio.Transport
         self._session: Session | None = None
         self._last_heard_s = clock.monotonic()
@@ -79,8 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._session is None:
             self._transport.abort()
             return
-        if self._idle_s_max > 0:
-            self._idle_timer = self._clock.call_later(self._idle_s_max, self._check_idle)
+        limits = self._limits
+        first_s = min(limits.first_word_s_max, limits.idle_s_max or limits.first_word_s_max)
+        self._idle_timer = self._clock.call_later(first_s, self._check_first_word)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._session is None:
@@ -90,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._session is not None:
             self._last_heard_s = self._clock.monotonic()
+            self._has_spoken = True
             self._session.received(nbytes)
 
     def pause_writing(self) -> None:
@@ -167,10 +186,17 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    def _check_first_word(self) -> None:
+        if not self._has_spoken:
+            log.info("closing connection from %s: it has sent nothing", self.client_host)
+            self._transport.abort()
+        elif self._limits.idle_s_max > 0:
+            self._check_idle()
+
     def _check_idle(self) -> None:
         idle_s = self._clock.monotonic() - self._last_heard_s
-        if idle_s < self._idle_s_max:
-            self._idle_timer = self._clock.call_later(self._idle_s_max - idle_s, self._check_idle)
+        if idle_s < self._limits.idle_s_max:
+            self._idle_timer = self._clock.call_later(self._limits.idle_s_max - idle_s, self._check_idle)
             return
         log.info("closing connection from %s: nothing heard for %d s", self.client_host, idle_s)
         self._transport.abort()

@@ -7,25 +7,17 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.server.connection import Connection, Session
+from magnetar.server.connection import Connection, ConnectionLimits, Session
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Kafka's `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`."""
-
-    connections_max: int = 2**31 - 1
-    connections_per_host_max: int = 2**31 - 1
-    idle_s_max: float = 600.0
+REFUSALS_SAID_EVERY_S: Final = 10.0
 
 
 class Connections:
@@ -38,6 +30,9 @@ class Connections:
         self._open: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         self._sequence = 0
+        self.refused_count = 0
+        self._refusal_said_s = -REFUSALS_SAID_EVERY_S
+        self._refused_unsaid = 0
         self._empty = asyncio.Event()  # set while no connection is open
 
     def __len__(self) -> int:
@@ -49,12 +44,10 @@ class Connections:
         def admit(connection: Connection) -> Session | None:
             client_host = connection.client_host
             if len(self._open) >= self._limits.connections_max:
-                log.warning("refusing a connection from %s: %d are open", client_host, len(self._open))
+                self._refused(f"{len(self._open)} are open, as many as may be", client_host)
                 return None
             if self._by_host[client_host] >= self._limits.connections_per_host_max:
-                log.warning(
-                    "refusing a connection from %s: it has %d", client_host, self._by_host[client_host]
-                )
+                self._refused(f"it has {self._by_host[client_host]}, as many as may be", client_host)
                 return None
             self._open.add(connection)
             self._empty.clear()
@@ -62,7 +55,20 @@ class Connections:
             self._sequence += 1
             return make_session(connection, self._sequence)
 
-        return lambda: Connection(admit, self._forget, self._clock, self._limits.idle_s_max, self._memory)
+        return lambda: Connection(admit, self._forget, self._clock, self._limits, self._memory)
+
+    def _refused(self, why: str, client_host: str) -> None:
+        """Count it; say it once in a while, whatever the number of those who try."""
+        self.refused_count += 1
+        now_s = self._clock.monotonic()
+        if now_s - self._refusal_said_s < REFUSALS_SAID_EVERY_S:
+            self._refused_unsaid += 1
+            return
+        others = f"; {self._refused_unsaid} more were refused since this was last said" * bool(
+            self._refused_unsaid
+        )
+        log.warning("refusing a connection from %s: %s%s", client_host, why, others)
+        self._refusal_said_s, self._refused_unsaid = now_s, 0
 
     def _forget(self, connection: Connection) -> None:
         if connection in self._open:

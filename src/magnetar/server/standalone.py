@@ -46,9 +46,10 @@ from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.server.binding import bind as bind_stores
-from magnetar.server.connection import Connection, Session
+from magnetar.server.connection import Connection, ConnectionLimits, Session
 from magnetar.server.garbage import tune_collector
-from magnetar.server.listeners import ConnectionLimits, Connections, bind
+from magnetar.server.listeners import Connections, bind
+from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
@@ -57,6 +58,9 @@ log = get_logger(__name__)
 
 DRAIN_S_MAX: Final = 10.0  # a client that does not take its responses holds up a stop no longer than this
 CONNECTION_BYTES_MAX: Final = 1 << 30  # what connections have under way, unless a setting says otherwise
+# Of the files that the process may open, those that connections leave alone: segments that are written and read,
+# journal, catalogue, metadata, and HTTP, which has slots of its own.
+OPEN_FILES_RESERVE: Final = 1024
 IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds
 # The journal's thread asks for the interpreter when its write returns; Python's default of 5 ms would be most of p99.
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -79,11 +83,11 @@ def run(settings: ServerSettings, announce: Callable[[str], None] = _announce) -
         OSError: the data directory cannot be used.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    raise_open_files_limit()
-    return uvloop.run(_serve(settings, announce))
+    open_files_max = raise_open_files_limit()
+    return uvloop.run(_serve(settings, announce, open_files_max))
 
 
-async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> int:
+async def _serve(settings: ServerSettings, announce: Callable[[str], None], open_files_max: int) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -124,7 +128,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         memory = MemoryBudget(_connection_memory(settings), clock)
         service = KafkaService(broker, arena, _kafka_settings(settings), memory)
         pulsar = PulsarService(broker, arena, _pulsar_settings(settings, pulsar_sockets[0]), memory)
-        connections = Connections(_connection_limits(settings), clock, memory)
+        connections = Connections(_connection_limits(settings, open_files_max), clock, memory)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
         for one in bound:
             for name, sockets in one.sockets.items():
@@ -146,7 +150,14 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None]) -> i
         metrics = Metrics()
         declare_kafka_metrics(metrics, service, lambda: len(connections))
         declare_pulsar_metrics(metrics, pulsar)
-        declare_network_metrics(metrics, memory)
+        loop_watch = LoopWatch(clock)
+        declare_network_metrics(
+            metrics,
+            memory,
+            loop_watch.stalls,
+            lambda: loop_watch.longest_s,
+            lambda: connections.refused_count,
+        )
         declare_store_metrics(metrics, store.counters, store.leases)
         app = create_app(
             broker, metrics, pulsar.settings.endpoint, _access(settings, http_sockets, worker_token)
@@ -332,7 +343,10 @@ def _pulsar_settings(settings: ServerSettings, listening: socket.socket) -> Puls
     )
 
 
-def _connection_limits(settings: ServerSettings) -> ConnectionLimits:
+def _connection_limits(settings: ServerSettings, open_files_max: int) -> ConnectionLimits:
     network = settings.network
+    reserve = min(OPEN_FILES_RESERVE, open_files_max // 2)
     idle_s = network.idle_ms_max / 1000 if network.idle_ms_max > 0 else 0.0
-    return ConnectionLimits(network.connections_max, network.connections_per_ip_max, idle_s)
+    return ConnectionLimits(
+        min(network.connections_max, open_files_max - reserve), network.connections_per_ip_max, idle_s
+    )
