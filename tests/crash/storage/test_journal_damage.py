@@ -11,10 +11,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from killed_store import KIB, TINY, Killed, Load, killed, one_by_one, start
+from killed_store import DATA, KIB, TINY, Killed, Load, killed, one_by_one, start
 
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, round_header
+from magnetar.storage.local.journal import MARK_S
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, Fate
 
 
@@ -182,6 +185,64 @@ def test_damage_to_the_last_round_is_found_behind_a_stop_without_checkpoint() ->
         await dead.is_refused(dead.flipped(path, end - 1), path, position, sequence)
         assert await dead.found(dead.flipped(dead.rounds[-1][0], dead.rounds[-1][1])) == {1: 3}
         assert await dead.found(dead.disk()) == {1: 3}
+
+    asyncio.run(scenario())
+
+
+def test_damage_to_the_last_round_is_found_once_nothing_has_followed_it_for_a_second() -> None:
+    """An idle server writes an empty round behind it, once."""
+
+    async def scenario() -> None:
+        disk, clock = CrashDisk(), FakeClock()
+        store = await LocalLedgerStore.start(DATA, settings=TINY, clock=clock, disk=disk)
+        load = Load(store)
+        await load.create()
+        clock.advance(MARK_S / 2)
+        await load.append(3)
+        before = store.durable_sequence
+        clock.advance(MARK_S / 2)  # not idle: something was written since the timer was set
+        assert store.journal._wants_mark is False
+        clock.advance(MARK_S)
+        while store.durable_sequence == before:  # noqa: ASYNC110 - the journal's thread tells nobody of it
+            await asyncio.sleep(0)
+        for _ in range(5):
+            clock.advance(MARK_S)
+        await load.append(0)
+        assert store.durable_sequence == before + 1
+        await store.checkpoint()
+        await load.append(3)
+        clock.advance(2 * MARK_S)
+        while store.durable_sequence == before + 2:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        dead = Killed(disk.after_power_loss(Fate.DROPPED), load.acknowledged)
+        await store.close()
+        assert [sequence for *_, sequence in dead.rounds] == [before + 2, before + 3]
+        path, position, end, sequence = dead.rounds[-2]
+        await dead.is_refused(dead.flipped(path, end - 1), path, position, sequence)
+        assert await dead.found(dead.flipped(path, dead.rounds[-1][1])) == {1: 6}
+        assert await dead.found(dead.disk()) == {1: 6}
+
+    asyncio.run(scenario())
+
+
+def test_the_round_behind_the_last_one_does_not_keep_its_file_from_being_used_again() -> None:
+    async def scenario() -> None:
+        disk, clock = CrashDisk(), FakeClock()
+        small = replace(TINY, journal_file_count=2, round_bytes_max=8 * KIB)
+        store = await LocalLedgerStore.start(DATA, settings=small, clock=clock, disk=disk)
+        load = Load(store)
+        await load.create()
+        for _ in range(60):
+            await load.append(1)
+            before = store.durable_sequence
+            clock.advance(2 * MARK_S)
+            room = store.journal._ring.current
+            if room is not None and room.position < room.size:
+                while store.durable_sequence == before:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(0)
+            await store.checkpoint()
+        assert load.acknowledged == {1: 60}
+        await store.close()
 
     asyncio.run(scenario())
 

@@ -14,6 +14,9 @@ Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`
 will make room soon: a round that finds none fails with all that is queued behind it, as a failed write does, but
 nothing of it is on disk, so nothing has to be cut.
 
+What follows a round proves that it was whole (`replay`).  When nothing does for a second, an empty round is written:
+from then on damage to the last round is not taken for a torn tail either.
+
 An exception that nobody foresaw, in the thread or anywhere else in the store (`break_off`), ends all writing: what
 waits fails, and so does every later append.  Nothing is cut then: what failed may be there after the next start.
 """
@@ -29,7 +32,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from crc32c import crc32c
 
 from magnetar.base.arena import map_memory
-from magnetar.base.clock import Clock
+from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.format import (
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from magnetar.storage.local.ledger import LocalLedger
 
 log = logging.getLogger(__name__)
+
+MARK_S: Final = 1.0
+"""A round that nothing has followed for so long is followed by an empty one."""
 
 STALL_S: Final = 1.0
 STALL_LOG_S: Final = 60.0
@@ -158,7 +164,10 @@ class Journal:
         self._completed: deque[tuple[list[Queued], int, StorageError | None]] = deque()
         self._idle = True
         self._stopping = False
-        self._mark_end = False
+        self._wants_mark = False
+        self._mark_timer: TimerHandle | None = None
+        self._mark_behind = 0
+        """The last round when the timer was set.  Loop only."""
         self._epoch = 0
         self._writing: Round | None = None
         """What the thread has taken and not reported."""
@@ -243,7 +252,7 @@ class Journal:
         If the next start needs the journal, an empty round follows the last one: damage to that will then not be
         taken for a torn tail.
         """
-        self._mark_end = is_needed
+        self._wants_mark = is_needed
         self._stopping = True
         self._wake.put(None)
         if self._thread.ident is not None:
@@ -267,6 +276,22 @@ class Journal:
             self._on_round(entries, sequence, error)
             if error is not None:
                 self._failing = False
+            elif entries and self._mark_timer is None:
+                self._mark_behind = sequence
+                self._mark_timer = self._clock.call_later(MARK_S, self._mark)
+
+    def _mark(self) -> None:
+        """Some time has passed since the timer was set: was the round written then the last one?"""
+        self._mark_timer = None
+        if self._stopping:
+            return
+        last = self._next_sequence - 1
+        if last != self._mark_behind:
+            self._mark_behind = last
+            self._mark_timer = self._clock.call_later(MARK_S, self._mark)
+        else:
+            self._wants_mark = True
+            self._wake.put(None)
 
     # -- both sides, under the lock
 
@@ -300,20 +325,15 @@ class Journal:
                 round_ = self._writing = self._take()
                 self._idle = round_ is None
             if round_ is None:
-                if self._stopping:
-                    if self._mark_end and self._has_room():
-                        self._write(Round(BLOCK_BYTES))
+                if self._wants_mark:
+                    self._wants_mark = False
+                    self._write_mark()
+                elif self._stopping:
                     return
-                self._wake.get()
+                else:
+                    self._wake.get()
                 continue
-            error = self._write(round_)
-            if error is not None:
-                self._take_queued(round_.entries)
-                if not isinstance(error, StorageFull):
-                    self._cut(round_.entries)
-            self._completed.append((round_.entries, round_.sequence, error))
-            self._writing = None
-            self._loop.call_soon_threadsafe(self._report)
+            self._write_and_report(round_)
             round_.clear()
             with self._lock:
                 if len(round_.buffer) == self._round_bytes_max:
@@ -383,15 +403,24 @@ class Journal:
         self._counters.round_bytes += size
         return None
 
-    def _has_room(self) -> bool:
-        """For a round of one block, behind one that was written, in the same file."""
+    def _write_and_report(self, round_: Round) -> None:
+        error = self._write(round_)
+        if error is not None:
+            self._take_queued(round_.entries)
+            if not isinstance(error, StorageFull):
+                self._cut(round_.entries)
+        self._completed.append((round_.entries, round_.sequence, error))
+        self._writing = None
+        self._loop.call_soon_threadsafe(self._report)
+
+    def _write_mark(self) -> None:
+        """An empty round, if there is room for it right behind the last one."""
         with self._lock:
             current = self._ring.current
-            return (
-                self._broken is None
-                and current is not None
-                and current.position + BLOCK_BYTES <= current.size
-            )
+            if self._broken is not None or current is None or current.position + BLOCK_BYTES > current.size:
+                return
+        self._writing = Round(BLOCK_BYTES)
+        self._write_and_report(self._writing)
 
     def _note_time(self, took_s: float, size: int) -> None:
         self._counters.journal_write_s.observe(took_s)
