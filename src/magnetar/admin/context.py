@@ -1,9 +1,11 @@
 """What every admin route has at hand: the broker, and the addresses that clients are told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
+
+from magnetar.admin.peek import Bodies
 
 if TYPE_CHECKING:
     from magnetar.admin.access import Access
@@ -13,11 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` is the Pulsar listener's address, None when the server has none; `access` is who may do what."""
+    """`pulsar` is the Pulsar listener's address, None when the server has none; `access` is who may do what; `bodies`
+    are the messages that are being answered.
+    """
 
     broker: "Broker"
     pulsar: "Endpoint | None"
     access: "Access"
+    bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:
         """Where a Pulsar client connects that sent this request; empty when there is nothing to connect to."""

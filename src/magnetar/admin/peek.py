@@ -1,37 +1,108 @@
 """A message as an HTTP answer: its bytes in the body, what else it has in `X-Pulsar-` headers.
 
-A batch is answered as one body, decompressed, with the number of its messages: pulsar-admin takes it apart.
+A batch is answered as one body, decompressed, with the number of its messages: pulsar-admin takes it apart.  That is
+done on a thread, and only up to `BODY_BYTES_MAX`.  All bodies together that are being made or sent, however slowly they
+are taken, have `BODIES_BYTES_MAX`; who comes when they are used up is told to come again.
 """
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from magnetar.admin.answers import Refused
 from magnetar.admin.stats import iso_time
 from magnetar.base.errors import WireError
 from magnetar.wire.convert.codecs import expand_pulsar
-from magnetar.wire.pulsar.entry import read_entry
+from magnetar.wire.kafka.record_scan import Budget
+from magnetar.wire.pulsar.entry import EntryView, read_entry
+from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
 if TYPE_CHECKING:
+    from magnetar.broker.opening import Opener
     from magnetar.broker.subscriptions.forms import Formed
 
+BODY_BYTES_MAX: Final = 32 << 20
+BODIES_BYTES_MAX: Final = 64 << 20
 _BODY_TYPE: Final = "application/octet-stream"
 
 
-def message_response(formed: "Formed") -> Response:
-    """The entry, in Pulsar's form, as an answer; 500 with a reason for one that cannot be read."""
+class Bodies:
+    """Bytes of messages that are being answered."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes; 503 when there are too many already."""
+        if self.bytes + size > BODIES_BYTES_MAX:
+            raise Refused(503, "Other large messages are being read at this moment; try again")
+        self.bytes += size
+
+    def give_back(self, size: int) -> None:
+        self.bytes -= size
+
+
+class _MessageResponse(Response):
+    """Counts its body until it was sent, or nobody takes it any more."""
+
+    def __init__(self, body: bytes, headers: dict[str, str], bodies: Bodies) -> None:
+        super().__init__(body, media_type=_BODY_TYPE, headers=headers)
+        self._bodies = bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._bodies.give_back(len(self.body))
+
+
+async def message_response(formed: "Formed", opener: "Opener", bodies: Bodies) -> Response:
+    """The entry, in Pulsar's form, as an answer.
+
+    Refused:
+        413: it is larger than `BODY_BYTES_MAX`.
+        500: it cannot be read.
+        503: too much is being answered already.
+    """
     assert formed.payload is not None
     entry = formed.entry
+    name = f"message {entry.ledger_id}:{entry.entry_id}"
     try:
         view = read_entry(memoryview(formed.payload), verify=False)
-        metadata = view.metadata
-        body = bytes(view.payload)
-        if not view.is_encrypted:
-            body = bytes(expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size))
     except WireError as error:
-        raise Refused(500, f"message {entry.ledger_id}:{entry.entry_id} cannot be read: {error}") from None
+        raise Refused(500, f"{name} cannot be read: {error}") from None
+    is_plain = view.is_encrypted or view.metadata.compression == CompressionType.NONE
+    size = len(view.payload) if is_plain else view.metadata.uncompressed_size
+    if size > BODY_BYTES_MAX:
+        raise Refused(
+            413,
+            f"{name} has {size} bytes behind its compression, and at most {BODY_BYTES_MAX} are shown here; "
+            "consume it",
+        )
+    bodies.take(size)
+    try:
+        body = bytes(view.payload) if is_plain else await opener.run(bodies, partial(_body, view))
+        return _MessageResponse(body, _headers(formed, view, len(body)), bodies)
+    except WireError as error:
+        bodies.give_back(size)
+        raise Refused(500, f"{name} cannot be read: {error}") from None
+    except BaseException:
+        bodies.give_back(size)
+        raise
+
+
+def _body(view: EntryView, budget: Budget) -> bytes:
+    metadata = view.metadata
+    return bytes(
+        expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size, budget.bytes_max)
+    )
+
+
+def _headers(formed: "Formed", view: EntryView, size: int) -> dict[str, str]:
+    entry, metadata = formed.entry, view.metadata
     headers = {
         "X-Pulsar-Message-ID": f"{entry.ledger_id}:{entry.entry_id}",
         "X-Pulsar-PROPERTY": json.dumps({pair.key: pair.value for pair in metadata.properties}),
@@ -45,7 +116,7 @@ def message_response(formed: "Formed") -> Response:
         headers["X-Pulsar-event-time"] = iso_time(metadata.event_time)
     if metadata.HasField("num_messages_in_batch"):
         headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
-        headers["X-Pulsar-batch-size"] = str(len(body))
+        headers["X-Pulsar-batch-size"] = str(size)
     if metadata.HasField("partition_key"):
         headers["X-Pulsar-partition-key"] = metadata.partition_key
         headers["X-Pulsar-partition-key-b64-encoded"] = (
@@ -56,8 +127,7 @@ def message_response(formed: "Formed") -> Response:
     if metadata.HasField("deliver_at_time"):
         headers["X-Pulsar-deliver-at-time"] = iso_time(metadata.deliver_at_time)
     # A header line is one line of Latin-1; what is neither is left to whoever consumes the message.
-    safe = {
+    return {
         name: text.encode("ascii", "backslashreplace").decode().replace("\n", " ").replace("\r", " ")
         for name, text in headers.items()
     }
-    return Response(body, media_type=_BODY_TYPE, headers=safe)

@@ -159,7 +159,7 @@ class Broker:
         self.topics.is_in_transaction = self.transactions.is_in_transaction
         self.opener = Opener()
         self.interop = Interop(
-            settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max
+            settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
         )
         self.subscriptions = Subscriptions(
             clock,

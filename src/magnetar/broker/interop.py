@@ -2,7 +2,8 @@
 
 What a client reads in its own protocol is not looked at here but for its kind.  The rest is converted when somebody
 asks for it (`wire/convert`), and kept for the next one, up to a number of bytes.  A little is converted at once; more,
-or what is compressed or in chunks, on a thread, once however many ask for it at a time.
+or what is compressed or in chunks, on a thread, once however many ask for it at a time, and within the budgets of
+`opening.py`: what is expanded by all conversions together, and what one of them gives out at a time, is bounded.
 
 Every offset stays covered.  To a Kafka client, what has no record (a chunk but the last one of its message, a broker's
 marker, an entry that cannot be decoded) is a batch that it skips; to a Pulsar subscription, what has no message
@@ -14,12 +15,13 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt, StorageError, WireError
 from magnetar.broker.interop_chunks import earlier_chunks
+from magnetar.broker.opening import SMALL, Opener
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.forms import Formed, is_marker
 from magnetar.ledger.entry import Entry, EntryKind
@@ -30,6 +32,8 @@ from magnetar.wire.convert import (
     kafka_to_pulsar,
     pulsar_to_kafka,
 )
+from magnetar.wire.kafka.record_reader import TooLargeExpanded
+from magnetar.wire.kafka.record_scan import Budget
 from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
@@ -38,7 +42,9 @@ log: Final = logging.getLogger(__name__)
 
 AT_ONCE_BYTES_MAX: Final = 16 << 10  # converted on the event loop: a tenth of a millisecond or two
 _AT_ONCE_CHARGE: Final = 1 << 10  # the least that an entry counts for: each has a cost of its own
-_THREADS: Final = 2
+_GIVEN_BYTES_MAX: Final = (
+    16 << 20
+)  # converted in one go: who reads comes for the rest when these are on their way
 _NOTED_MAX: Final = 10_000  # undecodable entries that were said, so that they are not said again
 _FORM_OVERHEAD_BYTES: Final = 300
 
@@ -79,6 +85,14 @@ class _Bad(NamedTuple):
 _Outcome = Form | _LastChunk | _Bad
 _Key = tuple[str, int]
 _Work = tuple[Entry, int]  # and the leader epoch of its offsets
+_Convert = Callable[[_Work, Budget], _Outcome]
+
+
+class _Later(NamedTuple):
+    """What an entry has become when enough was converted in front of it."""
+
+
+_Settled = Form | StorageError | _Later
 
 
 class _Forms:
@@ -87,7 +101,7 @@ class _Forms:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
-        self.pending: dict[_Key, asyncio.Future[Form | StorageError]] = {}
+        self.pending: dict[_Key, asyncio.Future[_Settled]] = {}
         self._kept: OrderedDict[_Key, Form] = OrderedDict()
 
     def get(self, key: _Key) -> Form | None:
@@ -115,13 +129,14 @@ class Interop:
     `cache_bytes` is for each protocol; `message_bytes_max` is what Pulsar clients were told: they refuse larger ones.
     """
 
-    def __init__(self, cache_bytes: int, message_bytes_max: int) -> None:
+    def __init__(self, cache_bytes: int, message_bytes_max: int, opener: Opener) -> None:
         self.counters = Counters()
         self._message_bytes_max = message_bytes_max
         self._for_kafka = _Forms(cache_bytes)
         self._for_pulsar = _Forms(cache_bytes)
         self._noted: OrderedDict[_Key, None] = OrderedDict()
-        self._threads = ThreadPoolExecutor(_THREADS, "magnetar-convert")
+        self._opener = opener
+        self._assembling = asyncio.Lock()  # chunks are in memory all at once: those of one message at a time
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._connected: set[EntryKind] = set()
@@ -144,7 +159,6 @@ class Interop:
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     # --- for Kafka ---------------------------------------------------------------------------------------------------
 
@@ -167,19 +181,25 @@ class Interop:
                 left -= max(len(entry.payload), _AT_ONCE_CHARGE)
                 if left < 0 or not engine.is_compiled() or not _is_simple_for_kafka(entry):
                     return None
-                form = self._settle_for_kafka(partition, entry, _to_kafka((entry, _epoch(partition, entry))))
+                form = self._settle_for_kafka(
+                    partition, entry, _convert_one((entry, _epoch(partition, entry)), _to_kafka)
+                )
             formed.append(_as_kafka(entry, form))
         return formed
 
     async def kafka_form_later(self, partition: Partition, entries: Sequence[Entry]) -> list[Entry]:
-        """As `kafka_form`.
+        """As `kafka_form`: the first ones, one at least; more than `_GIVEN_BYTES_MAX` are not converted in one go.
 
         Raises:
             StorageError: the chunks of a message cannot be read now.
         """
         foreign = [entry for entry in entries if entry.kind is not _KAFKA]
-        forms = iter(await self._formed(self._for_kafka, partition, foreign, _to_kafka))
-        return [entry if entry.kind is _KAFKA else _as_kafka(entry, next(forms)) for entry in entries]
+        forms = await self._formed(self._for_kafka, partition, foreign, _to_kafka)
+        given = iter(forms)
+        return [
+            entry if entry.kind is _KAFKA else _as_kafka(entry, next(given))
+            for entry in _up_to(entries, foreign, len(forms))
+        ]
 
     def _settle_for_kafka(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
         assert not isinstance(outcome, _LastChunk)
@@ -195,6 +215,10 @@ class Interop:
 
     async def _assemble(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
         """The message whose last chunk this is; raises StorageError."""
+        async with self._assembling:
+            return await self._assemble_alone(partition, entry, view)
+
+    async def _assemble_alone(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
         try:
             earlier = await earlier_chunks(partition.log, entry, view)
         except EntryCorrupt as error:
@@ -209,8 +233,10 @@ class Interop:
             outcome = Form(_cover(entry, epoch))
         else:
             pieces = [*earlier, view.payload]
-            outcome = await asyncio.get_running_loop().run_in_executor(
-                self._threads, _assembled, view, pieces, entry.last_offset, epoch
+            outcome = await self._opener.run(
+                partition.log.name,
+                partial(_assembled, view, pieces, entry.last_offset, epoch),
+                is_large=view.metadata.total_chunk_msg_size > SMALL.bytes_max,
             )
         return self._settle_for_kafka(partition, entry, outcome)
 
@@ -219,7 +245,9 @@ class Interop:
     def pulsar_form(
         self, partition: Partition, entries: Sequence[Entry]
     ) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
-        """The entries as Pulsar entries; an awaitable of them when something has to be converted first."""
+        """The entries as Pulsar entries; an awaitable when something has to be converted first, of the first ones at
+        least: more than `_GIVEN_BYTES_MAX` are not converted in one go.
+        """
         name = partition.log.name
         left = AT_ONCE_BYTES_MAX
         formed: list[Formed] = []
@@ -238,14 +266,14 @@ class Interop:
                     or read_header(entry.payload).attributes & COMPRESSION_MASK
                 ):
                     return self._pulsar_form_later(partition, entries)
-                form = self._settle_for_pulsar(partition, entry, self._to_pulsar((entry, 0)))
+                form = self._settle_for_pulsar(partition, entry, _convert_one((entry, 0), self._to_pulsar))
             formed.append(Formed(entry, form.payload))
         return formed
 
     async def _pulsar_form_later(self, partition: Partition, entries: Sequence[Entry]) -> Sequence[Formed]:
         foreign = [entry for entry in entries if entry.kind is _KAFKA and _has_messages(partition, entry)]
         found = await self._formed(self._for_pulsar, partition, foreign, self._to_pulsar)
-        forms = {entry.base_offset: form for entry, form in zip(foreign, found, strict=True)}
+        forms = {entry.base_offset: form for entry, form in zip(foreign, found, strict=False)}
         return [
             Formed(
                 entry,
@@ -253,7 +281,7 @@ class Interop:
                 if entry.kind is _PULSAR
                 else forms.get(entry.base_offset, _NO_MESSAGE).payload,
             )
-            for entry in entries
+            for entry in _up_to(entries, foreign, len(found))
         ]
 
     def _own_payload(self, partition: Partition, entry: Entry) -> memoryview | None:
@@ -265,19 +293,18 @@ class Interop:
                 self.counters.undecodable_to_pulsar += 1
             return None
 
-    def _to_pulsar(self, work: _Work) -> _Outcome:
+    def _to_pulsar(self, work: _Work, budget: Budget) -> _Outcome:
         """On any thread."""
-        try:
-            return Form(kafka_to_pulsar(work[0].payload, self._message_bytes_max))
-        except WireError as error:
-            return _Bad(str(error))
+        payload = kafka_to_pulsar(work[0].payload, self._message_bytes_max, budget)
+        if len(payload) > self._message_bytes_max:
+            raise WireError(
+                f"its {len(payload)} bytes are more than the {self._message_bytes_max} that clients take"
+            )
+        return Form(payload)
 
     def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
         assert not isinstance(outcome, _LastChunk)
         counters = self.counters
-        if isinstance(outcome, Form) and len(outcome.payload or b"") > self._message_bytes_max:
-            size = len(outcome.payload or b"")
-            outcome = _Bad(f"its {size} bytes are more than the {self._message_bytes_max} that clients take")
         if isinstance(outcome, _Bad):
             if self._note(partition, entry, "Pulsar", outcome.reason):
                 counters.undecodable_to_pulsar += 1
@@ -290,18 +317,28 @@ class Interop:
     # --- on threads --------------------------------------------------------------------------------------------------
 
     async def _formed(
-        self,
-        forms: _Forms,
-        partition: Partition,
-        entries: Sequence[Entry],
-        convert: Callable[[_Work], _Outcome],
+        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: _Convert
     ) -> list[Form]:
-        """The forms of all entries: kept ones, ones on their way, and the others converted."""
+        """The forms of the first entries, of one at least: kept ones, ones on their way, and the others converted."""
+        found: list[Form] = []
+        while entries and not found:
+            for wait in self._begin(forms, partition, entries, convert):
+                form = wait if isinstance(wait, Form) else await asyncio.shield(wait)
+                if isinstance(form, StorageError):
+                    raise form
+                if isinstance(form, _Later):
+                    break
+                found.append(form)
+        return found
+
+    def _begin(
+        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: _Convert
+    ) -> "list[Form | asyncio.Future[_Settled]]":
         if self._is_closed:
             raise StorageError(_NOT_NOW)
         name = partition.log.name
         loop = asyncio.get_running_loop()
-        waits: list[Form | asyncio.Future[Form | StorageError]] = []
+        waits: list[Form | asyncio.Future[_Settled]] = []
         fresh: list[Entry] = []
         for entry in entries:
             key = (name, entry.base_offset)
@@ -314,45 +351,42 @@ class Interop:
             task = loop.create_task(self._convert(forms, partition, fresh, convert), name=f"convert {name}")
             self._tasks.add(task)
             task.add_done_callback(self._finished)
-        found = []
-        for wait in waits:
-            form = wait if isinstance(wait, Form) else await asyncio.shield(wait)
-            if isinstance(form, StorageError):
-                raise form
-            found.append(form)
-        return found
+        return waits
 
     async def _convert(
-        self,
-        forms: _Forms,
-        partition: Partition,
-        entries: Sequence[Entry],
-        convert: Callable[[_Work], _Outcome],
+        self, forms: _Forms, partition: Partition, entries: list[Entry], convert: _Convert
     ) -> None:
         name = partition.log.name
         waiting = {entry.base_offset: forms.pending[name, entry.base_offset] for entry in entries}
+        rest: _Settled = StorageError(_NOT_NOW)  # closed, or our own bug, which the task reports
+        given = 0
         try:
-            work = [(entry, _epoch(partition, entry)) for entry in entries]
-            loop = asyncio.get_running_loop()
-            outcomes = await loop.run_in_executor(self._threads, list, map(convert, work))
-            for entry, outcome in zip(entries, outcomes, strict=True):
-                form: Form | StorageError
-                if isinstance(outcome, _LastChunk):
-                    try:
-                        form = await self._assemble(partition, entry, outcome.view)
-                    except StorageError as error:
-                        form = error
-                elif forms is self._for_kafka:
-                    form = self._settle_for_kafka(partition, entry, outcome)
-                else:
-                    form = self._settle_for_pulsar(partition, entry, outcome)
-                del forms.pending[name, entry.base_offset]
-                waiting.pop(entry.base_offset).set_result(form)
+            while entries and given < _GIVEN_BYTES_MAX:
+                work = [(entry, _epoch(partition, entry)) for entry in entries]
+                outcomes = await self._opener.run(name, partial(_convert_some, work, convert))
+                for entry, outcome in zip(entries, outcomes, strict=False):
+                    form: Form | StorageError
+                    if isinstance(outcome, _LastChunk):
+                        try:
+                            form = await self._assemble(partition, entry, outcome.view)
+                        except StorageError as error:
+                            form = error
+                    elif forms is self._for_kafka:
+                        form = self._settle_for_kafka(partition, entry, outcome)
+                    else:
+                        form = self._settle_for_pulsar(partition, entry, outcome)
+                    if isinstance(form, Form):
+                        given += len(form.payload or b"")
+                    del forms.pending[name, entry.base_offset]
+                    waiting.pop(entry.base_offset).set_result(form)
+                entries = entries[len(outcomes) :]
+            rest = _Later()
+        except StorageError:
+            pass  # the server stops
         finally:
-            # Closed, or our own bug, which the task reports: nobody may wait for it for ever.
-            for base_offset, future in waiting.items():
+            for base_offset, future in waiting.items():  # nobody may wait for it for ever
                 del forms.pending[name, base_offset]
-                future.set_result(StorageError(_NOT_NOW))
+                future.set_result(rest)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -375,6 +409,22 @@ class Interop:
 
 
 _NO_MESSAGE: Final = Form(None)
+
+
+def _up_to(entries: Sequence[Entry], foreign: Sequence[Entry], count: int) -> Sequence[Entry]:
+    """The entries in front of `foreign[count]`, all when there is none."""
+    if count == len(foreign):
+        return entries
+    end = foreign[count].base_offset
+    return [entry for entry in entries if entry.base_offset < end]
+
+
+def _convert_one(work: _Work, convert: _Convert) -> _Outcome:
+    """What has become of a small one, on the event loop."""
+    try:
+        return convert(work, SMALL)
+    except WireError as error:
+        return _Bad(str(error))
 
 
 def _epoch(partition: Partition, entry: Entry) -> int:
@@ -413,25 +463,54 @@ def _is_simple_for_kafka(entry: Entry) -> bool:
     return view.metadata.compression == CompressionType.NONE and not view.is_chunk
 
 
-def _to_kafka(work: _Work) -> _Outcome:
+def _convert_some(work: Sequence[_Work], convert: _Convert, budget: Budget) -> list[_Outcome]:
+    """On a thread: what has become of the first ones, of one at least, as far as the budget goes.
+
+    Raises:
+        TooLargeExpanded: the first one alone is beyond this budget, and there is a larger one.
+    """
+    outcomes: list[_Outcome] = []
+    left = budget.bytes_max if budget == SMALL else 0
+    for one in work:
+        try:
+            outcomes.append(convert(one, budget))
+        except TooLargeExpanded as error:
+            if outcomes:
+                break  # it begins anew, as the first one
+            if budget == SMALL:
+                raise
+            outcomes.append(_Bad(str(error)))
+        except WireError as error:
+            outcomes.append(_Bad(str(error)))
+        outcome = outcomes[-1]
+        left -= len(outcome.payload or b"") if isinstance(outcome, Form) else 0
+        if left <= 0:
+            break
+    return outcomes
+
+
+def _to_kafka(work: _Work, budget: Budget) -> _Outcome:
     entry, leader_epoch = work
+    view = read_entry(entry.payload, verify=False)
+    if view.num_messages != entry.last_offset - entry.base_offset + 1:
+        return _Bad(f"it has {view.num_messages} messages")
+    if view.is_marker:
+        return Form(_cover(entry, leader_epoch))
+    if view.is_chunk and not view.is_encrypted:
+        metadata = view.metadata
+        is_last = metadata.chunk_id == metadata.num_chunks_from_msg - 1
+        return _LastChunk(view) if is_last else Form(_cover(entry, leader_epoch))
+    return Form(pulsar_to_kafka(view, entry.base_offset, leader_epoch, budget))
+
+
+def _assembled(
+    view: EntryView, pieces: Sequence[memoryview], offset: int, leader_epoch: int, budget: Budget
+) -> _Outcome:
     try:
-        view = read_entry(entry.payload, verify=False)
-        if view.num_messages != entry.last_offset - entry.base_offset + 1:
-            return _Bad(f"it has {view.num_messages} messages")
-        if view.is_marker:
-            return Form(_cover(entry, leader_epoch))
-        if view.is_chunk and not view.is_encrypted:
-            metadata = view.metadata
-            is_last = metadata.chunk_id == metadata.num_chunks_from_msg - 1
-            return _LastChunk(view) if is_last else Form(_cover(entry, leader_epoch))
-        return Form(pulsar_to_kafka(view, entry.base_offset, leader_epoch))
-    except WireError as error:
+        return Form(assembled_to_kafka(view, pieces, offset, leader_epoch, budget))
+    except TooLargeExpanded as error:
+        if budget == SMALL:
+            raise
         return _Bad(str(error))
-
-
-def _assembled(view: EntryView, pieces: Sequence[memoryview], offset: int, leader_epoch: int) -> _Outcome:
-    try:
-        return Form(assembled_to_kafka(view, pieces, offset, leader_epoch))
     except WireError as error:
         return _Bad(str(error))

@@ -17,14 +17,13 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar.base.errors import StorageError
-from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, TooLargeExpanded
-from magnetar.wire.kafka.record_scan import Budget
-from magnetar.wire.kafka.records import RECORD_BYTES_MIN
+from magnetar.wire.kafka.record_reader import TooLargeExpanded
+from magnetar.wire.kafka.record_scan import WHOLE, Budget
 
 T = TypeVar("T")
 
 SMALL: Final = Budget(4 << 20, 20_000)
-LARGE: Final = Budget(RECORDS_BYTES_MAX, RECORDS_BYTES_MAX // RECORD_BYTES_MIN)
+LARGE: Final = WHOLE
 _SMALL_THREADS: Final = 2
 _CLOSED: Final = "the server stops"
 

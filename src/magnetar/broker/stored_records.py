@@ -85,7 +85,9 @@ class StoredRecords:
         if formed is None:
             formed = await interop.kafka_form_later(partition, entries)
         found = []
-        for entry, given, one in zip(entries, formed, stored, strict=True):
+        for entry, given, one in zip(
+            entries, formed, stored, strict=False
+        ):  # the first ones, if they grow large
             if given is entry:
                 found.append(one)
                 continue

@@ -7,6 +7,7 @@ with members it is theirs, as it is to Kafka's own tools.
 Positions are offsets; counts are of messages, as in a subscription's backlog.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -92,6 +93,7 @@ class SubscriptionAdmin:
         looked_at = 0
         while offset < end and looked_at < PEEK_ENTRIES_MAX:
             entries = log.read_cached(offset, _READ_BYTES, end) or await log.read(offset, _READ_BYTES)
+            await asyncio.sleep(0)  # others have a turn between any two steps
             formed = forms(partition, entries)
             for one in await formed if isinstance(formed, Awaitable) else formed:
                 entry = one.entry

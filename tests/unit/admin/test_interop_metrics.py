@@ -3,10 +3,11 @@
 from magnetar.admin.interop_metrics import declare_interop_metrics
 from magnetar.base.metrics import Metrics
 from magnetar.broker.interop import Form, Interop
+from magnetar.broker.opening import Opener
 
 
 def test_every_number_of_the_conversions_is_shown() -> None:
-    interop = Interop(1 << 20, 5 << 20)
+    interop = Interop(1 << 20, 5 << 20, Opener())
     counters = interop.counters
     for value, name in enumerate(counters.__slots__, 1):
         setattr(counters, name, value)

@@ -3,6 +3,7 @@
 import pytest
 
 from magnetar.broker.interop import Interop
+from magnetar.broker.opening import Opener
 from magnetar.ledger.entry import EntryKind
 from magnetar.wire.convert import engine
 
@@ -14,7 +15,7 @@ def test_what_converts_is_loaded_once_both_protocols_have_clients(
     prepared: list[None] = []
     monkeypatch.setattr(engine, "prepare", lambda: prepared.append(None))
     (other,) = set(EntryKind) - {first}
-    interop = Interop(1 << 20, 5 << 20)
+    interop = Interop(1 << 20, 5 << 20, Opener())
     try:
         interop.client_connected(first)
         interop.client_connected(first)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.context import broker_of, context_of
 from magnetar.admin.message_ids import position_in
 from magnetar.admin.names import partitions_of, topic_hash, topic_name
 from magnetar.admin.peek import message_response
@@ -195,7 +195,7 @@ async def peek(
     found = await broker.subscription_admin.peek(partition, name, number, broker.subscriptions.forms)
     if found is None:
         raise Refused(404, "Message not found")
-    return message_response(found)
+    return await message_response(found, broker.opener, context_of(request).bodies)
 
 
 @router.get(_S + "/properties", summary="A subscription's own properties")

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from magnetar.admin import stats
 from magnetar.admin.answers import Refused, done, flag, object_body, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.context import broker_of, context_of
 from magnetar.admin.message_ids import message_id, position_in
 from magnetar.admin.names import partitions_of, topic_name
 from magnetar.admin.peek import message_response
@@ -123,7 +123,7 @@ async def message(
     (one,) = await formed if asyncio.iscoroutine(formed) else formed  # type: ignore[misc]
     if one.payload is None:
         raise Refused(404, "Message id not found")
-    return message_response(one)
+    return await message_response(one, broker_of(request).opener, context_of(request).bodies)
 
 
 @router.put(_T + "/backlogSize", summary="About how many bytes there are from a message id on")

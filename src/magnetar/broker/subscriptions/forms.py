@@ -16,11 +16,16 @@ from magnetar.broker.subscriptions.sharing import Part, entry_slot, part_entry_i
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, EntryView, read_entry
+from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
 Buffer = bytes | bytearray | memoryview
 
 # Messages of Kafka batches that are cut by key on the event loop: a millisecond's work.
 CUT_AT_ONCE_MAX: Final = 200
+_CUT_AT_ONCE_BYTES_MAX: Final = 256 << 10  # ... and their bytes behind compression
+CUT_BYTES_MAX: Final = 16 << 20
+"""What is larger behind its compression is not cut by key: it goes to one consumer as a whole."""
+
 _MARKER_TAG: Final = b"\xa0\x01"  # of MessageMetadata.marker_type
 
 
@@ -124,24 +129,50 @@ def describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
 def cut_by_key(
     formed: "Sequence[Formed] | Awaitable[Sequence[Formed]]", entries: Sequence[Entry]
 ) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
-    """The same, Kafka batches among `entries` cut into parts (see `sharing.py`): many messages on a thread."""
+    """The same, Kafka batches among `entries` cut into parts (see `sharing.py`): what is much of it on a thread.
+
+    Of entries that are cut on a thread these are the first ones, as many as make `CUT_BYTES_MAX` bytes of parts.
+    """
     if isinstance(formed, Awaitable):
         return _cut_later(formed)
     messages = sum([one.message_count for one in entries if one.kind is EntryKind.KAFKA])
-    return _cut(formed) if messages <= CUT_AT_ONCE_MAX else asyncio.to_thread(_cut, formed)
+    if messages <= CUT_AT_ONCE_MAX and sum(map(_bytes_to_cut, formed)) <= _CUT_AT_ONCE_BYTES_MAX:
+        return _cut(formed)
+    return asyncio.to_thread(_cut, formed)
 
 
 async def _cut_later(formed: Awaitable[Sequence[Formed]]) -> Sequence[Formed]:
     return await asyncio.to_thread(_cut, await formed)
 
 
+def _bytes_to_cut(one: Formed) -> int:
+    """Of a Kafka batch, what its messages take behind their compression."""
+    if one.payload is None or one.entry.kind is not EntryKind.KAFKA:
+        return 0
+    return _uncompressed(read_entry(memoryview(one.payload), verify=False))
+
+
+def _uncompressed(view: EntryView) -> int:
+    """What the payload is without its compression; the broker made it, so what it says of itself is so."""
+    if view.metadata.compression == CompressionType.NONE:
+        return len(view.payload)
+    return view.metadata.uncompressed_size
+
+
 def _cut(formed: Sequence[Formed]) -> Sequence[Formed]:
-    return [
-        one
-        if one.payload is None or one.entry.kind is not EntryKind.KAFKA
-        else Formed(one.entry, one.payload, split_by_key(read_entry(memoryview(one.payload), verify=False)))
-        for one in formed
-    ]
+    found: list[Formed] = []
+    left = CUT_BYTES_MAX
+    for one in formed:
+        if one.payload is not None and one.entry.kind is EntryKind.KAFKA:
+            view = read_entry(memoryview(one.payload), verify=False)
+            size = _uncompressed(view)
+            if size <= CUT_BYTES_MAX:
+                left -= size
+                if left < 0:
+                    break  # not the first one
+                one = Formed(one.entry, one.payload, split_by_key(view))
+        found.append(one)
+    return found
 
 
 def payload_of(unit: Unit, formed: Formed) -> Buffer | None:

@@ -4,6 +4,7 @@ Positions are (ledger id, entry id) as signed numbers.  What cannot be found any
 as `ReadableLog.locate` says: to the next readable entry.
 """
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
@@ -79,6 +80,7 @@ async def offset_at_time(partition: Partition, time_ms: int) -> int:
         if published_ms(entry) >= time_ms:
             return max(entry.base_offset, log.log_start)
         offset = entry.last_offset + 1
+        await asyncio.sleep(0)  # what is cached is found without waiting, and there may be much of it
     return log.high_watermark
 
 
@@ -105,6 +107,7 @@ async def last_message(partition: Partition, forms: Forms) -> LastMessage:
                 entry.ledger_id, entry.entry_id, entry.last_offset - entry.base_offset if is_batch else -1
             )
         offset = entry.base_offset - 1
+        await asyncio.sleep(0)  # what is cached is found without waiting, and there may be much of it
     ledger_ids = log.ledger_ids
     return LastMessage(ledger_ids[-1] if ledger_ids else -1, -1, -1)
 

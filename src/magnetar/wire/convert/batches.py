@@ -24,7 +24,8 @@ from magnetar.wire.convert.codecs import (
 )
 from magnetar.wire.convert.naming import RawHeader
 from magnetar.wire.convert.plain import Records
-from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, expand
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, TooLargeExpanded, expand
+from magnetar.wire.kafka.record_scan import WHOLE, Budget
 from magnetar.wire.kafka.records import (
     COMPRESSION_MASK,
     CONTROL,
@@ -52,21 +53,25 @@ _COMMIT_KEY: Final = b"\0\0\0\1"  # version 0, type 1
 _COMMIT_VALUE: Final = bytes(6)  # version 0, coordinator epoch 0
 
 
-def kafka_to_pulsar(batch: memoryview, plain_bytes_max: int = RECORDS_BYTES_MAX) -> memoryview:
+def kafka_to_pulsar(
+    batch: memoryview, plain_bytes_max: int = RECORDS_BYTES_MAX, budget: Budget = WHOLE
+) -> memoryview:
     """A record batch as the entry of one Pulsar batch.
 
     Its compression is the batch's, as Pulsar has it, but that more than `plain_bytes_max` are compressed anyway; its
     publish time is the batch's greatest timestamp.
 
     Raises:
+        TooLargeExpanded: there is more to convert than the budget has.
         WireError: the records cannot be read.
     """
     header = read_header(batch)
     if header.is_control:
         raise WireError("a control batch has no messages")
     codec = header.attributes & COMPRESSION_MASK
-    records = expand(batch[HEADER_SIZE:], codec)
     slots = header.last_offset_delta + 1
+    _check_count(slots, budget)
+    records = expand(batch[HEADER_SIZE:], codec, budget.bytes_max)
     if not 0 < header.record_count <= slots:
         raise WireError(f"a batch of {header.record_count} records for {slots} offsets")
     stamped_ms = max(header.max_timestamp_ms, 0) if header.attributes & LOG_APPEND_TIME else -1
@@ -98,13 +103,16 @@ def kafka_to_pulsar(batch: memoryview, plain_bytes_max: int = RECORDS_BYTES_MAX)
     return entry.toreadonly()
 
 
-def pulsar_to_kafka(view: EntryView, base_offset: int, leader_epoch: int) -> memoryview:
+def pulsar_to_kafka(
+    view: EntryView, base_offset: int, leader_epoch: int, budget: Budget = WHOLE
+) -> memoryview:
     """An entry as a record batch of the offsets that it takes, with the same compression as Kafka has it.
 
     What is encrypted comes out as one record, as it is (`sealed_record`).  A chunk is not a message: see
     `assembled_to_kafka` and `covering_batch`.
 
     Raises:
+        TooLargeExpanded: there is more to convert than the budget has.
         WireError: the messages cannot be read.
     """
     metadata = view.metadata
@@ -113,7 +121,8 @@ def pulsar_to_kafka(view: EntryView, base_offset: int, leader_epoch: int) -> mem
         return _batch(sealed_record(view), KAFKA_NONE, base_offset, last_offset, leader_epoch)
     codec = _kafka_codec(metadata)
     sent_ms = publish_time_ms(metadata)
-    payload = expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size)
+    _check_count(view.num_messages, budget)
+    payload = expand_pulsar(view.payload, metadata.compression, metadata.uncompressed_size, budget.bytes_max)
     if not view.is_batch:
         return _batch(
             plain.record_of(metadata, payload, sent_ms), codec, base_offset, last_offset, leader_epoch
@@ -126,7 +135,11 @@ def pulsar_to_kafka(view: EntryView, base_offset: int, leader_epoch: int) -> mem
 
 
 def assembled_to_kafka(
-    last_chunk: EntryView, payloads: Sequence[memoryview], offset: int, leader_epoch: int
+    last_chunk: EntryView,
+    payloads: Sequence[memoryview],
+    offset: int,
+    leader_epoch: int,
+    budget: Budget = WHOLE,
 ) -> memoryview:
     """The message whose chunks have these payloads, as a batch of one record at the offset of the last chunk.
 
@@ -135,17 +148,19 @@ def assembled_to_kafka(
     """
     metadata = last_chunk.metadata
     return _batch(
-        assembled_record(last_chunk, payloads), _kafka_codec(metadata), offset, offset, leader_epoch
+        assembled_record(last_chunk, payloads, budget), _kafka_codec(metadata), offset, offset, leader_epoch
     )
 
 
-def assembled_record(last_chunk: EntryView, payloads: Sequence[memoryview]) -> Records:
+def assembled_record(
+    last_chunk: EntryView, payloads: Sequence[memoryview], budget: Budget = WHOLE
+) -> Records:
     """The record of that message; raises as `assembled_to_kafka`."""
     metadata = last_chunk.metadata
     whole = memoryview(b"".join(payloads))
     if len(whole) != metadata.total_chunk_msg_size:
         raise WireError(f"chunks of {len(whole)} bytes for a message of {metadata.total_chunk_msg_size}")
-    payload = expand_pulsar(whole, metadata.compression, metadata.uncompressed_size)
+    payload = expand_pulsar(whole, metadata.compression, metadata.uncompressed_size, budget.bytes_max)
     return plain.record_of(metadata, payload, publish_time_ms(metadata))
 
 
@@ -159,6 +174,11 @@ def covering_batch(base_offset: int, last_offset: int, leader_epoch: int, timest
     record = plain.record(0, last_offset - base_offset, _COMMIT_KEY, _COMMIT_VALUE, [])
     records = Records(b"".join(record), 1, timestamp_ms, timestamp_ms)
     return _batch(records, KAFKA_NONE, base_offset, last_offset, leader_epoch, attributes=CONTROL)
+
+
+def _check_count(count: int, budget: Budget) -> None:
+    if count > budget.records_max:
+        raise TooLargeExpanded(f"a batch of {count} messages, {budget.records_max} can be converted")
 
 
 def _kafka_codec(metadata: MessageMetadata) -> int:

@@ -21,7 +21,7 @@ import cramjam
 
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import WireError
-from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, TooLargeExpanded
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
 KAFKA_NONE, KAFKA_GZIP, KAFKA_SNAPPY, KAFKA_LZ4, KAFKA_ZSTD = range(5)
@@ -78,12 +78,18 @@ _PULSAR_COMPRESS: Final[dict[int, Callable[[memoryview], Any]]] = {
 }
 
 
-def expand_pulsar(data: memoryview, codec: int, size: int) -> memoryview:
-    """The `size` bytes that a Pulsar client compressed; WireError when they are not there or too many."""
-    if codec == CompressionType.NONE:
+def expand_pulsar(data: memoryview, codec: int, size: int, bytes_max: int = RECORDS_BYTES_MAX) -> memoryview:
+    """The `size` bytes that a Pulsar client compressed.
+
+    Raises:
+        TooLargeExpanded: they are more than `bytes_max`.
+        WireError: they are not there, or not all.
+    """
+    is_plain = codec == CompressionType.NONE
+    if (len(data) if is_plain else size) > bytes_max:
+        raise TooLargeExpanded(f"{size} bytes behind compression are more than {bytes_max}")
+    if is_plain:
         return data
-    if size > RECORDS_BYTES_MAX:
-        raise WireError(f"{size} bytes behind compression are more than {RECORDS_BYTES_MAX}")
     out = memoryview(bytearray(size or 1) if size <= _ON_HEAP_BYTES_MAX else map_memory(size))
     expand_pulsar_into(data, codec, size, out)
     return out[:size]

@@ -11,8 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import WireError
 from magnetar.wire.compiling import CompiledModules
-from magnetar.wire.kafka.record_reader import TooLargeExpanded, expand
-from magnetar.wire.kafka.records import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
+from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, TooLargeExpanded, expand
+from magnetar.wire.kafka.records import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    RECORD_BYTES_MIN,
+    BatchHeader,
+)
 
 _ALWAYS: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
@@ -35,6 +41,10 @@ class Budget(NamedTuple):
 
     bytes_max: int
     records_max: int
+
+
+WHOLE: Final = Budget(RECORDS_BYTES_MAX, RECORDS_BYTES_MAX // RECORD_BYTES_MIN)
+"""Any batch that may be opened at all."""
 
 
 class Facts(NamedTuple):

@@ -17,6 +17,7 @@ from magnetar.base.errors import StorageError
 from magnetar.broker import interop as interop_module
 from magnetar.broker import interop_chunks
 from magnetar.broker.interop import Interop
+from magnetar.broker.opening import Opener
 from magnetar.wire.convert import load
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_records import (
@@ -266,10 +267,10 @@ def test_readers_at_the_same_time_share_one_conversion(
     may_go_on = threading.Event()
     convert = interop_module._to_kafka
 
-    def counted(work: Any) -> Any:
+    def counted(work: Any, budget: Any) -> Any:
         converted.append(work[0].base_offset)
         assert may_go_on.wait(10)
-        return convert(work)
+        return convert(work, budget)
 
     monkeypatch.setattr(interop_module, "_to_kafka", counted)
 
@@ -311,7 +312,7 @@ def test_whoever_waits_for_a_conversion_hears_of_the_stop(
 ) -> None:
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
     may_go_on = threading.Event()
-    monkeypatch.setattr(interop_module, "_to_kafka", lambda work: may_go_on.wait(10))
+    monkeypatch.setattr(interop_module, "_to_kafka", lambda work, budget: may_go_on.wait(10))
 
     async def scenario(client: Any) -> None:
         log = await Mixed.create(client)
@@ -450,7 +451,7 @@ def test_a_batch_that_clients_would_refuse_is_compressed_or_else_said_and_has_no
 
     async def scenario(client: Any) -> None:
         log = await Mixed.create(client)
-        log.interop = Interop(1 << 20, 1000)
+        log.interop = Interop(1 << 20, 1000, Opener())
         await log.kafka(b"x" * 900)
         await log.kafka(b"x" * 1000)
         await log.kafka(random.Random(1).randbytes(1000))
