@@ -13,7 +13,9 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandEndTxn,
     CommandEndTxnOnPartition,
     CommandEndTxnOnSubscription,
+    CommandLookupTopic,
     CommandNewTxn,
+    CommandPartitionedTopicMetadata,
     CommandTcClientConnectRequest,
     ServerError,
 )
@@ -39,6 +41,30 @@ def test_each_command_is_refused_in_its_own_response(
         refused = await client.ask(command, answer)
         assert (refused.request_id, refused.error) == (7, ServerError.NotAllowedError)
         assert refused.message == "Transactions are not available"
+        assert not client.is_closed
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize("partition", ["", "-partition-3"])
+def test_who_looks_for_the_coordinators_is_told_that_there_are_no_transactions(
+    with_door: Callable[..., None], partition: str
+) -> None:
+    """Java's client does so first, and said "Namespace not found"."""
+    topic = f"persistent://pulsar/system/transaction_coordinator_assign{partition}"
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        for command, answer in (
+            (
+                CommandPartitionedTopicMetadata(topic=topic, request_id=7),
+                BaseCommand.PARTITIONED_METADATA_RESPONSE,
+            ),
+            (CommandLookupTopic(topic=topic, request_id=7), BaseCommand.LOOKUP_RESPONSE),
+        ):
+            refused = await client.ask(command, answer)
+            assert (refused.request_id, refused.error) == (7, ServerError.NotAllowedError)
+            assert "Transactions" in refused.message
         assert not client.is_closed
 
     with_door(scenario)

@@ -2,11 +2,14 @@
 
 Every topic is here, so a lookup of whatever lies in a namespace is answered Connect, with this server's address as the
 client's listener has it.  Neither answer may be a ServiceNotReady: see `errors.lookup_error`.
+
+A client that wants transactions asks first for the topic of their coordinators, and is told there that there are none.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from magnetar.base.names import InvalidTopicName, parse_partition
+from magnetar.base.names import InvalidTopicName, TopicName, parse_partition
+from magnetar.broker.errors import PolicyViolation
 from magnetar.protocols.pulsar.errors import lookup_error
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -20,6 +23,13 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from magnetar.protocols.pulsar.session import PulsarSession
+
+_COORDINATORS: Final = TopicName("pulsar", "system", "transaction_coordinator_assign")
+
+
+def _refuse_transactions(topic: str) -> None:
+    if _COORDINATORS.local in topic and parse_partition(topic)[0] == _COORDINATORS:
+        raise PolicyViolation("Transactions of Pulsar are not available: Magnetar does not support them")
 
 
 def _namespace_of(topic: str) -> str:
@@ -36,6 +46,7 @@ def _namespace_of(topic: str) -> str:
 
 
 def lookup(session: "PulsarSession", command: CommandLookupTopic) -> Answer:
+    _refuse_transactions(command.topic)
     session.broker.namespaces.require(_namespace_of(command.topic))
     listener = command.advertised_listener_name
     if listener and listener != session.service.settings.listener_name:
@@ -73,6 +84,7 @@ def _lookup_failed(command: CommandLookupTopic, error: "ServerError", text: str)
 async def partitioned_metadata(
     session: "PulsarSession", command: CommandPartitionedTopicMetadata
 ) -> BaseCommand:
+    _refuse_transactions(command.topic)
     count = await session.broker.pulsar_topics.partition_count_or_create(
         command.topic, may_create=command.metadata_auto_creation_enabled
     )
