@@ -26,6 +26,7 @@ import suite_kafka_python
 import suite_librdkafka
 import suite_pulsar_client
 import suite_pulsar_flex
+import suite_pulsar_go
 from outcomes import Outcome, Status, Verdict, judge, read_allow_list
 from task import Task
 
@@ -50,6 +51,7 @@ SUITES = {
         Suite(suite_pulsar_client.NAME, ("magnetar", "pulsar"), suite_pulsar_client.execute),
         Suite(suite_java.NAME, ("magnetar", "pulsar"), suite_java.execute),
         Suite(suite_pulsar_flex.NAME, ("magnetar", "pulsar"), suite_pulsar_flex.execute),
+        Suite(suite_pulsar_go.NAME, ("magnetar", "pulsar"), suite_pulsar_go.execute),
     )
 }
 
