@@ -5,6 +5,7 @@ What the broker refuses is turned into a status here, in one table.  Magnetar's 
 and parsed as JSON; `guard.py` has seen to it that they say that they are.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -48,6 +49,7 @@ from magnetar.broker.worker_lease import WorkerBusy, WorkerFenced
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX: Final = 1 << 20
+BODY_S_MAX: Final = 30.0
 OWN_PATHS: Final = "/magnetar/"
 UNSUPPORTED: Final = 501
 
@@ -171,14 +173,18 @@ def install(app: FastAPI) -> None:
 
 
 async def body_bytes(request: Request) -> bytes:
-    """The body; 413 when it is larger than anything that is asked for here."""
+    """The body; 413 when it is larger than anything that is asked for here, 408 when it does not come."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_S_MAX):
+            async for part in request.stream():
+                size += len(part)
+                if size > BODY_BYTES_MAX:
+                    raise Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise Refused(408, f"the body has not come within {BODY_S_MAX:.0f} s") from None
     return b"".join(parts)
 
 

@@ -3,8 +3,8 @@
 * `/admin/v2/...`, `/lookup/v2/...`: Pulsar's paths, one file per kind of resource in `routes/`
 * `/magnetar/v1/...`: what is Magnetar's own
 * `/metrics`: Prometheus' text format
-* `/admin/v2/brokers/health`, `/health`: `ok`, or 503 when the server cannot do its work
-* `/status.html`: the same for load balancers that want a page
+* `/health`, `/ready`: each part and what is wrong with it; 503 when the server cannot do its work
+* `/admin/v2/brokers/health`, `/admin/v2/brokers/ready`, `/status.html`: `ok`, or the same 503
 
 The routes translate: what changes something is a method of the broker, the same that a client's command calls.
 Importing this module costs a third of a second: `serving.load` does it beside other work.

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STOP_S_MAX: Final = 3  # a request under way may take so long before its connection is cut
-CONNECTIONS_MAX: Final = 256  # scrapers, probes and people: more is somebody's loop gone wrong
 KEEP_ALIVE_S: Final = 30
 
 CreateApp = Callable[["Broker", "Metrics", "Endpoint", "Access"], Any]
@@ -37,7 +36,7 @@ async def load() -> CreateApp:
 
 def _import() -> CreateApp:
     importlib.import_module("uvicorn.server")
-    importlib.import_module("uvicorn.protocols.http.h11_impl")
+    importlib.import_module("magnetar.admin.slots")
     create: CreateApp = importlib.import_module("magnetar.admin.app").create_app
     return create
 
@@ -75,16 +74,17 @@ async def serve(
     """
     import uvicorn
 
+    from magnetar.admin.slots import Connection, Slots
+
     config = uvicorn.Config(
-        app,
+        Slots(app),
         log_config=None,
         log_level=logging.WARNING,
         access_log=False,
         loop="none",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_S_MAX,
         server_header=False,

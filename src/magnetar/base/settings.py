@@ -76,6 +76,7 @@ class StorageSettings:
     journal_bytes: int
     entry_cache_bytes: int
     retention_check_interval_ms: int
+    disk_free_bytes_min: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,7 @@ class _Reader:
                 journal_bytes=self._integer("journal.bytes"),
                 entry_cache_bytes=self._entry_cache_bytes(),
                 retention_check_interval_ms=self._integer("log.retention.check.interval.ms"),
+                disk_free_bytes_min=self._integer("health.disk.free.min.bytes"),
             ),
             topics=self._topics(nodes),
             groups=self._groups(),

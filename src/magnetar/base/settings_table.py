@@ -198,6 +198,13 @@ _STORAGE = (
         maximum=1 << 32,
     ),
     ServerKey(
+        "health.disk.free.min.bytes",
+        _L,
+        str(128 * MIB),
+        "The space on the disk of data.dir below which `/health` fails; 0 is none.",
+        minimum=0,
+    ),
+    ServerKey(
         "entry.cache.bytes",
         _L,
         None,

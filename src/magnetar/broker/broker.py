@@ -23,6 +23,7 @@ from magnetar.broker import partition_recovery
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.health import Health, metadata_probe
 from magnetar.broker.housekeeping import Housekeeping
 from magnetar.broker.interop import Interop
 from magnetar.broker.interop_offsets import TimeLookups
@@ -114,6 +115,10 @@ class Broker:
         self.nodes = nodes
         self.upkeep = Upkeep(clock)
         self.expiry_time = ExpiryTime(clock)
+        self.health = Health(clock)
+        self.health.register("tasks", lambda: self.upkeep.problem)
+        self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
+        self.health.note("topics", lambda: self.topics.problem)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
@@ -254,6 +259,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
+        await self.health.close()
+        await self.health.close()
         await self.upkeep.stop()
         await self.transactions.close()
         await self.subscriptions.close()

@@ -39,6 +39,7 @@ from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.health import Health, files_probe, space_probe
 from magnetar.broker.nodes import Endpoint, Node, Nodes
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.metadata.sqlite import SqliteMetadataStore
@@ -122,6 +123,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         )
         await broker.start()
         stack.push_async_callback(broker.stop)
+        _watch_parts(broker.health, store, metadata, settings, open_files_max)
         arena = Arena(
             settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES
         )
@@ -245,6 +247,24 @@ def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket], wor
     if not all(is_loopback(one.getsockname()[0]) for one in http_sockets):
         names.append(socket.gethostname())
     return Access.of(names, network.http_allowed_origins, worker_token)
+
+
+def _watch_parts(
+    health: Health,
+    store: LocalLedgerStore,
+    metadata: SqliteMetadataStore,
+    settings: ServerSettings,
+    open_files_max: int,
+) -> None:
+    """What `/health` asks besides the broker's own parts."""
+    health.register("storage", lambda: store.problem)
+    health.register("metadata", lambda: metadata.problem)
+    health.probe(
+        "disk_space",
+        "A look at the disk's space",
+        space_probe(settings.data_dir, settings.storage.disk_free_bytes_min),
+    )
+    health.probe("open_files", "A look at the open files", files_probe(open_files_max))
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:

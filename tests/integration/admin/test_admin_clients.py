@@ -158,9 +158,11 @@ def test_records_are_deleted_and_the_lag_shows_it(server: MagnetarProcess, confl
 
 
 def test_health_is_answered_over_http(server: MagnetarProcess) -> None:
-    for path in ("/admin/v2/brokers/health", "/health"):
+    for path in ("/admin/v2/brokers/health", "/admin/v2/brokers/ready"):
         with urllib.request.urlopen(server.http_url + path, timeout=30) as response:
             assert response.read() == b"ok"
+    with urllib.request.urlopen(server.http_url + "/health", timeout=30) as response:
+        assert json.load(response)["status"] == "ok"
     with urllib.request.urlopen(server.http_url + "/openapi.json", timeout=30) as response:
         assert "/metrics" in json.load(response)["paths"]
 

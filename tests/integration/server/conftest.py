@@ -1,11 +1,13 @@
 """One server per module: a test leaves it as it found it, and no test may make it log a traceback."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
 
+from .disks import small_disk
 from .wire import Wire
 
 
@@ -35,3 +37,10 @@ def topic(request: pytest.FixtureRequest, wire: Wire) -> str:
     name = "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
     wire.create(name)
     return name
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A small file system; ext4 takes direct writes, tmpfs may not."""
+    with small_disk(request.param, tmp_path) as place:
+        yield place

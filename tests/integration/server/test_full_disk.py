@@ -1,8 +1,5 @@
 """A disk that is really full: producers hear of it, reads go on, writing resumes, nothing acknowledged is lost."""
 
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -11,53 +8,10 @@ import pytest
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.error_codes import ErrorCode
 
+from .disks import MIB, fill
 from .wire import Wire, eventually, payload, record_batch, values_of
 
-MIB = 1 << 20
-DISK_BYTES = 384 * MIB
 SETTINGS = {"journal.bytes": str(64 * MIB), "log.segment.bytes": str(8 * MIB)}
-
-
-def _run(*command: str) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-@pytest.fixture(params=["tmpfs", "ext4"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own; ext4 takes direct writes, tmpfs may not."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    place = tmp_path / "disk"
-    place.mkdir()
-    if request.param == "tmpfs":
-        mounted = _run("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place))
-    else:
-        image = tmp_path / "image"
-        with image.open("wb") as file:
-            file.truncate(DISK_BYTES)
-        mounted = _run("mkfs.ext4", "-q", str(image)) and _run("mount", "-o", "loop", str(image), str(place))
-    if not mounted:
-        pytest.skip(f"this machine does not let us mount {request.param}")
-    try:
-        yield place
-    finally:
-        assert _run("umount", str(place))
-
-
-def _fill(place: Path) -> Path:
-    """Take whatever space is left."""
-    ballast = place / "ballast"
-    with ballast.open("ab") as file:
-        size = MIB
-        while size >= 4096:
-            try:
-                os.write(file.fileno(), bytes(size))
-            except OSError:
-                size //= 2
-    return ballast
 
 
 def _consume(wire: Wire, topic: str) -> list[bytes]:
@@ -98,7 +52,7 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(disk: P
         wire.create("t")
         for number in range(20):
             assert produce(wire, number) == ErrorCode.NONE
-        ballast = _fill(disk)
+        ballast = fill(disk)
         number = produce_until_refused(wire, 20)
         for _ in range(20):  # and again, and again: each answer comes, and none leaves anything behind
             assert produce(wire, number) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -112,7 +66,7 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(disk: P
         assert _consume(wire, "t") == acknowledged
 
         # Full again, and killed: what was acknowledged is there when there is room again.
-        ballast = _fill(disk)
+        ballast = fill(disk)
         produce_until_refused(wire, 2000)
         server.kill()
         ballast.unlink()
@@ -121,7 +75,7 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(disk: P
             assert _consume(again, "t") == acknowledged
             assert produce(again, 3000) == ErrorCode.NONE
             assert _consume(again, "t") == acknowledged
-            _fill(disk)
+            fill(disk)
             produce_until_refused(again, 4000)
             server.terminate()  # a full disk is no reason not to stop
             (disk / "ballast").unlink()
@@ -168,7 +122,7 @@ def test_an_idempotent_producer_rides_out_a_full_disk_with_every_record_once(dis
 
         produce(60)
         assert producer.flush(30) == 0
-        ballast = _fill(disk)
+        ballast = fill(disk)
         produce(3000)  # 150 megabytes
         producer.poll(3)
         assert delivered < 3060, "the disk was not full"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -11,16 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from magnetar.admin import broker_metrics
 from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
-from magnetar.admin.routes import cluster
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
 from magnetar.broker.topics import NewTopic, Topic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
-from magnetar.metadata.store import Versioned
 
 MakeBroker = Callable[[], Broker]
-HEALTH_PATHS = ("/health", "/admin/v2/brokers/health", "/status.html")
+HEALTH_PATHS = ("/admin/v2/brokers/health", "/admin/v2/brokers/ready", "/status.html")
 
 
 def ask(make_broker: MakeBroker, scenario: Callable[[Broker, httpx.AsyncClient], Awaitable[None]]) -> None:
@@ -63,26 +62,47 @@ def test_a_working_server_says_ok(make_broker: MakeBroker, path: str) -> None:
     ask(make_broker, scenario)
 
 
-@pytest.mark.parametrize("path", HEALTH_PATHS)
-def test_a_server_without_its_metadata_says_503(make_broker: MakeBroker, path: str) -> None:
+def test_health_shows_each_part_by_name(make_broker: MakeBroker) -> None:
     async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
-        await broker.metadata.close()
-        assert (await client.get(path)).status_code == 503
+        broker.health.note("mood", lambda: "the weather is bad")
+        for path in ("/health", "/ready"):
+            response = await client.get(path)
+            assert (response.status_code, response.json()) == (
+                200,
+                {
+                    "status": "ok",
+                    "checks": {"tasks": None, "metadata_write": None},
+                    "notes": {"mood": "the weather is bad"},
+                },
+            )
 
     ask(make_broker, scenario)
 
 
-def test_a_store_that_hangs_is_not_waited_for(
-    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def never(path: str) -> Versioned | None:
-        await asyncio.Event().wait()
-        return None
+@pytest.mark.parametrize("path", [*HEALTH_PATHS, "/health", "/ready"])
+def test_a_server_that_cannot_write_metadata_says_503(make_broker: MakeBroker, path: str) -> None:
+    """The question was a look into a dictionary, which nothing can make fail."""
 
     async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
-        monkeypatch.setattr(cluster, "HEALTH_S_MAX", 0.01)
-        monkeypatch.setattr(broker.metadata, "get", never)
-        assert (await client.get("/health")).status_code == 503
+        await broker.metadata.close()
+        response = await client.get(path)
+        assert (response.status_code, "A write of metadata fails" in response.text) == (503, True)
+
+    ask(make_broker, scenario)
+
+
+@pytest.mark.parametrize("path", [*HEALTH_PATHS, "/health", "/ready"])
+def test_a_server_of_which_a_task_has_died_says_503(make_broker: MakeBroker, path: str) -> None:
+    async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
+        async def work() -> None:
+            raise ValueError("nobody foresaw this")
+
+        task = asyncio.get_running_loop().create_task(work())
+        broker.upkeep.watch("the test", task)
+        with suppress(ValueError):
+            await task
+        response = await client.get(path)
+        assert (response.status_code, "The work of the test has ended" in response.text) == (503, True)
 
     ask(make_broker, scenario)
 

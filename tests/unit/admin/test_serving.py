@@ -4,12 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 
-from magnetar.admin import serving
+from magnetar.admin import serving, slots
 from magnetar.server.listeners import bind
 
 
@@ -77,3 +78,158 @@ def test_the_framework_is_imported_when_it_is_loaded_and_not_before() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ran.stdout.strip(), ran.stderr) == ("create_app", "")
+
+
+async def _ask(port: int, path: str = "/") -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
+
+
+def test_connections_that_ask_for_nothing_give_way_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 idle sockets had everybody answered 503, for as long as they stayed."""
+    monkeypatch.setattr(slots, "CONNECTIONS_MAX", 8)
+
+    async def main() -> None:
+        sockets = bind("127.0.0.1", 0)
+        port = sockets[0].getsockname()[1]
+        server = await serving.serve(Hello(), sockets)
+        idle = []
+        for _ in range(8):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nHo")  # half a head is not a request
+            await writer.drain()
+            idle.append((reader, writer))
+            assert await _ask(port) == 200
+        assert await idle[0][0].read() == b""
+        for _, writer in idle:
+            writer.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "HEAD_S_MAX", 0.05)
+
+    async def main() -> None:
+        sockets = bind("127.0.0.1", 0)
+        port = sockets[0].getsockname()[1]
+        server = await serving.serve(Hello(), sockets)
+        for first in (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n", None):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            if first is None:  # a whole request, and then half of one
+                writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert b"200" in await reader.readuntil(b"0\r\n\r\n")
+                first = b"GET"
+            writer.write(first)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_takes_long_is_not_cut_off_by_what_bounds_its_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "HEAD_S_MAX", 0.05)
+
+    async def main() -> None:
+        app = Hello()
+        app.may_answer.clear()
+        sockets = bind("127.0.0.1", 0)
+        server = await serving.serve(app, sockets)
+        asking = asyncio.create_task(_ask(sockets[0].getsockname()[1]))
+        await app.asked.wait()
+        done, _ = await asyncio.wait({asking}, timeout=0.3)
+        assert not done
+        app.may_answer.set()
+        assert await asking == 200
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "UNREAD_S_MAX", 0.05)
+
+    class Endless:
+        def __init__(self) -> None:
+            self.gone = asyncio.Event()
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            asyncio.create_task(self._watch(receive))  # noqa: RUF006  it ends with the connection
+            while not self.gone.is_set():
+                await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+
+        async def _watch(self, receive: Any) -> None:
+            assert (await receive())["type"] == "http.disconnect"
+            self.gone.set()
+
+    async def main() -> None:
+        app = Endless()
+        sockets = bind("127.0.0.1", 0)
+        server = await serving.serve(app, sockets)
+        _, writer = await asyncio.open_connection("127.0.0.1", sockets[0].getsockname()[1], limit=1024)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await app.gone.wait()
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_who_watches_the_server_is_answered_while_every_slot_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "REQUESTS_MAX", 4)
+    monkeypatch.setattr(slots, "REQUESTS_PER_CLIENT_MAX", 3)
+    monkeypatch.setattr(slots, "RESERVED", 1)
+
+    class Slow(Hello):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["query_string"] == b"slow":
+                await Hello.__call__(self, scope, receive, send)
+            else:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+
+    async def ask(app: Any, path: str, client: str, query: bytes = b"") -> int:
+        found = []
+
+        async def send(message: Any) -> None:
+            found.append(message.get("status"))
+
+        scope = {"type": "http", "path": path, "client": (client, 1), "query_string": query, "method": "GET"}
+        await app({**scope, "headers": []}, None, send)
+        return int(found[0])
+
+    async def main() -> None:
+        inner = Slow()
+        inner.may_answer.clear()
+        app = slots.Slots(inner)
+        slow = [asyncio.create_task(ask(app, "/a", "one", b"slow")) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert await ask(app, "/a", "one") == 503  # one address does not take all
+        assert await ask(app, "/a", "two") == 200
+        slow.append(asyncio.create_task(ask(app, "/a", "two", b"slow")))
+        await asyncio.sleep(0)
+        assert await ask(app, "/a", "three") == 503
+        watching = ("/health", "/ready", "/admin/v2/brokers/health", "/metrics", "/magnetar/v1/worker/lease")
+        for path in watching:
+            assert await ask(app, path, "one") == 200
+        slow.append(asyncio.create_task(ask(app, "/metrics", "one", b"slow")))
+        await asyncio.sleep(0)
+        assert await ask(app, "/metrics", "two") == 503  # and none of them takes the others' room
+        assert await ask(app, "/health", "two") == 200
+        inner.may_answer.set()
+        assert await asyncio.gather(*slow) == [200] * 5
+        assert await ask(app, "/a", "one") == 200
+
+    asyncio.run(main())

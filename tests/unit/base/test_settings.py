@@ -317,6 +317,7 @@ def test_tables_lie_in_the_data_directory_and_where_else_somebody_says() -> None
 READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
     "journal.sync.data": ("false", lambda s: s.storage.journal_sync_data),
     "journal.bytes": ("134217728", lambda s: s.storage.journal_bytes),
+    "health.disk.free.min.bytes": ("5", lambda s: s.storage.disk_free_bytes_min),
     "entry.cache.bytes": ("2097152", lambda s: s.storage.entry_cache_bytes),
     "log.retention.check.interval.ms": ("5", lambda s: s.storage.retention_check_interval_ms),
     "auto.create.topics.enable": ("false", lambda s: s.topics.auto_create),

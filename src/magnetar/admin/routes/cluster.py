@@ -1,23 +1,17 @@
 """Clusters, brokers and tenants.  There is one cluster, `standalone`, and one broker: this server."""
 
-import asyncio
 import itertools
-import logging
 from typing import Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from magnetar import __version__
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, text, unsupported, value
 from magnetar.admin.context import broker_of, context_of, web_url
-from magnetar.base.errors import BrokerError
 from magnetar.broker.namespaces import CLUSTER, Tenant
 
-log = logging.getLogger(__name__)
 router: Final = APIRouter()
-HEALTH_S_MAX: Final = 5.0
-_HEALTH_PATH: Final = "/health-check"  # need not exist: the question is whether the store answers
 
 
 # --- clusters and brokers --------------------------------------------------------------------------------------------
@@ -60,7 +54,8 @@ async def runtime_configuration() -> Response:
 
 
 @router.get("/admin/v2/brokers/ready", summary="Whether the server takes clients")
-async def ready() -> Response:
+async def ready(request: Request) -> Response:
+    await _check_health(request)
     return text("ok")
 
 
@@ -90,9 +85,18 @@ async def check_quotas(request: Request) -> Response:
     return done()
 
 
-@router.get("/admin/v2/brokers/health", summary="Whether the server works")
-@router.get("/health", summary="Whether the server works")
+@router.get("/health", summary="Whether the server works, part by part; 503 when one does not")
+@router.get("/ready", summary="Whether the server takes clients: the same")
 async def health(request: Request) -> Response:
+    parts = broker_of(request).health
+    checks = await parts.checks()
+    works = not any(checks.values())
+    content = {"status": "ok" if works else "failing", "checks": checks, "notes": parts.notes()}
+    return JSONResponse(content, 200 if works else 503)
+
+
+@router.get("/admin/v2/brokers/health", summary="Whether the server works")
+async def broker_health(request: Request) -> Response:
     await _check_health(request)
     return text("ok")
 
@@ -110,12 +114,13 @@ async def brokers(request: Request) -> Response:
 
 
 async def _check_health(request: Request) -> None:
-    try:
-        async with asyncio.timeout(HEALTH_S_MAX):
-            await broker_of(request).metadata.get(_HEALTH_PATH)
-    except (BrokerError, TimeoutError) as error:
-        log.warning("health check failed: %s", str(error) or "no answer from the metadata store")
-        raise Refused(503, "the metadata store does not answer") from error
+    failing = [
+        f"{name}: {problem}"
+        for name, problem in (await broker_of(request).health.checks()).items()
+        if problem
+    ]
+    if failing:
+        raise Refused(503, "; ".join(failing))
 
 
 def _check_cluster(cluster: str) -> None:

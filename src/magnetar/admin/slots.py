@@ -1,0 +1,163 @@
+"""Who is served over HTTP when many want to be: bounds on connections and requests, and room that is kept free.
+
+Sockets are cheap to open, so none of them is counted against anybody before it asks for something:
+
+* A connection without a request under way (idle, or with half of a request's head) gives way to a new one when there
+  are more than `CONNECTIONS_MAX`: the one that has been so the longest.  The head of a request is waited for
+  `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.
+* At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
+  at once.  Health, metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+import h11
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from magnetar.admin.answers import failure
+from magnetar.admin.guard import PROBES
+
+CONNECTIONS_MAX: Final = 512
+REQUESTS_MAX: Final = 256  # readers that wait, scrapers and people: more is somebody's loop gone wrong
+REQUESTS_PER_CLIENT_MAX: Final = 192
+RESERVED: Final = 16
+HEAD_S_MAX: Final = 10.0
+UNREAD_S_MAX: Final = 60.0
+
+_METRICS: Final = "/metrics"
+_WORKER: Final = "/magnetar/v1/worker"
+
+
+class Slots:
+    """ASGI middleware: counts the requests that are under way."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._under_way = 0
+        self._reserved: Counter[str] = Counter()
+        self._by_client: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif (kind := _reserved_kind(scope["path"])) is not None:
+            await self._serve_reserved(kind, scope, receive, send)
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve_reserved(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._reserved[kind] >= RESERVED:
+            await self._crowded(scope, receive, send)
+            return
+        self._reserved[kind] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._reserved[kind] -= 1
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = (scope.get("client") or ("",))[0]
+        if self._under_way >= REQUESTS_MAX or self._by_client[client] >= REQUESTS_PER_CLIENT_MAX:
+            await self._crowded(scope, receive, send)
+            return
+        self._under_way += 1
+        self._by_client[client] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._under_way -= 1
+            self._by_client[client] -= 1
+            if not self._by_client[client]:
+                del self._by_client[client]
+
+    @staticmethod
+    async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = failure(Request(scope), 503, "too many requests are under way: ask again", "CROWDED")
+        await answer(scope, receive, send)
+
+
+def _reserved_kind(path: str) -> str | None:
+    """Which of those that have room of their own asks, if one of them does."""
+    if path in PROBES:
+        return "probe"
+    return next((kind for kind in (_METRICS, _WORKER) if path.startswith(kind)), None)
+
+
+class Connection(H11Protocol):
+    """uvicorn's, with the bounds that it lacks."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._idle_since_s = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._idle_since_s = self.loop.time()
+        self._wait_for_head()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting_for_head()
+        elif self._head_timer is None:
+            self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        self._idle_since_s = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread_timer is None:
+            self._unread_timer = self.loop.call_later(UNREAD_S_MAX, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_waiting_for_reader()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting_for_head()
+        self._stop_waiting_for_reader()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_S_MAX, self._give_up)
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if self.is_idle:
+            self.transport.abort()
+
+    def _stop_waiting_for_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _make_room(self) -> None:
+        idle = [
+            one for one in self.connections if isinstance(one, Connection) and one.is_idle and one is not self
+        ]
+        if idle:
+            oldest = min(idle, key=lambda one: one._idle_since_s)
+            self.connections.discard(oldest)  # now: the next one must find another
+            oldest.transport.abort()
+        elif len(self.connections) > 2 * CONNECTIONS_MAX:
+            self.transport.abort()
