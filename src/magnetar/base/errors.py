@@ -29,6 +29,10 @@ class MetadataError(BrokerError):
     """The metadata store cannot answer."""
 
 
+class MetadataLost(MetadataError):
+    """The metadata store failed for good in the middle of a write: what was asked may be on the disk all the same."""
+
+
 class BadVersion(MetadataError):
     """A compare-and-set lost: somebody else wrote this path first."""
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from magnetar.base import expiry_time
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, MetadataError
+from magnetar.base.errors import BrokerError, MetadataError, MetadataLost
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
 from magnetar.base.table_roots import TableRoots
@@ -71,6 +71,7 @@ _KAFKA_TOPICS_MAX: Final = 100_000
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
 _TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
 _SNAPSHOTS_AT_ONCE: Final = 64  # in memory, waiting for one synced write of the metadata store
+_STEP: Final = 256  # partitions that are looked at before others have their turn
 _SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
 
@@ -136,8 +137,8 @@ class Broker:
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients
         )
-        commits = SharedCommits(metadata)
-        self.cursors = CursorStore(metadata, commits)
+        commits = self._commits = SharedCommits(metadata)
+        self.cursors = CursorStore(metadata, commits, self.topics.identity)
         self.groups = GroupCoordinator(
             clock,
             metadata,
@@ -202,7 +203,7 @@ class Broker:
         self.namespaces.on_change.append(self._policies_changed)
         self._apply_deduplication(self.topics)
         await self.schemas.load()
-        await self.cursors.load()
+        await self.topics.go_on_deleting(await self.cursors.load())
         await self.groups.start()
         await self.pipelines.load()
         await self._recover_producers()
@@ -314,14 +315,59 @@ class Broker:
             return kafka_name
 
     async def delete_topic(self, topic: Topic) -> None:
-        for partition in topic.open_partitions:
+        """Delete a topic with everything that belongs to it: in one step, and for good when this returns.
+
+        Its name is free then, and what it has left is removed in the background (`deleted_topics`).  While it is being
+        deleted nobody finds it, and whoever makes another one of the name waits.
+
+        Raises:
+            UnknownTopic: it is gone already.
+            MetadataError: it is there as before (MetadataLost: until the next start, nobody knows).
+        """
+        # The request may be given up; what has begun goes on.
+        await asyncio.shield(self._environment.begin(f"delete {topic.name}", self._delete_topic(topic)))
+
+    async def _delete_topic(self, topic: Topic) -> None:
+        await self._send_clients_away(topic)  # with their positions stored, should the deletion fail
+        async with self.topics.changing(topic):
+            operations = self.topics.begin_deletion(topic)
+            operations += [*self.namespaces.deletion_of(topic.name), *self.schemas.deletion_of(topic.name)]
+            gone: list[Iterator[str]] = []
+            try:
+                # With everybody who writes cursors, so that what they began before comes before.
+                await self._commits.submit(operations, lambda: gone.append(self._forget_topic(topic)))
+            except MetadataLost:
+                raise
+            except BaseException:
+                self.topics.undo_deletion(topic)
+                raise
+        await self._send_clients_away(topic)  # whoever came in between
+        self.producers.forget(topic)
+        for number, partition in enumerate(topic.open_partitions):
+            partition.close()  # whoever waits for one is woken
+            if number % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
+        self.topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
+
+    def _forget_topic(self, topic: Topic) -> Iterator[str]:
+        """The topic's deletion is durable: memory says so, before anybody can make another one of the name.
+
+        What is returned are the paths of its cursors.
+        """
+        self.namespaces.forget_topic(topic.name)
+        self.schemas.forget(topic.name)
+        for name in [name for name, one in self._kafka_topics.items() if one is topic]:
+            del self._kafka_topics[name]
+        paths = self.cursors.forget_topic(topic.name.full, topic.topic_id.hex())
+        self.topics.end_deletion(topic)
+        return paths
+
+    async def _send_clients_away(self, topic: Topic) -> None:
+        for number, partition in enumerate(topic.open_partitions):
             self.producers.close(partition)
             await self.subscriptions.close_partition(partition)
-        await self.topics.delete(topic)
-        await self.producers.drop_topic(topic)
-        await self.cursors.drop_topic(topic.name.full)
-        await self.namespaces.forget_topic(topic.name)
-        await self.schemas.forget(topic.name)
+            if number % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
 
     def _terminated(self, partition: Partition) -> None:
         """What was appended is durable, and its producers have their receipts: they come back and are refused."""

@@ -22,6 +22,8 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policies import (
     JsonValue,
     Level,
@@ -121,6 +123,7 @@ class Namespaces:
         self._namespaces: dict[str, Namespace] = {}
         self._topic_policies: dict[TopicName, dict[str, JsonValue]] = {}
         self._effective: dict[TopicName, Policies] = {}
+        self._incarnations: Incarnations[TopicName] = Incarnations()
         self._changing = asyncio.Lock()  # changes are rare and small: one at a time
         # Told after each change of policies: a namespace's name and None, or a topic's namespace and the topic.
         self.on_change: list[Callable[[str, TopicName | None], None]] = []
@@ -300,8 +303,14 @@ class Namespaces:
     async def change_topic(
         self, topic: TopicName, update: Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]
     ) -> None:
-        """As `change`, for what is set for one topic.  Whether the topic exists is the caller's to know."""
+        """As `change`, for what is set for one topic.  Whether the topic exists is the caller's to know.
+
+        Raises UnknownTopic, too: it was deleted meanwhile.
+        """
+        mark = self._incarnations.mark(topic)
         async with self._changing:
+            if mark.is_void:
+                raise UnknownTopic(f"Topic {topic.full} not found")
             self.require(topic.namespace_name)
             before = self._topic_policies.get(topic, {})
             values = _checked_all(update(dict(before)), Level.TOPIC)
@@ -316,13 +325,15 @@ class Namespaces:
             self._effective.pop(topic, None)
         self._tell(topic.namespace_name, topic)
 
-    async def forget_topic(self, topic: TopicName) -> None:
+    def deletion_of(self, topic: TopicName) -> list[Delete]:
+        """What belongs into the transaction that deletes the topic; `forget_topic` is called once that is durable."""
+        return [Delete(_topic_path(topic), ANY_VERSION)]
+
+    def forget_topic(self, topic: TopicName) -> None:
         """The topic was deleted: so are its policies."""
-        if topic in self._topic_policies:
-            async with self._changing:
-                await self._metadata.commit([Delete(_topic_path(topic), ANY_VERSION)])
-                self._topic_policies.pop(topic, None)
+        self._topic_policies.pop(topic, None)
         self._effective.pop(topic, None)
+        self._incarnations.end(topic)
 
     def _forget_effective(self, namespace: str) -> None:
         kept = {topic: found for topic, found in self._effective.items() if topic.namespace_name != namespace}

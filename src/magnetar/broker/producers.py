@@ -22,7 +22,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.base.errors import BrokerError
-from magnetar.metadata.store import Delete, MetadataStore
+from magnetar.broker.errors import UnknownTopic
+from magnetar.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
     from magnetar.broker.partition import Partition
@@ -137,8 +138,9 @@ class EpochStore(Protocol):
 class PartitionProducers:
     """The producers of one partition.  See the module's text."""
 
-    def __init__(self, epochs: EpochStore) -> None:
+    def __init__(self, epochs: EpochStore, *, is_gone: bool = False) -> None:
         self._epochs = epochs
+        self._is_gone = is_gone  # the topic was deleted: whoever is on the way in does not get in
         self._epoch: int | None = None
         self._epoch_is_known = False
         self._by_name: dict[str, Producer] = {}
@@ -160,8 +162,10 @@ class PartitionProducers:
 
         Raises:
             ProducerBusy, ProducerFenced: it may not.
+            UnknownTopic: the topic was deleted.
             MetadataError: its epoch cannot be stored now.
         """
+        self._check_exists()
         if not self._epoch_is_known:
             stored = await self._epochs.load()
             if not self._epoch_is_known:  # somebody else may have been faster, and have a newer one by now
@@ -175,6 +179,7 @@ class PartitionProducers:
         ):
             # Perhaps it is the same client, and its connection was cut: then its earlier self goes now.
             await earlier.handle.is_alive()
+        self._check_exists()
         if producer.mode is AccessMode.SHARED:
             if self._exclusive is not None or self._waiting:
                 raise ProducerBusy(f"Topic has an existing exclusive producer: {self._holder()}")
@@ -204,6 +209,11 @@ class PartitionProducers:
 
     def close_all(self) -> None:
         """Send everybody away: the partition is unloaded or deleted.  Clients are told, and may come again."""
+        self._send_all_away()
+
+    def close_for_good(self) -> None:
+        """As `close_all`, and nobody may come any more: the topic was deleted."""
+        self._is_gone = True
         self._send_all_away()
 
     def _send_all_away(self, fenced: BrokerError | None = None) -> None:
@@ -294,6 +304,7 @@ class PartitionProducers:
         """Store the epoch of `producer`, which was decided to be the exclusive one, and let it in."""
         try:
             self._check_epoch(producer)  # it may have moved while this one waited
+            self._check_exists()
             epoch = self._epoch
             # One ahead of what is known here is of an earlier topic of this name.
             if epoch is None or producer.topic_epoch != epoch:
@@ -310,7 +321,12 @@ class PartitionProducers:
         self._enter(producer)
         producer.is_ready = True
 
+    def _check_exists(self) -> None:
+        if self._is_gone:
+            raise UnknownTopic("the topic was deleted")
+
     def _enter(self, producer: Producer) -> None:
+        self._check_exists()
         there = self._by_name.get(producer.name)
         if there is not None:
             if not self._takes_over(producer, there):
@@ -343,6 +359,8 @@ class Producers:
 
     def of(self, partition: "Partition") -> PartitionProducers:
         found = self._of.get(partition)
+        if found is None and partition.topic.is_deleted:
+            return PartitionProducers(_StoredEpoch(self._metadata, partition.log.name), is_gone=True)
         if found is None:
             found = PartitionProducers(_StoredEpoch(self._metadata, partition.log.name))
             self._of[partition] = found
@@ -358,11 +376,9 @@ class Producers:
         if found is not None:
             found.close_all()
 
-    async def drop_topic(self, topic: "Topic") -> None:
-        """The topic is deleted: its producers are sent away, its epochs forgotten."""
-        gone = [partition for partition in self._of if partition.topic is topic]
-        for partition in gone:
-            self._of.pop(partition).close_all()
-        paths = [EPOCHS_ROOT + partition.log.name for partition in topic.open_partitions]
-        if paths:
-            await self._metadata.commit([Delete(path) for path in paths])
+    def forget(self, topic: "Topic") -> None:
+        """The topic is deleted, and its producers were sent away; what is stored of them goes with the topic."""
+        for partition in topic.open_partitions:
+            found = self._of.pop(partition, None)
+            if found is not None:
+                found.close_for_good()

@@ -154,6 +154,7 @@ class SubscriptionAdmin:
         stored: dict[CursorKey, Cursor] = {}
         opened: list[tuple[Subscription, int]] = []
         for partition, offset in positions.items():
+            partition.topic.check_exists()
             open_one = self._open(partition, name)
             if open_one is not None:
                 opened.append((open_one, offset))
@@ -191,6 +192,7 @@ class SubscriptionAdmin:
         if open_one is not None:
             open_one.skip_to(offset)
             return
+        partition.topic.check_exists()
         cursor = self.cursor(partition, name).copy()
         self._check_free(partition, name)
         if cursor.ack_cumulative(offset):
@@ -224,6 +226,7 @@ class SubscriptionAdmin:
         self.cursor(partition, name)
         self._check_free(partition, name)
         offset = await find()
+        partition.topic.check_exists()
         cursor = self.cursor(partition, name).copy()
         cursor.forget_wish()
         cursor.reset(offset)

@@ -156,6 +156,11 @@ class Topic:
         """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
         return self._partitions.get(index)
 
+    def check_exists(self) -> None:
+        """For who has waited for something since it found the topic: UnknownTopic when it was deleted meanwhile."""
+        if self.is_deleted:
+            raise UnknownTopic(f"there is no topic {self.name}")
+
     @property
     def logs(self) -> list[ManagedLedger]:
         """Those of the open partitions, and those that are refused."""
@@ -224,6 +229,9 @@ class TopicRegistry:
         self._being_created: dict[
             TopicName, asyncio.Future[None]
         ] = {}  # done when it is there, or will not be
+        # Done when the name is free, or the topic could not be deleted and has it again.
+        self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
+        self._ids: dict[str, str] = {}  # in hex, by full name
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
         self._logs: dict[str, Versioned] = {}  # metadata of logs that nobody has opened yet, by log name
         self.deleted = DeletedTopics(environment)
@@ -279,10 +287,12 @@ class TopicRegistry:
                 if topic.log_name(index) in self._logs:
                     with suppress(StorageError):  # said where it was found
                         topic.partition(index)
-        await self._go_on_deleting()
 
-    async def _go_on_deleting(self) -> None:
-        """Carry out what was given up, and tell what nobody has given up and nobody owns."""
+    async def go_on_deleting(self, cursors: Mapping[str, Sequence[str]]) -> None:
+        """Carry out what was given up, and tell what nobody has given up and nobody owns.
+
+        `cursors` are the paths of those that belong to no topic, by topic id in hex.
+        """
         environment = self._environment
         stats = environment.stats
         await self.deleted.load()
@@ -318,7 +328,7 @@ class TopicRegistry:
             _log.error("ledgers are kept although they were given up, as logs name them: %s", len(named))
         environment.tombstones.carry_out(given_up)
         for topic_id, logs in to_erase.items():
-            self.deleted.erase(topic_id, logs)
+            self.deleted.erase(topic_id, logs, cursors.get(topic_id.hex(), ()))
         if empty:
             environment.spawn("give empty ledgers up", self._give_up(empty))
 
@@ -354,6 +364,14 @@ class TopicRegistry:
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self._ids[topic.name.full] = topic.topic_id.hex()
+
+    def identity(self, full_name: str) -> str:
+        """The id, in hex, of the topic that has the name now; UnknownTopic when there is none."""
+        found = self._ids.get(full_name)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {full_name}")
+        return found
 
     def _tell(self, gone: list[str], came: list[str]) -> None:
         for observer in list(self.observers):
@@ -410,7 +428,12 @@ class TopicRegistry:
         return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
 
     async def create(self, topics: Sequence[Topic]) -> None:
-        """Store topics that `plan` made, all in one step; they can be used when it returns."""
+        """Store topics that `plan` made, all in one step; they can be used when it returns.
+
+        Whoever makes a topic whose name is being given up waits for the end of that.
+        """
+        while pending := [self._being_deleted[one.name] for one in topics if one.name in self._being_deleted]:
+            await asyncio.wait(pending)
         for topic in topics:
             if topic.name in self._by_name or topic.name in self._being_created:
                 raise TopicExists(f"Topic '{topic.name.local}' already exists.")
@@ -509,25 +532,33 @@ class TopicRegistry:
             after = topic.pulsar_names
             self._tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
 
-    async def delete(self, topic: Topic) -> None:
-        """Delete a topic: for good when this returns.  What it has left is removed in the background."""
-        async with self.changing(topic):
-            if self._by_name.get(topic.name) is not topic:
-                raise UnknownTopic(f"there is no topic {topic.name}")
-            await self._environment.metadata.commit(
-                [
-                    Delete(topic_path(topic.name)),
-                    self.deleted.tombstone(topic.topic_id, topic.name.full),
-                ]
-            )
-            topic.is_deleted = True
-            del self._by_name[topic.name]
-            self._by_id.pop(topic.topic_id, None)
-            if self.observers:
-                self._tell(topic.pulsar_names, [])
-        for partition in topic.open_partitions:
-            partition.close()  # whoever waits for one is woken
-        self.deleted.erase(topic.topic_id, topic.logs)
+    # --- deleting ----------------------------------------------------------------------------------------------------
+
+    def begin_deletion(self, topic: Topic) -> list[Put | Delete]:
+        """From now on nobody finds the topic, and its name is reserved.  What deletes it for good when committed.
+
+        `changing(topic)` is held until `end_deletion` or `undo_deletion`.  UnknownTopic when it is gone already.
+        """
+        if self._by_name.get(topic.name) is not topic:
+            raise UnknownTopic(f"there is no topic {topic.name}")
+        topic.is_deleted = True
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
+        del self._ids[topic.name.full]
+        self._being_deleted[topic.name] = asyncio.get_running_loop().create_future()
+        return [Delete(topic_path(topic.name)), self.deleted.tombstone(topic.topic_id, topic.name.full)]
+
+    def undo_deletion(self, topic: Topic) -> None:
+        """It could not be committed: the topic is there as before."""
+        topic.is_deleted = False
+        self._register(topic)
+        self._being_deleted.pop(topic.name).set_result(None)
+
+    def end_deletion(self, topic: Topic) -> None:
+        """It is durable: the name is free."""
+        if self.observers:
+            self._tell(topic.pulsar_names, [])
+        self._being_deleted.pop(topic.name).set_result(None)
 
 
 def _some(names: Sequence[object]) -> str:

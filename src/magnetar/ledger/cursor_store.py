@@ -1,9 +1,14 @@
 """Every cursor of every subscription: durable in the metadata store, answered from memory.
 
-One cursor is one path, `/cursors/<subscription>/<topic's full name>/<partition>` with both names
+One cursor is one path, `/cursors/<subscription>/<topic's full name>@<topic id>/<partition>` with both names
 percent-escaped, so a group's cursors are one scan and each is written without touching another (a commit
 of one member never loses what another one committed).  What must stay true: memory never shows a cursor
 that is not durable, and a cursor returned from here is shared: copy it before changing it.
+
+Callers know topics by name; a cursor belongs to the topic that had the name when it was written.  So whoever makes a
+topic of the same name never meets its predecessor's position, whatever was on its way.  Cursors of a deleted topic are
+out of memory at once (`forget_topic`) and out of the store a little later.  Paths without an id are those of earlier
+versions; `load` gives them the id of the topic that there is.
 
 The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor
 and changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
@@ -17,12 +22,12 @@ for them by topic.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
-from magnetar.base.errors import EntryCorrupt
+from magnetar.base.errors import BrokerError, EntryCorrupt
 from magnetar.ledger.cursor import HOLDS_DATA, Cursor
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
@@ -32,6 +37,7 @@ _EMPTY: Final = (
     "%"  # Kafka's groups may have an empty name, a path's part may not; quote() never makes a lone percent
 )
 _NAMES_CACHED_MAX: Final = 1 << 15  # escaping costs more than all else in a commit of one cursor
+_AT_ONCE: Final = 1000  # paths that a commit moves or removes
 
 
 class CursorKey(NamedTuple):
@@ -72,11 +78,25 @@ def unescape(part: str) -> str:
     return "" if part == _EMPTY else unquote(part)
 
 
-class CursorStore:
-    """All methods but `load`, `commit`, `drop...` and `close` are answered from memory at once."""
+def _no_id(_: str) -> str:
+    """Topics have no ids: there is no other one of the same name."""
+    return ""
 
-    def __init__(self, store: MetadataStore, commits: SharedCommits | None = None) -> None:
+
+class CursorStore:
+    """All methods but `load`, `commit`, `drop...` and `close` are answered from memory at once.
+
+    `identity` gives the id of the topic that has a full name, in hex, and raises a BrokerError when there is none.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        commits: SharedCommits | None = None,
+        identity: Callable[[str], str] = _no_id,
+    ) -> None:
         self._store = store
+        self.identity = identity
         self._commits = commits or SharedCommits(store)
         self._subscriptions: dict[str, Subscription] = {}
         self._unread: dict[str, list[tuple[str, bytes]]] = {}  # subscription -> (rest of the path, value)
@@ -85,18 +105,45 @@ class CursorStore:
         self._owners: dict[CursorKey, CursorOwner] = {}
         self._owned: dict[str, set[CursorKey]] = {}  # keys of `_owners`, by subscription
 
-    async def load(self) -> None:
-        """Read what the store holds; call once, before anything else."""
+    async def load(self) -> dict[str, list[str]]:
+        """Read what the store holds; call once, before anything else.  What is returned are the paths of cursors that
+        belong to no topic that there is, by topic id.
+
+        Raises:
+            MetadataError: cursors of an earlier version cannot be brought up to date.
+        """
         unread: dict[str, list[tuple[str, bytes]]] = {}
         holding: set[str] = set()
+        strays: dict[str, list[str]] = {}
+        ids: dict[str, str | None] = {}  # by a topic's part of the path: its id now
+        moves: list[Put | Delete] = []
         for path, versioned in await self._store.scan(ROOT):
             part, _, rest = path[len(ROOT) :].partition("/")
-            unread.setdefault(part, []).append((rest, versioned.value))
+            topic, _, partition = rest.rpartition("/")
+            name, mark, topic_id = topic.partition("@")
+            if name not in ids:
+                try:
+                    ids[name] = self.identity(unescape(name))
+                except BrokerError:
+                    ids[name] = None
+            known = ids[name]
+            if mark and topic_id != known:
+                strays.setdefault(topic_id, []).append(path)
+                continue
+            if not mark and known != "":
+                moves.append(Delete(path))
+                if known is None:  # its topic was deleted, by a version that had no more than the name
+                    continue
+                moves.append(Put(f"{ROOT}{part}/{name}@{known}/{partition}", versioned.value))
+            unread.setdefault(part, []).append((f"{name}/{partition}", versioned.value))
             if len(versioned.value) > 2 and versioned.value[2] & HOLDS_DATA:
                 holding.add(part)
+        for begin in range(0, len(moves), 2 * _AT_ONCE):
+            await self._store.commit(moves[begin : begin + 2 * _AT_ONCE])
         self._unread = {unescape(part): cursors for part, cursors in unread.items()}
         for part in holding:
             self._read(unescape(part))
+        return strays
 
     # reading
 
@@ -162,8 +209,10 @@ class CursorStore:
         self._owners[key] = owner
         self._owned.setdefault(key.subscription, set()).add(key)
 
-    def detach(self, key: CursorKey) -> None:
-        """What is stored is the cursor again; nothing happens when `key` has no owner."""
+    def detach(self, key: CursorKey, owner: CursorOwner | None = None) -> None:
+        """What is stored is the cursor again; nothing happens when `key` has no owner, or another one than `owner`."""
+        if owner is not None and self._owners.get(key) is not owner:
+            return
         if self._owners.pop(key, None) is not None:
             owned = self._owned[key.subscription]
             owned.discard(key)
@@ -194,6 +243,7 @@ class CursorStore:
         Raises:
             MetadataError: none of them is kept.
             EntryCorrupt: a subscription's stored values are damaged; none of `cursors` is kept.
+            UnknownTopic: one of the topics is gone; none of `cursors` is kept.
             ValueError: one of them is too large to store; none of them is kept.
         """
         await self.submit(cursors)
@@ -205,7 +255,7 @@ class CursorStore:
 
         `also` is applied in the same step.
 
-        Cancelling the future does not take the write back.  EntryCorrupt and ValueError are raised at once.
+        Cancelling the future does not take the write back.  All but MetadataError are raised at once.
         """
         return self._submit(cursors, also, None)
 
@@ -214,7 +264,9 @@ class CursorStore:
     ) -> asyncio.Future[None]:
         for name in {key.subscription for key in cursors}:
             self._read(name)
-        writes: list[Put | Delete] = [Put(_path(key), cursor.encode()) for key, cursor in cursors.items()]
+        writes: list[Put | Delete] = [
+            Put(_path(key, self.identity(key.topic)), cursor.encode()) for key, cursor in cursors.items()
+        ]
         writes += also
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors, writer))
@@ -222,11 +274,11 @@ class CursorStore:
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey]) -> None:
-        """Delete cursors in one step; those that do not exist are passed over.
+        """Delete cursors in one step; those that do not exist, or go with their topics, are passed over.
 
         Raises MetadataError, and EntryCorrupt as `get`.
         """
-        dropped = set(keys)
+        dropped = {key for key in keys if self._known_id(key.topic) is not None}
         for name in {key.subscription for key in dropped}:
             self._read(name)  # or what was dropped would come back when it is read later
         await self._drop(dropped, [])
@@ -237,7 +289,7 @@ class CursorStore:
         It works on damaged values too: this is the way to get rid of them.
         """
         damaged: list[Put | Delete] = [
-            Delete(f"{ROOT}{escape(name)}/{rest}") for rest, _ in self._unread.get(name, ())
+            Delete(self._stored_path(escape(name), rest)) for rest, _ in self._unread.get(name, ())
         ]
         keys = {
             CursorKey(name, topic, partition)
@@ -248,26 +300,53 @@ class CursorStore:
         keys.update(self._owned.get(name, ()))
         await self._drop(keys, [*damaged, *also], forget=name)
 
-    async def drop_topic(self, topic: str) -> None:
-        """Delete every subscription's cursors of a topic.  Raises MetadataError."""
-        prefix = escape(topic) + "/"
+    def forget_topic(self, topic: str, topic_id: str) -> Iterator[str]:
+        """A durable transaction has deleted the topic: nobody sees its cursors any more from now on.
+
+        The paths of what is stored of them come out one by one, to be removed.
+        """
+        part = escape(topic)
+        gone: list[tuple[str, Iterable[int]]] = []
+        partitions: set[int] = set()
+        for name, topics in list(self._subscriptions.items()):
+            cursors = topics.pop(topic, None)
+            if cursors is not None:
+                gone.append((escape(name), cursors))
+                partitions.update(cursors)
+                if not topics:
+                    del self._subscriptions[name]
         for name, rests in list(self._unread.items()):
-            if any(rest.startswith(prefix) for rest, _ in rests):
-                self._read(name)
-        keys = {
-            CursorKey(name, topic, partition)
-            for name, topics in self._subscriptions.items()
-            for partition in topics.get(topic, ())
-        }
-        keys.update(key for key in self._writing if key.topic == topic)
-        keys.update(key for key in self._owners if key.topic == topic)
-        await self._drop(keys, [])
+            mine = [rest for rest, _ in rests if rest.startswith(part + "/")]
+            if mine:
+                gone.append((escape(name), [int(rest.rpartition("/")[2]) for rest in mine]))
+                self._unread[name] = [row for row in rests if not row[0].startswith(part + "/")]
+                if not self._unread[name]:
+                    del self._unread[name]
+        for number in partitions:
+            self._holders.pop((topic, number), None)
+        for key in [key for key in self._owners if key.topic == topic]:
+            owner = self._owners[key]
+            self.detach(key)  # another topic of the name may have the next one at once
+            owner.replaced(None)
+        stored = _with_id(part, topic_id)
+        return (f"{ROOT}{name}/{stored}/{number}" for name, numbers in gone for number in numbers)
 
     async def close(self) -> None:
         """Wait for the writes under way."""
         await self._commits.close()
 
     # inside
+
+    def _known_id(self, topic: str) -> str | None:
+        """None for a topic that is gone, or is being deleted, with all its cursors."""
+        try:
+            return self.identity(topic)
+        except BrokerError:
+            return None
+
+    def _stored_path(self, part: str, rest: str) -> str:
+        topic, _, partition = rest.rpartition("/")
+        return f"{ROOT}{part}/{_with_id(topic, self._known_id(unescape(topic)) or '')}/{partition}"
 
     def _read(self, name: str) -> Subscription:
         found = self._subscriptions.get(name)
@@ -316,7 +395,10 @@ class CursorStore:
     async def _drop(
         self, keys: set[CursorKey], also: list[Put | Delete], *, forget: str | None = None
     ) -> None:
-        operations: list[Put | Delete] = [*(Delete(_path(key)) for key in sorted(keys)), *also]
+        operations: list[Put | Delete] = [
+            *(Delete(_path(key, self._known_id(key.topic) or "")) for key in sorted(keys)),
+            *also,
+        ]
         if operations:
             await asyncio.shield(self._commits.submit(operations, lambda: self._unpublish(keys, forget)))
 
@@ -349,5 +431,9 @@ class CursorStore:
             del self._holders[topic, partition]
 
 
-def _path(key: CursorKey) -> str:
-    return f"{ROOT}{escape(key.subscription)}/{escape(key.topic)}/{key.partition}"
+def _path(key: CursorKey, topic_id: str) -> str:
+    return f"{ROOT}{escape(key.subscription)}/{_with_id(escape(key.topic), topic_id)}/{key.partition}"
+
+
+def _with_id(topic: str, topic_id: str) -> str:
+    return f"{topic}@{topic_id}" if topic_id else topic

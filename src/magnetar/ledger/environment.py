@@ -37,6 +37,18 @@ class LedgerEnvironment:
         self.tasks.add(task)
         task.add_done_callback(self._finished)
 
+    def begin(self, name: str, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run `work` whether its caller goes on waiting for it or not; its failure is the caller's to hear."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, even when the caller is gone
+
     def _finished(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from magnetar.base.errors import MetadataError
+from magnetar.base.errors import MetadataError, MetadataLost
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 ROUND_OPERATIONS_MAX: Final = 5_000  # a write is never split, so a round may exceed this by one write
@@ -73,7 +73,7 @@ class SharedCommits:
             for _, _, future in writes:
                 _fail(
                     future,
-                    MetadataError("the metadata store failed; it is not known whether the write is kept"),
+                    MetadataLost("the metadata store failed; it is not known whether the write is kept"),
                 )
             raise
         else:

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from magnetar.base.errors import BadVersion, MetadataError
+from magnetar.base.errors import BadVersion, MetadataError, MetadataLost
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.metadata import sqlite_file
 from magnetar.metadata.sqlite_file import Failure, Row, State, row_crc, summed
@@ -264,7 +264,7 @@ class SqliteMetadataStore:
         except Exception as error:
             log.exception("the metadata store takes no more writes")
             self._stop_writing(f"an unforeseen error ({type(error).__name__}: {error})")
-            self._fail_waiting(operations, self._failed_for_good or "")
+            self._fail_waiting(operations, self._failed_for_good or "", MetadataLost)
         else:
             self._fail_waiting([], self._failed_for_good or "")
         finally:
@@ -326,10 +326,12 @@ class SqliteMetadataStore:
             " look at the disk first"
         )
 
-    def _fail_waiting(self, operations: Sequence[_Operation], why: str) -> None:
+    def _fail_waiting(
+        self, operations: Sequence[_Operation], why: str, error: type[MetadataError] = MetadataError
+    ) -> None:
         for operation in (*operations, *self._queue):
             if not operation.future.done():
-                operation.future.set_exception(MetadataError(why))
+                operation.future.set_exception(error(why))
         self._queue.clear()
 
     def _decide(self, operations: Sequence[_Operation]) -> tuple[list[Row], list[tuple[str]], State]:
@@ -379,10 +381,12 @@ class SqliteMetadataStore:
     def _finish(
         self, loop: asyncio.AbstractEventLoop, operations: Sequence[_Operation], failure: Failure | None
     ) -> None:
-        refusal = None
+        refusal: MetadataError | None = None
         if failure is not None:
-            why = self._failed_for_good or f"metadata cannot be written now: {failure.text}"
-            refusal = MetadataError(why)
+            if self._failed_for_good is not None:
+                refusal = MetadataLost(self._failed_for_good)
+            else:
+                refusal = MetadataError(f"metadata cannot be written now: {failure.text}")
         paths = _Paths(self._paths)
         for operation in operations:
             error = refusal or operation.error

@@ -157,7 +157,7 @@ def test_offsets_of_a_deleted_topic_are_not_shown(make_broker: MakeBroker) -> No
     async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
         topic = await made(broker, "t")
         await commit(broker, "g", topic, 0, 5)
-        await broker.topics.delete(topic)  # without the cursors, as after a crash between the two
+        await broker.delete_topic(topic)
         assert not [key for key in await samples(client) if key[0] == "kafka_consumergroup_lag"]
 
     ask(make_broker, scenario)

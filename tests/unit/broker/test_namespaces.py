@@ -186,7 +186,8 @@ def test_a_change_keeps_the_other_policies_and_tells_whoever_listens() -> None:
 def test_a_deleted_topic_leaves_no_policies_for_its_successor() -> None:
     async def scenario(namespaces: Namespaces, store: MemoryMetadataStore) -> None:
         await namespaces.change_topic(TOPIC, lambda _: {"max_producers_per_topic": 5})
-        await namespaces.forget_topic(TOPIC)
+        await store.commit(namespaces.deletion_of(TOPIC))
+        namespaces.forget_topic(TOPIC)
         assert namespaces.policies_of(TOPIC).producers_max == 0
         assert (await loaded(store)).policies_of(TOPIC).producers_max == 0
 

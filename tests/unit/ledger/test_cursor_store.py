@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore, escape, unescape
+from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Put
 from magnetar.testing.metadata import MemoryMetadataStore
 
@@ -148,22 +149,78 @@ def test_the_lowest_holder_decides_what_is_held() -> None:
     run(test)
 
 
+class Names:
+    """Which topic has a name."""
+
+    def __init__(self, **ids: str) -> None:
+        self.ids = {T + name.removeprefix("t"): topic_id for name, topic_id in ids.items()}
+
+    def __call__(self, topic: str) -> str:
+        if topic not in self.ids:
+            raise BrokerError(f"there is no topic {topic}")
+        return self.ids[topic]
+
+
 def test_a_deleted_topic_takes_its_cursors_along_even_unread_and_unwritten_ones() -> None:
     other = CursorKey("g0", T + "2", 0)
 
-    async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
+    async def test(store: MemoryMetadataStore, _: CursorStore) -> None:
+        names = Names(t="aa", t2="bb")
+        cursors = CursorStore(store, identity=names)
         await cursors.commit({CursorKey(f"g{n}", T, 0): Cursor(n) for n in range(3)} | {other: Cursor(9)})
-        again = await reopened(store)
+        commits = SharedCommits(store)
+        again = CursorStore(store, commits, names)
+        assert await again.load() == {}
         store.hold()
         late = asyncio.create_task(again.commit({CursorKey("late", T, 4): Cursor(1)}))
         await asyncio.sleep(0)
-        drop = asyncio.create_task(again.drop_topic(T))
-        await asyncio.sleep(0)
+        paths: list[str] = []
+        deletion = commits.submit([], lambda: paths.extend(again.forget_topic(T, "aa")))
+        del names.ids[T]
+        with pytest.raises(BrokerError, match="there is no topic"):
+            await again.commit({CursorKey("too late", T, 4): Cursor(1)})
         store.release()
-        await asyncio.gather(late, drop)
+        await asyncio.gather(late, deletion)
         assert again.subscriptions() == ["g0"]
         assert again.get(other) == Cursor(9)
-        assert [path for path, _ in await store.scan("/cursors/")] == [f"/cursors/g0/{escape(T + '2')}/0"]
+        names.ids[T] = "cc"
+        assert again.get(CursorKey("g0", T, 0)) is None
+        await again.commit({CursorKey("g0", T, 0): Cursor(7)})
+        stored = [path for path, _ in await store.scan("/cursors/")]
+        kept = [f"/cursors/g0/{escape(T + '2')}@bb/0", f"/cursors/g0/{escape(T)}@cc/0"]
+        assert sorted(paths) == sorted(set(stored) - set(kept))
+        assert len(stored) == 6
+        third = CursorStore(store, identity=names)
+        assert await third.load() == {"aa": sorted(paths)}
+        assert third.get(CursorKey("g0", T, 0)) == Cursor(7)
+        assert third.subscriptions() == ["g0"]
+
+    run(test)
+
+
+def test_cursors_that_earlier_versions_stored_by_name_get_the_id_of_the_topic_that_there_is() -> None:
+    async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
+        await cursors.commit(
+            {CursorKey(f"g{n}", T + topic, n): Cursor(n) for n in range(3) for topic in ("", "2", "gone")}
+        )
+        before = dict(await store.scan("/cursors/"))
+        names = Names(t="aa", t2="bb")
+        for _ in range(2):
+            again = CursorStore(store, identity=names)
+            assert await again.load() == {}
+            assert again.get(CursorKey("g1", T + "2", 1)) == Cursor(1)
+            assert again.get(CursorKey("g1", T + "gone", 1)) is None
+        after = dict(await store.scan("/cursors/"))
+        assert after == {
+            f"/cursors/g{n}/{escape(T + topic)}@{topic_id}/{n}": before[
+                f"/cursors/g{n}/{escape(T + topic)}/{n}"
+            ]
+            for n in range(3)
+            for topic, topic_id in (("", "aa"), ("2", "bb"))
+        }
+        await again.drop([CursorKey("g1", T, 1)])
+        await again.drop_subscription("g2")
+        assert len(await store.scan("/cursors/")) == 3
 
     run(test)
 

@@ -90,10 +90,13 @@ def test_the_owner_hears_of_what_others_write_once_it_is_durable() -> None:
 
 def test_a_live_cursor_that_was_never_stored_goes_with_its_topic_and_with_its_subscription() -> None:
     async def test(_: MemoryMetadataStore, cursors: CursorStore) -> None:
-        for drop, name in ((cursors.drop_topic, T), (cursors.drop_subscription, "sub")):
+        for is_topic in (True, False):
             owner = Owner(Cursor(0))
             cursors.attach(KEY, owner)
-            await drop(name)
+            if is_topic:
+                cursors.forget_topic(T, "")
+            else:
+                await cursors.drop_subscription("sub")
             assert owner.seen == [None]
             cursors.detach(KEY)
 

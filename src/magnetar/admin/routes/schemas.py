@@ -78,7 +78,7 @@ async def add(request: Request, tenant: str, namespace: str, topic: str) -> Resp
 async def delete(request: Request, tenant: str, namespace: str, topic: str) -> Response:
     registry, name = _found(request, tenant, namespace, topic)
     if flag(request, "force"):
-        await registry.forget(name)
+        await registry.purge(name)
         return value({"version": -1})
     return value({"version": await registry.delete(name)})
 

@@ -12,7 +12,7 @@ that the partition is not its own any more; OffsetDelete is answered GROUP_SUBSC
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock
@@ -43,11 +43,14 @@ class GroupFinder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
+    """`topic_id` is that of the topic that had the name when this was asked for, in hex; empty when it is meant now."""
+
     topic: str
     partition: int
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,13 @@ class GroupOffsets:
                 return [error] * len(request.offsets)
         return [self._check_offset(request.group_id, wanted) for wanted in request.offsets]
 
+    def identified(self, wanted: OffsetToCommit) -> OffsetToCommit:
+        """For an offset that takes effect later: it is for the topic that there is now, which was checked before."""
+        return replace(wanted, topic_id=self._cursors.identity(wanted.topic))
+
     def moved(self, group_id: str, offsets: Iterable[OffsetToCommit]) -> dict[CursorKey, Cursor]:
-        """The group's cursors as a commit of `offsets` leaves them; those of topics that are gone are left out.
+        """The group's cursors as a commit of `offsets` leaves them; those of topics that are gone are left out,
+        also where another topic has the name by now.
 
         Raises:
             EntryCorrupt: the group's stored cursors are damaged.
@@ -133,6 +141,7 @@ class GroupOffsets:
             key: self._moved(key, wanted, now_ms, None)
             for wanted in offsets
             if self.catalogue.exists(wanted.topic, wanted.partition)
+            and wanted.topic_id in ("", self._cursors.identity(wanted.topic))
             for key in (CursorKey(group_id, wanted.topic, wanted.partition),)
         }
 

@@ -20,6 +20,8 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policies import Compatibility, Policies
 from magnetar.broker.schemas.compatibility import check, same, validate
 from magnetar.broker.schemas.model import (
@@ -60,6 +62,7 @@ class SchemaRegistry:
         self._ids: dict[bytes, int] | None = None  # by digest; made when somebody first registers a schema
         self._topics: dict[str, list[tuple[int, int]]] = {}  # (id, created_ms) by `tenant/namespace/topic`
         self._next_id = 1
+        self._incarnations: Incarnations[str] = Incarnations()
         self._changing = asyncio.Lock()  # two clients that bring one new schema must get one version
 
     async def load(self) -> None:
@@ -184,12 +187,16 @@ class SchemaRegistry:
 
         Raises:
             IncompatibleSchema, InvalidSchema
+            UnknownTopic: the topic was deleted meanwhile.
         """
         validate(schema)
         found = self.find(topic, schema)
         if found is not None:
             return found.version
+        mark = self._incarnations.mark(_key(topic))
         async with self._changing:
+            if mark.is_void:
+                raise UnknownTopic(f"Topic {topic.full} not found")
             found = self.find(topic, schema)  # another client may have brought it meanwhile
             if found is not None:
                 return found.version
@@ -203,13 +210,21 @@ class SchemaRegistry:
         async with self._changing:
             return await self._append(topic, _DELETED, [])
 
-    async def forget(self, topic: TopicName) -> None:
+    async def purge(self, topic: TopicName) -> None:
+        """Delete all versions without a trace: the next schema has version 0."""
+        async with self._changing:
+            await self._metadata.commit(self.deletion_of(topic))
+            self._topics.pop(_key(topic), None)
+
+    def deletion_of(self, topic: TopicName) -> list[Delete]:
+        """What belongs into the transaction that deletes the topic; `forget` is called once that is durable."""
+        return [Delete(TOPIC_SCHEMAS_ROOT + _key(topic))]
+
+    def forget(self, topic: TopicName) -> None:
         """The topic was deleted: one of the same name starts from version 0."""
         key = _key(topic)
-        if key in self._topics:
-            async with self._changing:
-                await self._metadata.commit([Delete(TOPIC_SCHEMAS_ROOT + key)])
-                self._topics.pop(key, None)
+        self._topics.pop(key, None)
+        self._incarnations.end(key)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

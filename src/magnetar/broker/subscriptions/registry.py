@@ -120,6 +120,7 @@ class Subscriptions:
         if subscription is None or not subscription.is_attached:
             cursor = known.copy()
             cursor.properties = kept
+            partition.topic.check_exists()
             await self._cursors.commit({key: cursor})
             return
         subscription.cursor.properties = kept
@@ -140,6 +141,7 @@ class Subscriptions:
             SubscriptionBusy, ConsumerBusy, ConsumerAssignError, SubscriptionNotAllowed, SubscriptionNotFound
             MetadataError, StorageError: it cannot be made now, or it is not known what it may be given.
         """
+        partition.topic.check_exists()
         if isinstance(partition, NonPersistentPartition):
             return self._subscribe_to_nothing(partition, wanted, port)
         check_name(wanted.subscription)
@@ -218,11 +220,13 @@ class Subscriptions:
         """Take the stored cursor of a durable subscription, or store a new one."""
         key = subscription.key
         await self._cursors.commit({})  # what is on its way for this cursor comes first
+        subscription.partition.topic.check_exists()
         stored = self._cursors.get(key)
         if stored is None:
             if not wanted.may_create:
                 raise SubscriptionNotFound("Subscription does not exist")
             cursor = await self._new_cursor(subscription.partition, wanted)
+            subscription.partition.topic.check_exists()
             await self._cursors.commit({key: cursor.copy()})
         else:
             cursor = stored.copy()
@@ -230,6 +234,7 @@ class Subscriptions:
                 # A Kafka group's until now.  From here on it is a subscription that a Pulsar client relies on.
                 cursor.holds_data = True
                 await self._cursors.commit({key: cursor.copy()})
+        subscription.partition.topic.check_exists()
         cursor.forget_wish()
         subscription.cursor = cursor
         subscription.is_attached = True
@@ -311,7 +316,7 @@ class Subscriptions:
         subscription.is_closed = True
         self._unsaved.discard(subscription)
         if subscription.is_durable and subscription.is_attached:
-            self._cursors.detach(subscription.key)
+            self._cursors.detach(subscription.key, subscription)
         subscription.is_attached = False
         known = self._open.get(subscription.partition)
         if known is not None and known.get(subscription.name) is subscription:
@@ -369,6 +374,7 @@ class Subscriptions:
             SubscriptionBusy: consumers are connected.
             MetadataError: it is not dropped.
         """
+        partition.topic.check_exists()
         subscription = self.find(partition, name)
         key = CursorKey(name, partition.topic.name.full, partition.index)
         if subscription is None:
@@ -387,10 +393,11 @@ class Subscriptions:
         subscription.disconnect_all()
         if subscription.is_durable:
             # The store tells an owner that its cursor is gone; this one knows.
-            self._cursors.detach(subscription.key)
+            self._cursors.detach(subscription.key, subscription)
             subscription.is_attached = False
             self._unsaved.discard(subscription)
-            await self._cursors.drop([subscription.key])
+            if not subscription.partition.topic.is_deleted:  # another one may have its name by now
+                await self._cursors.drop([subscription.key])
         self._forget(subscription)
 
     async def create(
@@ -406,6 +413,7 @@ class Subscriptions:
             SubscriptionNotAllowed: the name or the properties are too large.
             MetadataError: it is not made.
         """
+        partition.topic.check_exists()
         key = CursorKey(name, partition.topic.name.full, partition.index)
         if self._cursors.get(key) is not None or self.find(partition, name) is not None:
             return False
@@ -450,6 +458,8 @@ class Subscriptions:
         if subscription not in self._unsaved:
             return True
         self._unsaved.discard(subscription)
+        if subscription.partition.topic.is_deleted:
+            return True
         subscription.cursor.commit_timestamp_ms = self._clock.now_ms()
         try:
             await self._cursors.save(subscription.key)

@@ -219,7 +219,7 @@ class TransactionCoordinator:
         """Keep a group's offsets for when the transaction commits: one answer per offset, once they are durable."""
         errors = self._group_offsets.check_transactional(request)
         good = {
-            (offset.topic, offset.partition): offset
+            (offset.topic, offset.partition): self._group_offsets.identified(offset)
             for offset, error in zip(request.offsets, errors, strict=True)
             if error is GroupError.NONE
         }

@@ -1,18 +1,20 @@
-"""One transactional id as it is stored: a JSON object at `/transactions/<escaped id>`, version 1::
+"""One transactional id as it is stored: a JSON object at `/transactions/<escaped id>`, version 2::
 
-    {"version": 1,
+    {"version": 2,
      "producer_id": 7, "epoch": 3,            # who may write
      "last_producer_id": 7, "last_epoch": 2,  # before the last bump that its producer asked for; -1: none (KIP-360)
      "timeout_ms": 60000,
      "state": "Ongoing",                      # Kafka's names of the states
      "partitions": [["persistent://public/default/t", 0], ...],
-     "offsets": {"group": [["persistent://public/default/t", 0, 42, -1, "metadata"], ...], ...},
+     "offsets": {"group": [["persistent://public/default/t", 0, 42, -1, "metadata", "<topic id>"], ...], ...},
      "started_ms": 1700000000000,             # of the open transaction, -1 without one
      "updated_ms": 1700000000000}
 
-A row of `offsets` is topic, partition, offset, leader epoch (-1: unknown), metadata; a group without rows was added to
-the transaction and has committed nothing yet.  Partitions and offsets are there while a transaction is open or being
-ended.  Each write replaces the whole value, so a crash leaves the state before or the state after.
+A row of `offsets` is topic, partition, offset, leader epoch (-1: unknown), metadata, and the id of the topic, which
+another one of the name may have followed by the time that the offset becomes the group's; version 1, which is read, had
+no ids.  A group without rows was added to the transaction and has committed nothing yet.  Partitions and offsets are
+there while a transaction is open or being ended.  Each write replaces the whole value, so a crash leaves the state
+before or the state after.
 """
 
 import json
@@ -27,7 +29,7 @@ from magnetar.ledger.cursor_store import escape
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 ROOT: Final = "/transactions/"
-VERSION: Final = 1
+VERSION: Final = 2
 RECORD_BYTES_MAX: Final = (
     VALUE_BYTES_MAX - 1024
 )  # what was taken can always be ended: numbers may grow a little
@@ -78,7 +80,7 @@ class TransactionRecord:
                 "partitions": sorted(self.partitions),
                 "offsets": {
                     group: [
-                        [row.topic, row.partition, row.offset, row.leader_epoch, row.metadata]
+                        [row.topic, row.partition, row.offset, row.leader_epoch, row.metadata, row.topic_id]
                         for row in rows.values()
                     ]
                     for group, rows in self.offsets.items()
@@ -94,7 +96,7 @@ class TransactionRecord:
         """Raises EntryCorrupt when `value` is not what `encode` gives."""
         try:
             stored = json.loads(value)
-            if stored["version"] != VERSION:
+            if stored["version"] not in (1, VERSION):
                 raise EntryCorrupt(f"a stored transaction has version {stored['version']}, not {VERSION}")
             return TransactionRecord(
                 producer_id=int(stored["producer_id"]),
@@ -115,9 +117,9 @@ class TransactionRecord:
 def _offsets(rows: Any) -> Offsets:
     return {
         (str(topic), int(index)): OffsetToCommit(
-            str(topic), int(index), int(offset), str(metadata), int(epoch)
+            str(topic), int(index), int(offset), str(metadata), int(epoch), *map(str, topic_id)
         )
-        for topic, index, offset, epoch, metadata in rows
+        for topic, index, offset, epoch, metadata, *topic_id in rows
     }
 
 

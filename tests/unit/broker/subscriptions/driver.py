@@ -214,7 +214,7 @@ class World:
 
     async def stored_mark_delete(self, name: str = "s") -> int | None:
         """What a start after a kill would find."""
-        again = CursorStore(self.metadata)
+        again = CursorStore(self.metadata, identity=self.broker.topics.identity)
         await again.load()
         found = again.get(CursorKey(name, NAME.full, 0))
         return None if found is None else found.mark_delete

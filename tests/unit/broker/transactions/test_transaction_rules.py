@@ -202,7 +202,7 @@ FULL = TransactionRecord(
     last_producer_id=6,
     last_epoch=2,
     partitions=frozenset({T0, T1}),
-    offsets={"g": {T0: OffsetToCommit("t", 0, 9, "m\N{SNOWMAN}", 4)}, "empty": {}},
+    offsets={"g": {T0: OffsetToCommit("t", 0, 9, "m\N{SNOWMAN}", 4, "1f")}, "empty": {}},
     started_ms=11,
 )
 
@@ -213,18 +213,27 @@ def test_a_record_reads_back_as_it_was_written(state: TransactionState) -> None:
     assert TransactionRecord.decode(record.encode()) == record
 
 
+STORED = (
+    b'{"version":2,"producer_id":7,"epoch":3,"last_producer_id":6,"last_epoch":2,"timeout_ms":60000,'
+    b'"state":"Ongoing","partitions":[["t",0],["t",1]],'
+    b'"offsets":{"g":[["t",0,9,4,"m\\u2603","1f"]],"empty":[]},"started_ms":11,"updated_ms":12}'
+)
+
+
 def test_the_stored_form_is_this_one() -> None:
-    """Version 1, byte for byte: what an older server has written must stay readable."""
-    assert FULL.encode() == (
-        b'{"version":1,"producer_id":7,"epoch":3,"last_producer_id":6,"last_epoch":2,"timeout_ms":60000,'
-        b'"state":"Ongoing","partitions":[["t",0],["t",1]],'
-        b'"offsets":{"g":[["t",0,9,4,"m\\u2603"]],"empty":[]},"started_ms":11,"updated_ms":12}'
-    )
+    """Byte for byte: what an older server has written must stay readable."""
+    assert FULL.encode() == STORED
+
+
+def test_version_1_which_knew_topics_by_name_alone_is_read() -> None:
+    stored = STORED.replace(b'"version":2', b'"version":1').replace(b',"1f"', b"")
+    (row,) = TransactionRecord.decode(stored).offsets["g"].values()
+    assert row == OffsetToCommit("t", 0, 9, "m\N{SNOWMAN}", 4)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"version": 2}, {"state": "Open"}, {"partitions": [["t"]]}, {"offsets": []}, {"epoch": "high"}],
+    [{"version": 3}, {"state": "Open"}, {"partitions": [["t"]]}, {"offsets": []}, {"epoch": "high"}],
 )
 def test_a_damaged_record_is_refused(changes: dict[str, object]) -> None:
     stored = {**json.loads(FULL.encode()), **changes}

@@ -1,0 +1,497 @@
+"""A topic is deleted in one step, and one that is made again never meets what its predecessor had."""
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from magnetar.base.errors import BrokerError, MetadataError, MetadataLost
+from magnetar.broker.broker import Broker
+from magnetar.broker.errors import TopicExists, UnknownTopic
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
+from magnetar.broker.partition import Partition
+from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType
+from magnetar.broker.topics import NewTopic, Topic
+from magnetar.broker.transactions.errors import TransactionError
+from magnetar.broker.transactions.rules import Producer
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey
+from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.metadata.store import Delete, Put
+from magnetar.testing.ledgers import MemoryLedgerStore
+
+from .test_producer_state import settle
+from .test_topics import NAME, World, run
+
+KEY = CursorKey("g", NAME.full, 0)
+SCHEMA = Schema(SchemaType.STRING, b"", {}, "t")
+
+
+async def commit(broker: Broker, offset: int, group: str = "g") -> GroupError:
+    """A client that belongs to no group commits."""
+    request = CommitRequest(group, [OffsetToCommit(NAME.full, 0, offset)])
+    (error,) = await broker.groups.offsets.commit(request)
+    return error
+
+
+async def furnish(broker: Broker) -> None:
+    """Give the topic everything that goes by its name."""
+    assert await commit(broker, 15) is GroupError.NONE
+    partition = broker.topics.get(NAME).partition(0)
+    await broker.subscriptions.create(partition, "s", 1)
+    await broker.schemas.register(NAME, SCHEMA)
+    await broker.namespaces.change_topic(NAME, lambda _: {"max_producers_per_topic": 5})
+
+
+def has_nothing(broker: Broker) -> None:
+    """The topic that has the name now begins from nothing."""
+    assert broker.cursors.get(KEY) is None
+    assert broker.cursors.get(KEY._replace(subscription="s")) is None
+    assert broker.cursors.subscriptions_of(NAME.full) == []
+    assert broker.cursors.holders(NAME.full, 0) == []
+    with pytest.raises(SchemaNotFound):
+        broker.schemas.get(NAME)
+    assert broker.namespaces.policies_of(NAME).producers_max == 0
+    assert broker.topics.get(NAME).partition(0).log.high_watermark == 0
+
+
+def test_the_name_is_reserved_until_the_deletion_is_durable_and_the_next_topic_keeps_what_it_gets() -> None:
+    """A client made the topic again 13 ms into its deletion and had a commit acknowledged, which was erased then."""
+
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        old = await world.create()
+        await furnish(broker)
+        world.metadata.hold()
+        deletion = asyncio.ensure_future(broker.delete_topic(old))
+        await settle()
+        assert broker.topics.find(NAME) is None
+        refused = asyncio.ensure_future(commit(broker, 99))
+        again = asyncio.ensure_future(broker.topics.ensure(NAME))
+        await settle()
+        assert not again.done()
+        assert not deletion.done()
+        world.metadata.release()
+        topic = await again
+        assert await refused is GroupError.UNKNOWN_TOPIC_OR_PARTITION
+        assert topic.topic_id != old.topic_id
+        has_nothing(broker)
+        assert await commit(broker, 3) is GroupError.NONE
+        await deletion
+        await settle()
+        for _ in range(2):
+            found = broker.cursors.get(KEY)
+            assert found is not None
+            assert found.mark_delete == 3
+            assert broker.cursors.subscriptions_of(NAME.full) == ["g"]
+            assert len(await world.metadata.scan("/cursors/")) == 1
+            assert await world.metadata.scan("/deleted-topics/") == []
+            broker = await world.crash()
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_commit_on_its_way_for_the_old_topic_does_not_land_on_the_new_one() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        world.metadata.hold()
+        on_its_way = asyncio.ensure_future(commit(broker, 15))
+        await settle()
+        deletion = asyncio.ensure_future(broker.delete_topic(topic))
+        await settle()
+        world.metadata.release()
+        assert await on_its_way is GroupError.NONE
+        await deletion
+        await world.create()
+        has_nothing(broker)
+        has_nothing(await world.crash())
+        await world.broker.stop()
+
+    run(scenario())
+
+
+def test_a_kill_at_any_step_of_a_deletion_leaves_the_topic_whole_or_the_name_without_a_past() -> None:
+    """The new topic's group stood at the old offset 15 without having read; a Pulsar subscription would skip."""
+
+    async def scenario(steps: int) -> bool:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        outcomes: list[Exception | None] = []
+        world.produce(topic.partition(0), outcomes)
+        await settle()
+        await furnish(broker)
+        world.metadata.stop_after(steps)
+        deletion = asyncio.ensure_future(broker.delete_topic(topic))
+        await settle()
+        is_over = world.metadata.steps_left > 0
+        deletion.cancel()
+        world.metadata.stop_after(1 << 30)
+        broker = await world.crash()
+        await settle()
+        if broker.topics.find(NAME) is not None:
+            found = broker.cursors.get(KEY)
+            assert found is not None
+            assert found.mark_delete == 15
+            assert broker.schemas.get(NAME).schema == SCHEMA
+            assert broker.namespaces.policies_of(NAME).producers_max == 5
+            assert broker.topics.get(NAME).partition(0).log.high_watermark == 1
+            assert not is_over
+        else:
+            await world.create()
+            has_nothing(broker)
+            assert await commit(broker, 3) is GroupError.NONE
+            broker = await world.crash()
+            await settle()
+            assert [path for path, _ in await world.metadata.scan("/cursors/")] != []
+            found = broker.cursors.get(KEY)
+            assert found is not None
+            assert found.mark_delete == 3
+            assert world.store.ledgers == {}
+        await broker.stop()
+        return is_over
+
+    steps = 0
+    while not asyncio.run(scenario(steps)):
+        steps += 1
+    assert steps > 3
+
+
+def test_a_deletion_that_cannot_be_stored_leaves_everything_as_it_was() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        await furnish(broker)
+        before = await world.metadata.scan("/")
+        world.metadata.hold()
+        world.metadata.fail_next = 1
+        deletion = asyncio.ensure_future(broker.delete_topic(topic))
+        await settle()
+        another = asyncio.ensure_future(broker.topics.create([broker.topics.plan(NewTopic(NAME))]))
+        await settle()
+        world.metadata.release()
+        with pytest.raises(MetadataError):
+            await deletion
+        with pytest.raises(TopicExists):
+            await another
+        assert broker.topics.get(NAME) is topic
+        assert broker.topics.get_by_id(topic.topic_id) is topic
+        assert await world.metadata.scan("/") == before
+        assert await commit(broker, 16) is GroupError.NONE
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_topic_of_which_nobody_knows_whether_it_is_deleted_is_not_used_until_the_next_start() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+
+        async def lost(operations: Sequence[Put | Delete]) -> None:
+            raise MetadataLost("disk I/O error")
+
+        world.metadata.commit = lost  # type: ignore[method-assign]
+        with pytest.raises(MetadataLost):
+            await broker.delete_topic(topic)
+        assert broker.topics.find(NAME) is None
+        again = asyncio.ensure_future(broker.topics.ensure(NAME))
+        await settle()
+        assert not again.done()
+        again.cancel()
+
+    run(scenario())
+
+
+def test_a_request_that_is_given_up_does_not_leave_half_a_deletion() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        world.metadata.hold()
+        deletion = asyncio.ensure_future(broker.delete_topic(topic))
+        second = asyncio.ensure_future(broker.delete_topic(topic))
+        await settle()
+        deletion.cancel()
+        await settle()
+        world.metadata.release()
+        await settle()
+        with pytest.raises(UnknownTopic):
+            await second
+        assert broker.topics.find(NAME) is None
+        await world.create()
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_whoever_still_holds_a_partition_of_the_old_topic_writes_nothing_for_the_new_one() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        old = (await world.create()).partition(0)
+        await broker.delete_topic(old.topic)
+        await world.create()
+        admin, subscriptions = broker.subscription_admin, broker.subscriptions
+        attempts = [
+            subscriptions.create(old, "s", 1),
+            subscriptions.set_properties(old, "g", {"a": "b"}),
+            admin.hold("s", {old: 1}),
+            subscriptions.delete(old, "g"),
+            admin.skip_to(old, "g", 0),
+        ]
+        assert await commit(broker, 0) is GroupError.NONE
+        for attempt in attempts:
+            with pytest.raises(UnknownTopic):
+                await attempt
+        assert broker.cursors.subscriptions_of(NAME.full) == ["g"]
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_changes_of_schemas_and_policies_that_wait_for_their_turn_are_not_the_new_topic_s() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        for lock in (broker.schemas._changing, broker.namespaces._changing):
+            await lock.acquire()
+        waiting = [
+            asyncio.ensure_future(broker.schemas.register(NAME, SCHEMA)),
+            asyncio.ensure_future(
+                broker.namespaces.change_topic(NAME, lambda _: {"max_producers_per_topic": 5})
+            ),
+        ]
+        await settle()
+        await broker.delete_topic(topic)
+        for lock in (broker.schemas._changing, broker.namespaces._changing):
+            lock.release()
+        assert [type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)] == [
+            UnknownTopic
+        ] * 2
+        await world.create()
+        has_nothing(broker)
+        await broker.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_offsets_of_a_transaction_are_for_the_topic_that_there_was(is_made_again: bool) -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create()
+        transactions = broker.transactions
+        made = await transactions.init_producer("x", 60_000)
+        producer = Producer(made.producer_id, made.epoch)
+        assert await transactions.add_group("x", producer, "g") is TransactionError.NONE
+        request = CommitRequest("g", [OffsetToCommit(NAME.full, 0, 15)])
+        assert await transactions.commit_offsets("x", producer, request) == [GroupError.NONE]
+        if is_made_again:
+            await broker.delete_topic(topic)
+            await world.create()
+        broker = await world.crash()
+        assert await broker.transactions.end("x", producer, commit=True) is TransactionError.NONE
+        found = broker.cursors.get(KEY)
+        assert (None if found is None else found.mark_delete) == (None if is_made_again else 15)
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_however_much_a_topic_has_its_deletion_is_one_small_commit_and_the_rest_goes_in_pieces() -> None:
+    """A transaction of a hundred thousand paths would hold up everybody, on the loop and behind the disk."""
+
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic = await world.create(3000)
+        cursors = {CursorKey(f"g{n}", NAME.full, index): Cursor(n) for n in range(3) for index in range(3000)}
+        await broker.cursors.commit(cursors)
+        for index in range(0, 3000, 10):
+            topic.partition(index)
+        sizes: list[int] = []
+        store = world.metadata.commit
+
+        async def commit(operations: Sequence[Put | Delete]) -> None:
+            sizes.append(len(operations))
+            await store(operations)
+
+        world.metadata.commit = commit  # type: ignore[method-assign]
+        await broker.delete_topic(topic)
+        assert sizes[0] <= 4
+        while broker._environment.tasks:
+            await asyncio.wait(set(broker._environment.tasks))
+        assert max(sizes) <= 1000
+        assert await world.metadata.scan("/cursors/") == []
+        assert await world.metadata.scan("/deleted-topics/") == []
+        await broker.stop()
+
+    run(scenario())
+
+
+def test_a_deleted_topic_leaves_nothing_in_memory() -> None:
+    """Each partition of a deleted topic stayed behind with 2 KB, for as long as the server ran."""
+
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+
+        others = [one for one in gc.get_objects() if isinstance(one, (Topic, Partition, ManagedLedger))]
+
+        async def use() -> None:
+            topic: Topic = await world.create(4)
+            await furnish(broker)
+            assert broker.kafka_topic("t") is broker.kafka_topic("public/default/t") is topic
+            outcomes: list[Exception | None] = []
+            for index in range(4):
+                world.produce(topic.partition(index), outcomes, producer_id=7)
+                broker.producers.of(topic.partition(index))
+            await settle()
+            await broker._snapshot(topic.open_partitions)
+            await broker.apply_retention()
+            broker.rates.sample()
+            await broker.delete_topic(topic)
+
+        await use()
+        await settle()
+        gc.collect()
+        left = [one for one in gc.get_objects() if isinstance(one, (Topic, Partition, ManagedLedger))]
+        assert [one for one in left if one not in others] == []
+        assert broker._kafka_topics == {}
+        assert broker.producers._of == {}
+        assert broker.cursors._holders == {}
+        await broker.stop()
+
+    run(scenario())
+
+
+class DeletionMachine(RuleBasedStateMachine):
+    """One name; a group, a subscription, schemas; and a process that dies with writes on their way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.world = World(MemoryLedgerStore())
+        self.do(self.world.start())
+        self.topic: Topic | None = None
+        self.stale: list[Any] = []  # partitions of topics that were deleted
+        self.allowed: dict[str, set[int | None]] = {"g": {None}, "s": {None}}  # where each may stand
+        self.next_offset = 1
+
+    def do(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def teardown(self) -> None:
+        self.world.metadata.release()
+        self.world.metadata.stop_after(1 << 30)
+        self.do(self.world.broker.stop())
+        self.loop.close()
+
+    @property
+    def broker(self) -> Broker:
+        return self.world.broker
+
+    def check(self) -> None:
+        """What everybody sees is what may be."""
+        assert (self.broker.topics.find(NAME) is None) == (self.topic is None)
+        for name, allowed in self.allowed.items():
+            found = self.broker.cursors.get(CursorKey(name, NAME.full, 0))
+            assert (None if found is None else found.mark_delete) in allowed, (name, found, allowed)
+
+    @precondition(lambda self: self.topic is None)
+    @rule()
+    def create(self) -> None:
+        self.topic = self.do(self.world.create())
+        self.allowed = {"g": {None}, "s": {None}}
+        self.check()
+
+    @precondition(lambda self: self.topic is not None)
+    @rule(name=st.sampled_from(["g", "s"]))
+    def move(self, name: str) -> None:
+        offset = self.next_offset
+        self.next_offset += 1
+        assert self.do(commit(self.broker, offset, name)) is GroupError.NONE
+        self.allowed[name] = {offset}
+        self.check()
+
+    @precondition(lambda self: self.topic is not None)
+    @rule(commits=st.integers(0, 3), again=st.booleans(), stop=st.integers(0, 8))
+    def delete_with_writes_on_their_way(self, commits: int, again: bool, stop: int) -> None:
+        """`stop`: the process dies after so many commits, or not at all."""
+        topic, self.topic = self.topic, None
+        assert topic is not None
+        dies = stop < 7
+
+        async def scenario() -> tuple[bool, bool]:
+            broker = self.broker
+            work: list[Any] = [asyncio.ensure_future(commit(broker, 900 + n)) for n in range(commits)]
+            if dies:
+                self.world.metadata.stop_after(stop)
+            deletion = asyncio.ensure_future(broker.delete_topic(topic))
+            work.append(deletion)
+            await asyncio.sleep(0)
+            work += [asyncio.ensure_future(commit(broker, 950 + n)) for n in range(commits)]
+            if again:
+                made = asyncio.ensure_future(broker.topics.ensure(NAME))
+                work.append(made)
+                await settle()
+                if made.done():
+                    work.append(asyncio.ensure_future(commit(broker, 7)))
+            await settle()
+            is_deleted = deletion.done()
+            if not dies:
+                await asyncio.gather(*work)
+                return True, again
+            for one in work:
+                one.cancel()
+            self.world.metadata.stop_after(1 << 30)
+            await self.world.crash()
+            now = self.broker.topics.find(NAME)
+            assert not (is_deleted and now is not None and now.topic_id == topic.topic_id)
+            return now is None or now.topic_id != topic.topic_id, now is not None
+
+        self.stale += topic.open_partitions
+        is_deleted, is_there = self.do(scenario())
+        before = self.allowed
+        self.topic = self.broker.topics.find(NAME)
+        assert (self.topic is not None) == is_there
+        if is_deleted:
+            self.allowed = {"g": {None, 7} if again else {None}, "s": {None}}
+        else:
+            self.allowed = {"g": before["g"] | {*range(900, 953)}, "s": before["s"]}
+        self.check()
+
+    @precondition(lambda self: self.stale)
+    @rule(data=st.data())
+    def somebody_comes_late(self, data: st.DataObject) -> None:
+        partition = data.draw(st.sampled_from(self.stale))
+        if not partition.topic.is_deleted:
+            return
+        with pytest.raises(BrokerError):
+            self.do(self.broker.subscriptions.create(partition, "s", 1))
+        self.check()
+
+    @rule()
+    def die(self) -> None:
+        self.do(self.world.crash())
+        self.topic = self.broker.topics.find(NAME) if self.topic is not None else None
+        self.check()
+
+
+TestDeletionModel = DeletionMachine.TestCase
+TestDeletionModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
