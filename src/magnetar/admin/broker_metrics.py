@@ -285,6 +285,11 @@ def declare_store_metrics(metrics: "Metrics", counters: "StoreCounters", leases:
         "Segment files of deleted ledgers that only leases keep.",
         lambda: [((), leases.waiting_count)],
     )
+    metrics.gauge(
+        "magnetar_leased_segments_deleted_bytes",
+        "The space that those take.",
+        lambda: [((), leases.waiting_bytes)],
+    )
 
     def reader(name: str) -> "Callable[[], list[tuple[Labels, float]]]":
         return lambda: [((), getattr(counters, name))]

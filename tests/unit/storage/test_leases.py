@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import pytest
+from crc32c import crc32c
 
 from magnetar.base.errors import LeaseNotFound, LedgerNotFound, TooManyLeases
 from magnetar.storage.local import leases
@@ -259,3 +260,50 @@ def test_a_lease_file_is_read_as_it_was_written() -> None:
         wrong = bytearray(content)
         wrong[place] ^= 1
         assert leases.decode("a" * 32, bytes(wrong)) is None
+
+
+@in_a_loop
+async def test_a_lease_ends_after_a_day_whoever_renews_it(rig: Rig) -> None:
+    """A lease that anybody renewed again and again kept deleted data on the disk for ever."""
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 3600)
+        await store.leases.save(lease)
+        await store.delete(ledger_id)
+        await rig.settled(store)
+        assert (store.leases.waiting_count, store.leases.waiting_bytes > 5000 * 20) == (1, True)
+        for _ in range(26):
+            rig.clock.advance(1800)
+            await store.leases.renew(lease, None)
+        assert len(await rig.settled(store)) == 1
+        rig.killed()
+    rig.clock.advance(99)
+    async with rig.store() as store:  # a start does not begin a new life
+        assert store.leases.waiting_bytes > 5000 * 20
+        for _ in range(21):
+            rig.clock.advance(1800)
+            await store.leases.renew(lease, None)
+        assert len(await rig.settled(store)) == 1
+        rig.clock.advance(1800)
+        with pytest.raises(LeaseNotFound):
+            await store.leases.renew(lease, None)
+        assert await rig.settled(store) == []
+        assert (store.leases.waiting_count, store.leases.waiting_bytes) == (0, 0)
+        assert rig.disk.names(DATA / "leases") == []
+
+
+def test_a_lease_file_of_the_first_version_is_read() -> None:
+    body = (
+        b"MGLEASE1"
+        + (600).to_bytes(4, "big")
+        + (2).to_bytes(4, "big")
+        + bytes(7)
+        + b"\x05"
+        + bytes(7)
+        + b"\x09"
+    )
+    found = leases.decode("a" * 32, body + crc32c(body).to_bytes(4, "big"))
+    assert found is not None
+    assert (found.length_s, found.ledgers, found.held_s) == (600, {5, 9}, 0)
+    again = leases.decode("a" * 32, leases.encode(600, [5, 9], 77))
+    assert again is not None
+    assert (again.length_s, again.ledgers, again.held_s) == (600, {5, 9}, 77)

@@ -1,26 +1,32 @@
 """Leases: which segment files must not be removed yet, because somebody outside of the server reads them.
 
 A ledger may be deleted while it is leased: it is gone for everybody at once, and only its file stays until the last
-lease on it has ended.  A lease ends when its holder says so, or when it was not renewed for its length.
+lease on it has ended.  A lease ends when its holder says so, when it was not renewed for its length, and in any case
+when it was held for `LIFE_S_MAX`: who reads on takes a new one, which is on what there is then.  So what is deleted is
+gone from the disk a day later, whoever renews what.
 
 Leases survive the death of the process: each is a file in the store's `leases` directory, which is there before the
 holder is told.  A start finds them and lets each begin anew, for a minute at least: a holder that could not renew
 meanwhile has time to come back, and no clock of the day is involved.  They need not survive a loss of power, and are
 not synced.
 
-Lease file, big-endian.  v1; named by the lease's id:
+Lease file, big-endian.  v2; named by the lease's id:
 
-     0  8s   magic             b"MGLEASE1"
+     0  8s   magic             b"MGLEASE2"
      8  u32  lease_s           the lease's length
     12  u32  count
-    16  u64  ledger ids, ascending
+    16  u32  held_s            how long it had been held when this was written: again every `SAVE_EVERY_S`
+    20  u64  ledger ids, ascending
      .  u32  crc32c            of everything before
+
+v1, which is read as well, has the magic b"MGLEASE1" and no held_s.
 
 All methods are called on the event loop, those that say so excepted.
 """
 
 import asyncio
 import logging
+import math
 import re
 import sys
 import uuid
@@ -43,51 +49,61 @@ log = logging.getLogger(__name__)
 LEASES_MAX: Final = 1000
 LEDGERS_MAX: Final = 100_000  # of one lease
 LEDGERS_TOTAL_MAX: Final = 1_000_000  # a hundred bytes each
+LIFE_S_MAX: Final = 24 * 3600
+SAVE_EVERY_S: Final = 600
 FOUND_S_MIN: Final = 60  # of what a start finds: it takes a while until holders can be heard
-MAGIC: Final = b"MGLEASE1"
-_HEAD: Final = Struct(">8sII")
+MAGIC: Final = b"MGLEASE2"
+_HEAD: Final = Struct(">8sIII")
+_MAGIC_1: Final = b"MGLEASE1"
+_HEAD_1: Final = Struct(">8sII")
 _CRC: Final = Struct(">I")
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Lease:
-    """Some segments, kept until `ends_at_s` (monotonic)."""
+    """Some segments, kept until `ends_at_s` and never past `life_ends_at_s` (both monotonic).  `held_s` is how long it
+    was held before this process took it over.
+    """
 
-    __slots__ = ("ends_at_s", "lease_id", "ledgers", "length_s")
+    __slots__ = ("ends_at_s", "held_s", "lease_id", "ledgers", "length_s", "life_ends_at_s", "saved_at_s")
 
-    def __init__(self, lease_id: str, length_s: int, ledgers: Iterable[int] = ()) -> None:
+    def __init__(self, lease_id: str, length_s: int, ledgers: Iterable[int] = (), held_s: int = 0) -> None:
         self.lease_id = lease_id
         self.length_s = length_s
         self.ledgers = set(ledgers)
+        self.held_s = held_s
         self.ends_at_s = 0.0
+        self.life_ends_at_s = 0.0
+        self.saved_at_s = 0.0
 
 
-def encode(length_s: int, ledgers: Iterable[int]) -> bytes:
+def encode(length_s: int, ledgers: Iterable[int], held_s: int = 0) -> bytes:
     """A lease file."""
     ids = array("Q", sorted(ledgers))
     if sys.byteorder == "little":
         ids.byteswap()
-    content = _HEAD.pack(MAGIC, length_s, len(ids)) + ids.tobytes()
+    content = _HEAD.pack(MAGIC, length_s, len(ids), held_s) + ids.tobytes()
     return content + _CRC.pack(crc32c(content))
 
 
 def decode(lease_id: str, content: bytes) -> Lease | None:
     """The lease of a file; None for what is none, or damaged."""
-    if len(content) < _HEAD.size + _CRC.size:
+    head = _HEAD_1 if content.startswith(_MAGIC_1) else _HEAD
+    if len(content) < head.size + _CRC.size:
         return None
-    magic, length_s, count = _HEAD.unpack_from(content)
+    magic, length_s, count, *held = head.unpack_from(content)
     body = content[: -_CRC.size]
     if (
-        magic != MAGIC
+        magic not in (MAGIC, _MAGIC_1)
         or not 0 < length_s <= LEASE_S_MAX
-        or len(body) != _HEAD.size + 8 * count
+        or len(body) != head.size + 8 * count
         or content[-_CRC.size :] != _CRC.pack(crc32c(body))
     ):
         return None
-    ids = array("Q", body[_HEAD.size :])
+    ids = array("Q", body[head.size :])
     if sys.byteorder == "little":
         ids.byteswap()
-    return Lease(lease_id, length_s, ids)
+    return Lease(lease_id, length_s, ids, *held)
 
 
 class Leases:
@@ -105,22 +121,24 @@ class Leases:
         self._counts: Counter[int] = Counter()
         self._total = 0
         """Ledgers of all leases, each as often as it is leased."""
-        self._waiting: dict[int, Path] = {}
-        """Files of deleted ledgers, to be removed when no lease is on them."""
+        self._waiting: dict[int, tuple[Path, int]] = {}
+        """Files of deleted ledgers and their sizes, to be removed when no lease is on them."""
+        self.waiting_bytes = 0
         self._timer: TimerHandle | None = None
         self._timer_at_s = 0.0
         self._saving = asyncio.Lock()
         self._is_closed = False
 
-    def begin(self, found: Iterable[Lease], orphans: Iterable[tuple[int, Path]]) -> None:
+    def begin(self, found: Iterable[Lease], orphans: Iterable[tuple[int, Path, int]]) -> None:
         """Take over what a start has found: leases, and files that they alone keep."""
         for lease in found:
             self._leases[lease.lease_id] = lease
             self._counts.update(lease.ledgers)
             self._total += len(lease.ledgers)
+            self._begin_life(lease)
             self._extend(lease, FOUND_S_MIN)
-        for ledger_id, path in orphans:
-            self.give_up(ledger_id, path)
+        for ledger_id, path, size_bytes in orphans:
+            self.give_up(ledger_id, path, size_bytes)
         self._set_timer()
 
     # -- for the store
@@ -128,10 +146,11 @@ class Leases:
     def is_leased(self, ledger_id: int) -> bool:
         return ledger_id in self._counts
 
-    def give_up(self, ledger_id: int, path: Path) -> None:
+    def give_up(self, ledger_id: int, path: Path, size_bytes: int) -> None:
         """The ledger is gone: have its file removed, now or when its last lease ends."""
         if self.is_leased(ledger_id):
-            self._waiting[ledger_id] = path
+            self._waiting[ledger_id] = path, size_bytes
+            self.waiting_bytes += size_bytes
         else:
             self._remove(path)
 
@@ -155,6 +174,7 @@ class Leases:
             raise TooManyLeases(f"{LEASES_MAX} leases are held already: end some, or wait for one to lapse")
         lease = Lease(uuid.uuid4().hex, _checked(length_s))
         self._leases[lease.lease_id] = lease
+        self._begin_life(lease)
         self._extend(lease)
         self._set_timer()
         return lease.lease_id
@@ -189,10 +209,11 @@ class Leases:
         async with self._saving:
             lease = self._get(lease_id)
             self._extend(lease)
+            lease.saved_at_s = self._clock.monotonic()
+            held_s = LIFE_S_MAX - max(math.floor(lease.life_ends_at_s - lease.saved_at_s), 0)
+            content = lease.length_s, frozenset(lease.ledgers), held_s
             try:
-                await loop.run_in_executor(
-                    None, self._write, lease_id, lease.length_s, frozenset(lease.ledgers)
-                )
+                await loop.run_in_executor(None, self._write, lease_id, *content)
             except OSError as error:
                 # A full disk must not keep anybody from reading.
                 log.warning("a lease is kept in memory only: lease=%s error=%s", lease_id, error)
@@ -200,7 +221,7 @@ class Leases:
                 await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
 
     async def renew(self, lease_id: str, length_s: int | None) -> None:
-        """Let the lease end its length from now; `length_s` changes the length.
+        """Let the lease end its length from now, or when its life is over; `length_s` changes the length.
 
         Raises:
             LeaseNotFound
@@ -211,7 +232,7 @@ class Leases:
             lease.length_s = _checked(length_s)
         self._extend(lease)
         self._set_timer()
-        if is_changed:
+        if is_changed or self._clock.monotonic() - lease.saved_at_s >= SAVE_EVERY_S:
             await self.save(lease_id)
 
     async def end(self, lease_id: str) -> None:
@@ -240,8 +261,13 @@ class Leases:
             raise LeaseNotFound("there is no such lease: it has ended, or was not renewed in time")
         return lease
 
+    def _begin_life(self, lease: Lease) -> None:
+        now_s = lease.saved_at_s = self._clock.monotonic()
+        lease.life_ends_at_s = now_s + max(LIFE_S_MAX - lease.held_s, 0)
+
     def _extend(self, lease: Lease, least_s: int = 0) -> None:
-        lease.ends_at_s = self._clock.monotonic() + max(lease.length_s, least_s)
+        wanted_s = self._clock.monotonic() + max(lease.length_s, least_s)
+        lease.ends_at_s = min(wanted_s, lease.life_ends_at_s)
 
     def _set_timer(self) -> None:
         """Wake up when the first lease may lapse; too early does no harm, as leases are renewed."""
@@ -273,11 +299,13 @@ class Leases:
             if not counts[ledger_id]:
                 del counts[ledger_id]
                 if ledger_id in self._waiting:
-                    self._remove(self._waiting.pop(ledger_id))
+                    path, size_bytes = self._waiting.pop(ledger_id)
+                    self.waiting_bytes -= size_bytes
+                    self._remove(path)
 
-    def _write(self, lease_id: str, length_s: int, ledgers: frozenset[int]) -> None:
+    def _write(self, lease_id: str, length_s: int, ledgers: frozenset[int], held_s: int) -> None:
         """On any thread."""
-        content = encode(length_s, ledgers)
+        content = encode(length_s, ledgers, held_s)
         fresh = self._directory / (lease_id + ".new")
         file = self._disk.open(fresh, create=True)
         try:

@@ -45,7 +45,7 @@ class Recovered:
     deleted: list[int] = field(default_factory=list)
     """Ledgers of which the catalogue does not know yet that they are gone."""
     leases: list[Lease] = field(default_factory=list)
-    orphans: list[tuple[int, Path]] = field(default_factory=list)
+    orphans: list[tuple[int, Path, int]] = field(default_factory=list)
     """Segments of ledgers that are gone, and which only leases keep."""
 
 
@@ -105,7 +105,11 @@ def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> 
             continue
         if ledger_id < known or ledger_id in found.deleted:
             if ledger_id in leased:
-                found.orphans.append((ledger_id, store.segments / name))
+                file = store.disk.open(store.segments / name)
+                try:
+                    found.orphans.append((ledger_id, store.segments / name, file.size()))
+                finally:
+                    file.close()
             else:
                 store.disk.remove(store.segments / name)
         else:

@@ -330,7 +330,7 @@ class WriteBehind:
             self._remove_file(ledger)
 
     def _remove_file(self, ledger: LocalLedger) -> None:
-        self._store.leases.give_up(ledger.ledger_id, self._store.path_of(ledger))
+        self._store.leases.give_up(ledger.ledger_id, self._store.path_of(ledger), ledger.flushed_position)
 
     def remove(self, path: Path) -> None:
         """Remove a file that nobody needs any more."""
