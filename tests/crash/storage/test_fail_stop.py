@@ -5,6 +5,7 @@ waits is told, later writes fail at once, reads go on, a stop ends; and the next
 """
 
 import asyncio
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -267,13 +268,18 @@ def test_the_fault_is_told_once_with_its_traceback(
     assert "a checkpoint" in told[0].getMessage()
 
 
-def test_the_journal_forgets_nothing_that_the_catalogue_would_not_know() -> None:
+@pytest.mark.parametrize("noted", [0, 2])
+def test_the_journal_forgets_nothing_that_the_catalogue_would_not_know(noted: int) -> None:
     """What is on the list of a checkpoint is not believed: here somebody has lost it."""
 
     async def scenario() -> None:
         disk = CrashDisk()
         store = await start(disk)
         producers = [Producer(await store.create()) for _ in range(3)]
+        for _ in range(noted):
+            for producer in producers:
+                await producer.send()
+            await store.checkpoint()
         for producer in producers:
             await producer.send()
         for ledger in store.behind.touched:
@@ -285,7 +291,8 @@ def test_the_journal_forgets_nothing_that_the_catalogue_would_not_know() -> None
         await store.close()
         store = await start(disk.after_power_loss(Fate.DROPPED))
         for producer in producers:
-            assert await numbers(await store.open(producer.ledger.stat.ledger_id)) == [0]
+            reader = await store.open(producer.ledger.stat.ledger_id)
+            assert await numbers(reader) == list(range(noted + 1))
         await store.close()
 
     asyncio.run(scenario())
@@ -301,6 +308,51 @@ def test_the_journal_forgets_no_deletion_that_the_catalogue_would_not_know() -> 
         store.behind._deleted.clear()
         with pytest.raises(StorageError):
             await store.checkpoint()
+        await store.close()
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        assert await store.list_ledgers() == []
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_queued_is_answered_when_there_is_no_memory_for_another_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        store = await start(CrashDisk())
+        producer = Producer(await store.create())
+
+        def no_memory(*_: object) -> None:
+            raise MemoryError("injected")
+
+        monkeypatch.setattr(Round, "finish", no_memory)
+        monkeypatch.setattr(Round, "__init__", no_memory)
+        # More than two rounds take.
+        waiting = [producer.send() for _ in range(60)]
+        _, late = await asyncio.wait(waiting, timeout=SOON_S)
+        assert not late
+        assert producer.acknowledged == 0
+        assert store.failure is not None
+        await asyncio.wait_for(store.close(), SOON_S)
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_that_failed_forgets_no_deletion() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        ledger = await store.create()
+        await store.checkpoint()
+        await store.delete(ledger.stat.ledger_id)
+        disk.fail_path = "catalogue"
+        disk.calls.clear()
+        disk.failures["write"] = {1: errno.ENOSPC}
+        with pytest.raises(StorageError):
+            await store.checkpoint()
+        await store.checkpoint()
+        assert store.problem is None
         await store.close()
         store = await start(disk.after_power_loss(Fate.DROPPED))
         assert await store.list_ledgers() == []

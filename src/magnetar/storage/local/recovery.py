@@ -146,13 +146,15 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
             found.free_files.append(file)
         number = re.match(r"\d+", file.path.name)
         found.next_file_number = max(found.next_file_number, int(number.group()) + 1 if number else 0)
-    if not found.free_files:
-        # A new file rather than the rest of the last one: its torn round, if any, stays where it is.
+    newest = max((file.epoch for file in files), default=0)
+    if all(newest and file.epoch == newest for file in found.free_files):
+        # A new file rather than the rest of the last one: its torn round, if any, stays where it is.  Nor is the newest
+        # one, which the catalogue may have noted, written over before there is a newer one.
         path = directory / f"{found.next_file_number:04d}.journal"
         size = store.settings.journal_file_bytes
         prepare_file(store.disk, path, size, direct=store.direct)
         handle = store.disk.open(path, direct=store.direct, sync_writes=sync_writes)
-        found.free_files.append(RingFile(path, handle, size))
+        found.free_files.insert(0, RingFile(path, handle, size))
         found.next_file_number += 1
     for file in [*found.used_files, *found.free_files]:
         file.position = 0

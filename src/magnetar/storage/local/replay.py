@@ -29,6 +29,7 @@ from magnetar.storage.local.ring import RingFile
 from magnetar.storage.local.rounds import Record, RoundHead, parse_head, parse_round
 
 READ_BYTES: Final = 4 << 20
+SCAN_BYTES: Final = 1 << 20
 NO_BOUND: Final = 1 << 63
 
 
@@ -37,14 +38,13 @@ class _Reader:
 
     def __init__(self, ring_file: RingFile) -> None:
         self.file = ring_file
-        self._size = ring_file.size
         self._filled = 0
         self._memory: memoryview | None = None
 
     def view(self, start: int, end: int) -> memoryview:
         memory = self._memory
         if memory is None:
-            memory = self._memory = memoryview(map_memory(self._size))
+            memory = self._memory = memoryview(map_memory(self.file.size))
         while self._filled < end:
             step = memory[self._filled : self._filled + READ_BYTES]
             if self.file.file.read(step, self._filled) < len(step):
@@ -52,19 +52,31 @@ class _Reader:
             self._filled += len(step)
         return memory[start:end]
 
+    def peek(self, scratch: memoryview, position: int) -> memoryview:
+        """As much of the file from `position` on as `scratch` takes, without keeping it."""
+        stretch = scratch[: min(len(scratch), self.file.size - position)]
+        if self.file.file.read(stretch, position) < len(stretch):
+            raise StorageError("a journal file is shorter than it was")
+        return stretch
+
     def heads(self, position: int) -> Iterator[tuple[int, RoundHead]]:
-        """Every header from `position` on, whatever it is of."""
-        while position < self._size:
-            end = min(position - position % READ_BYTES + READ_BYTES, self._size)
-            stretch = self.view(position, end)
-            for at in range(0, end - position, BLOCK_BYTES):
-                # Most blocks are not even this: so a look at all of a file takes milliseconds.
-                if stretch[at] != ROUND_MAGIC[0]:
-                    continue
+        """Every header from `position` on, whatever it is of.
+
+        All of a file may have to be looked at for them in a start, so what is read is searched and not kept.
+        """
+        scratch = memoryview(map_memory(SCAN_BYTES))
+        while position < self.file.size:
+            stretch = self.peek(scratch, position)
+            # Of most blocks one byte is enough: what is left of the time is the disk's.
+            firsts = stretch[::BLOCK_BYTES].tobytes()
+            block = firsts.find(ROUND_MAGIC[0])
+            while block >= 0:
+                at = block * BLOCK_BYTES
                 head = parse_head(stretch[at : at + ROUND_BYTES])
                 if head is not None:
                     yield position + at, head
-            position = end
+                block = firsts.find(ROUND_MAGIC[0], block + 1)
+            position += len(stretch)
 
 
 @dataclass(slots=True, eq=False)
@@ -190,7 +202,7 @@ def survey(
 
 def _begun_whole(file: RingFile) -> "Use | _Reader":
     reader = _Reader(file)
-    head = parse_head(reader.view(0, ROUND_BYTES))
+    head = parse_head(reader.peek(memoryview(map_memory(BLOCK_BYTES)), 0))
     if head is None:
         return reader
     file.epoch = head.epoch
@@ -202,8 +214,8 @@ def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
 
     None is the rule: the file was never used, or only its first write was begun.
     """
-    beginning = reader.view(0, min(READ_BYTES, reader.file.size))
-    if beginning == memoryview(bytes(len(beginning))):
+    beginning = reader.peek(memoryview(map_memory(SCAN_BYTES)), 0).tobytes()
+    if not beginning.strip(b"\0"):
         return None
     heads = [(position, head) for position, head in reader.heads(BLOCK_BYTES) if head.salt in salts]
     if not heads:
