@@ -20,11 +20,13 @@ from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicN
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker import partition_recovery
+from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.health import Health, metadata_probe
 from magnetar.broker.housekeeping import Housekeeping
+from magnetar.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
 from magnetar.broker.interop import Interop
 from magnetar.broker.interop_offsets import TimeLookups
 from magnetar.broker.namespaces import Namespaces
@@ -184,6 +186,15 @@ class Broker:
         self.housekeeping = Housekeeping(self)
         self.rates = RateBoard(clock, self.upkeep, self._counts)
         self.uncertain_partitions: list[Partition] = []  # they do not know their transactions
+        self.internal_topics = InternalTopics(
+            self.topics,
+            self.topic_name,
+            settings.cluster_id,
+            {
+                CONSUMER_OFFSETS: lambda: self.groups.has_groups,
+                TRANSACTION_STATE: lambda: self.transactions.has_transactions,
+            },
+        )
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
         self._snapshot_rounds = 0
         self._clock_stored_s = float("-inf")
@@ -293,7 +304,12 @@ class Broker:
         """
         topic = self._kafka_topics.get(kafka_name)
         if topic is None or topic.is_deleted:
-            topic = self.topics.get(self.topic_name(kafka_name))
+            name = self.topic_name(kafka_name)
+            topic = self.topics.find(name) or self.internal_topics.find(name)
+            if topic is None:
+                raise UnknownTopic(f"there is no topic {name}")
+            if topic.is_internal:
+                return topic  # not kept: a topic of that name may still be made
             if len(self._kafka_topics) >= _KAFKA_TOPICS_MAX:
                 self._kafka_topics.clear()
             self._kafka_topics[kafka_name] = topic
@@ -321,9 +337,11 @@ class Broker:
         deleted nobody finds it, and whoever makes another one of the name waits.
 
         Raises:
+            InternalTopic: it is not to be deleted.
             UnknownTopic: it is gone already.
             MetadataError: it is there as before (MetadataLost: until the next start, nobody knows).
         """
+        topic.check_changeable()
         # The request may be given up; what has begun goes on.
         await asyncio.shield(self._environment.begin(f"delete {topic.name}", self._delete_topic(topic)))
 

@@ -89,6 +89,10 @@ class ProducersHeld(StorageError):
     """The backlog is over its quota: producers shall wait and come again."""
 
 
+class InternalTopic(BrokerError):
+    """The topic is the server's own: nobody else writes to it, changes or deletes it."""
+
+
 class PolicyViolation(BrokerError):
     """The server's settings do not allow this."""
 

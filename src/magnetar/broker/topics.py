@@ -29,6 +29,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT as SNAPSHOTS_ROOT
 from magnetar.broker.deleted_topics import DeletedTopics
 from magnetar.broker.errors import (
+    InternalTopic,
     InvalidPartitions,
     InvalidReplicaAssignment,
     TopicExists,
@@ -85,6 +86,7 @@ class Topic:
         "config",
         "created_ms",
         "is_deleted",
+        "is_internal",
         "is_partitioned",
         "is_terminated",
         "name",
@@ -115,6 +117,7 @@ class Topic:
         self.created_ms = created_ms
         self.version = version
         self.is_deleted = False
+        self.is_internal = False  # shown to Kafka's clients, and not to be changed: `internal_topics.py`
         self.is_partitioned = is_partitioned
         self.is_terminated = False
         self.refused: dict[int, ManagedLedger] = {}  # partitions whose logs cannot be served
@@ -123,6 +126,11 @@ class Topic:
     @property
     def partition_count(self) -> int:
         return len(self.replicas)
+
+    def check_changeable(self) -> None:
+        """Raises InternalTopic for one that is the server's own."""
+        if self.is_internal:
+            raise InternalTopic(f"{self.name.local} is an internal topic.")
 
     def partition(self, index: int) -> Partition:
         """Partition `index`.
@@ -427,6 +435,17 @@ class TopicRegistry:
         now_ms = self._environment.clock.now_ms()
         return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
 
+    def make_internal(
+        self, name: TopicName, topic_id: bytes, partition_count: int, configs: Mapping[str, str]
+    ) -> Topic:
+        """A topic without records that is stored nowhere and found by its id alone: see `internal_topics.py`."""
+        replicas = assigned(self._nodes, partition_count, 1)
+        now_ms = self._environment.clock.now_ms()
+        topic = Topic(self, name, topic_id, replicas, self.defaults.canonical(dict(configs)), now_ms, 0)
+        topic.is_internal = True
+        self._by_id[topic_id] = topic
+        return topic
+
     async def create(self, topics: Sequence[Topic]) -> None:
         """Store topics that `plan` made, all in one step; they can be used when it returns.
 
@@ -470,7 +489,12 @@ class TopicRegistry:
         return topic
 
     def changing(self, topic: Topic) -> asyncio.Lock:
-        """Held by whoever reads a topic's settings or partitions, changes them and stores them: one at a time."""
+        """Held by whoever reads a topic's settings or partitions, changes them and stores them: one at a time.
+
+        Raises:
+            InternalTopic: it is not to be changed.
+        """
+        topic.check_changeable()
         lock = self._changing.get(topic.topic_id)
         if lock is None:
             lock = self._changing[topic.topic_id] = asyncio.Lock()

@@ -191,6 +191,11 @@ class GroupCoordinator:
             listed.append(entry)
         return listed
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether `listed` has any, in whatever state."""
+        return bool(self._groups or self._records) or any(True for _ in self._cursors.subscriptions())
+
     async def delete(self, group_id: str) -> GroupError:
         """Delete an empty group and its offsets; NONE once that is durable."""
         group = self.find(group_id)

@@ -17,6 +17,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     InvalidConfig: ErrorCode.INVALID_CONFIG,
     InvalidConfigRequest: ErrorCode.INVALID_REQUEST,
     broker.CorruptMessage: ErrorCode.CORRUPT_MESSAGE,
+    broker.InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     broker.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     broker.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     broker.InvalidRecord: ErrorCode.INVALID_RECORD,

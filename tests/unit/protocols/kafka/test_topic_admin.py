@@ -404,3 +404,21 @@ def test_records_are_deleted_where_the_partition_is_led_and_the_policy_allows(wi
         )
 
     with_broker(scenario, node_count=2)
+
+
+def test_a_topic_that_was_made_under_an_internal_name_stays_what_it_is(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        rows = await create(client, CreatableTopic("__consumer_offsets", 1, 1))
+        assert codes(rows) == {"__consumer_offsets": "NONE"}
+        client.broker.internal_topics._in_use["__consumer_offsets"] = lambda: True
+        client.broker.internal_topics._in_use["__transaction_state"] = lambda: True
+        [shown] = client.broker.internal_topics.present()
+        assert (shown.name.local, shown.is_internal) == ("__transaction_state", True)
+        found = client.broker.kafka_topic("__consumer_offsets")
+        assert (found.is_internal, found.partition_count) == (False, 1)
+        await client.append(found.partition(0), 3)
+        rows = await create(client, CreatableTopic("__transaction_state", 1, 1))
+        assert codes(rows) == {"__transaction_state": "TOPIC_ALREADY_EXISTS"}
+        assert [topic.name.local for topic in client.broker.topics] == ["__consumer_offsets"]
+
+    with_broker(scenario)

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.broker.errors import TopicExists
 from magnetar.broker.topic_config import InvalidConfig
 from magnetar.broker.topics import NewTopic, Topic
 from magnetar.protocols.kafka.errors import error_code
@@ -97,6 +98,8 @@ def _plan(
     planned: list[tuple[Topic, CreatableTopicResult]],
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
 ) -> CreatableTopicResult:
+    if broker.internal_topics.find(name) is not None:
+        raise TopicExists(f"Topic '{name.local}' already exists.")
     configs = {config.name: config.value for config in wanted.configs}
     nulls = [config for config, value in configs.items() if value is None]
     if nulls:

@@ -40,6 +40,7 @@ async def handle(context: "RequestContext", request: DeleteRecordsRequest) -> De
             rows.append(row := DeleteRecordsPartitionResult(wanted.partition_index, -1))
             try:
                 topic = context.broker.kafka_topic(wanted_topic.name)
+                topic.check_changeable()
                 partition = topic.partition(wanted.partition_index)
             except InvalidTopicName:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

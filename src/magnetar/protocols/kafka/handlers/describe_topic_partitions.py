@@ -35,7 +35,7 @@ def handle(
 ) -> DescribeTopicPartitionsResponse:
     broker = context.broker
     names = {topic.name for topic in request.topics} or {
-        broker.kafka_name(topic.name) for topic in broker.topics
+        broker.kafka_name(topic.name) for topic in (*broker.topics, *broker.internal_topics.present())
     }
     cursor = request.cursor
     first_index = 0
@@ -74,7 +74,11 @@ def _find(broker: "Broker", name: str) -> "tuple[DescribeTopicPartitionsResponse
         row.topic_authorized_operations = TOPIC_OPERATIONS
         return row, None
     row = DescribeTopicPartitionsResponseTopic(
-        ErrorCode.NONE, name, topic.topic_id, topic_authorized_operations=TOPIC_OPERATIONS
+        ErrorCode.NONE,
+        name,
+        topic.topic_id,
+        is_internal=topic.is_internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
     return row, topic
 

@@ -39,7 +39,9 @@ def handle(context: "RequestContext", request: ListConfigResourcesRequest) -> Li
 def _names(broker: "Broker", kind: int) -> list[str]:
     match kind:
         case ResourceType.TOPIC:
-            return [broker.kafka_name(topic.name) for topic in broker.topics]
+            return [
+                broker.kafka_name(topic.name) for topic in (*broker.topics, *broker.internal_topics.present())
+            ]
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             return [str(node.node_id) for node in broker.nodes.all]
         case _:

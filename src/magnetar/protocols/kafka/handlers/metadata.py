@@ -3,6 +3,8 @@
 Served: v0-13 (topic ids v10+).  Topics that do not exist are made when the client and `auto.create.topics.enable` allow
 it.  A topic is echoed under the name that was asked for; a listing shows names as `TopicName.kafka_name` does.
 Who asks for authorized operations may do all of them: there is no authorizer (`permissions.py`).
+`__consumer_offsets` and `__transaction_state` are shown as internal once there is a group or a transactional id: with
+50 partitions each, which have no records; nobody writes to them, changes or deletes them.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -48,7 +50,8 @@ def handle(
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version == 0):
-        response.topics = [_describe(topic, broker.kafka_name(topic.name)) for topic in broker.topics]
+        everything = [*broker.topics, *broker.internal_topics.present()]
+        response.topics = [_describe(topic, broker.kafka_name(topic.name)) for topic in everything]
         return _with_operations(request, response)
     may_create = broker.settings.auto_create_topics and (
         request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
@@ -112,6 +115,7 @@ def _describe(topic: "Topic", name: str) -> MetadataResponseTopic:
         ErrorCode.NONE,
         name,
         topic.topic_id,
+        is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
                 ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas

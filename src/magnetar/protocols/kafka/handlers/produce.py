@@ -141,9 +141,11 @@ async def _open_all(context: "RequestContext", to_open: list[_Opening], pending:
 
 
 def _topic_of(context: "RequestContext", data: TopicProduceData) -> "Topic":
-    if context.api_version >= _TOPIC_IDS_SINCE:
-        return context.broker.topics.get_by_id(data.topic_id)
-    return context.broker.kafka_topic(data.name)
+    broker = context.broker
+    named = context.api_version < _TOPIC_IDS_SINCE
+    topic = broker.kafka_topic(data.name) if named else broker.topics.get_by_id(data.topic_id)
+    topic.check_changeable()
+    return topic
 
 
 def _append(
