@@ -476,14 +476,13 @@ class TopicRegistry:
         """Wait for the end of the topic's creation, if it is under way: it can be found then, or could not be made."""
         settled = self._being_created.get(name)
         if settled is not None:
-            await settled
+            await asyncio.wait([settled])  # who gives up waiting must not end it for the others
 
     async def ensure(self, name: TopicName) -> Topic:
         """The topic, made with the defaults if it is not there; what one client makes, another one waits for."""
         while (topic := self._by_name.get(name)) is None:
-            settled = self._being_created.get(name)
-            if settled is not None:
-                await settled
+            if name in self._being_created:
+                await self.settled(name)
             else:
                 await self.create([self.plan(NewTopic(name))])
         return topic

@@ -295,6 +295,25 @@ def test_a_failover_consumer_that_asks_for_nothing_is_told_all_the_same(
     with_door(scenario)
 
 
+def test_who_gives_up_waiting_for_a_topic_that_is_made_harms_nobody(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        name = TopicName.parse("made")
+        door.metadata.hold()
+        topics = door.broker.pulsar_topics
+        making = asyncio.ensure_future(topics.open(name.full))
+        await asyncio.sleep(0.01)
+        waiting = [asyncio.ensure_future(topics.open(name.full)) for _ in range(2)]
+        waiting.append(asyncio.ensure_future(door.broker.topics.ensure(name)))
+        await asyncio.sleep(0.01)
+        waiting.pop(0).cancel()
+        waiting.pop().cancel()
+        await asyncio.sleep(0.01)
+        door.metadata.release()
+        assert await making is await waiting[0]
+
+    with_door(scenario)
+
+
 @pytest.mark.parametrize("partitions", [0, 2])
 def test_who_comes_while_another_one_makes_the_topic_gets_it(with_door: WithDoor, partitions: int) -> None:
     """A dead letter topic's consumer came just before its producer, and got TopicNotFound."""
