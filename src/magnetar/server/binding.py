@@ -12,19 +12,24 @@ other:
 
 JSON at `/store-binding`::
 
-    {"v": 1, "store": "<store id>", "generation": 7, "raised_at": 1234}     the transaction that wrote this
+    {"v": 1, "store": "<store id>", "generation": 7,
+     "raised_at": 1234,       the transaction that wrote this
+     "free_from": 57}         ledger ids below were given before, whatever the ledger store knows of them
 
 A crash between the two steps of a start leaves the metadata one generation ahead and without any transaction since
 `raised_at`; the next start finishes that one.  Folders of versions that noted nothing are bound by their first start.
+Somebody who has looked (`magnetar doctor --repair`) may bind two stores that contradict each other; no ledger id that
+some chain names is given again then.
 """
 
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from magnetar.base.errors import ConfigError, StorageError
+from magnetar.base.errors import ConfigError
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.storage.local.binding import NotedBinding, read_binding, write_binding
@@ -98,43 +103,46 @@ def contradiction(metadata: MetadataSide, ledgers: LedgerSide) -> str | None:
     return None
 
 
-async def look(
-    metadata: SqliteMetadataStore, store: LocalLedgerStore, *, ignore_damage: bool = False
-) -> tuple[MetadataSide, LedgerSide]:
-    """What both stores know, before anything is written to either.
-
-    Raises:
-        StorageError: the ledger store's note is damaged; with `ignore_damage` there is none then.
-        OSError: it cannot be read.
-    """
-    stored = await metadata.get(PATH)
-    document = {} if stored is None else json.loads(stored.value)
-    chains = await metadata.scan(LEDGERS_ROOT)
-    metadata_side = MetadataSide(
+def metadata_side(values: Mapping[str, bytes], commits: int, sequence: int) -> MetadataSide:
+    """From all that a metadata store holds, and what it says of itself."""
+    document = binding_document(values.get(PATH))
+    return MetadataSide(
         document.get("store", ""),
         document.get("generation", 0),
         document.get("raised_at", 0),
-        metadata.commits,
-        metadata.noted_sequence,
-        not await metadata.scan("/"),
-        any(json.loads(value.value)["ledgers"] for _, value in chains),
+        commits,
+        sequence,
+        not values,
+        any(ledgers_of(value) for path, value in values.items() if path.startswith(LEDGERS_ROOT)),
     )
-    try:
-        noted = await asyncio.to_thread(read_binding, store.disk, store.data_dir)
-    except StorageError:
-        if not ignore_damage:
-            raise
-        noted = None
-    own_id = store.segment_files.store_id
-    ledger_side = LedgerSide(
-        own_id,
-        own_id if noted is None else noted.store_id,
-        0 if noted is None else noted.generation,
-        0 if noted is None else noted.commits,
-        store.durable_sequence,
-        len(await store.list_ledgers()),
-    )
-    return metadata_side, ledger_side
+
+
+def ledger_side(store_id: str, noted: NotedBinding | None, sequence: int, ledger_count: int) -> LedgerSide:
+    if noted is None:
+        return LedgerSide(store_id, store_id, 0, 0, sequence, ledger_count)
+    return LedgerSide(store_id, noted.store_id, noted.generation, noted.commits, sequence, ledger_count)
+
+
+def binding_document(value: bytes | None) -> dict[str, Any]:
+    document: dict[str, Any] = {} if value is None else json.loads(value)
+    return document
+
+
+def ledgers_of(chain: bytes) -> list[int]:
+    """The ledgers that a stored chain names."""
+    return [int(row[0]) for row in json.loads(chain)["ledgers"]]
+
+
+def raised(
+    values: Mapping[str, bytes], store_id: str, generation: int, raised_at: int, *, skips: bool
+) -> bytes:
+    """What `/store-binding` holds next; `skips`: the ledger store may not know of all ids that were given."""
+    free_from = int(binding_document(values.get(PATH)).get("free_from", 1))
+    if skips:
+        named = (ledgers_of(value) for path, value in values.items() if path.startswith(LEDGERS_ROOT))
+        free_from = max([free_from, *(one + 1 for ledgers in named for one in ledgers)])
+    document = {"v": 1, "store": store_id, "generation": generation, "raised_at": raised_at}
+    return json.dumps(document | {"free_from": free_from}).encode()
 
 
 class StoreBinding:
@@ -178,50 +186,33 @@ class StoreBinding:
             log.warning("how far the metadata has got cannot be noted now: %s", error)
 
 
-async def bind(
-    metadata: SqliteMetadataStore, store: LocalLedgerStore, *, accept: bool = False
-) -> StoreBinding:
+async def bind(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> StoreBinding:
     """Compare the stores, and bind them for this run; before anybody else writes to them.
-
-    `accept`: somebody has looked, and wants to go on with the two as they are.
 
     Raises:
         ConfigError: they do not belong together.
         MetadataError, StorageError, OSError: one of them cannot be written or read.
     """
-    metadata_side, ledger_side = await look(metadata, store, ignore_damage=accept)
-    wrong = contradiction(metadata_side, ledger_side)
-    if wrong is not None and not accept:
+    values = {path: stored.value for path, stored in await metadata.scan("/")}
+    metadata_knows = metadata_side(values, metadata.commits, metadata.noted_sequence)
+    noted = await asyncio.to_thread(read_binding, store.disk, store.data_dir)
+    count = len(await store.list_ledgers())
+    ledgers_know = ledger_side(store.segment_files.store_id, noted, store.durable_sequence, count)
+    wrong = contradiction(metadata_knows, ledgers_know)
+    if wrong is not None:
         raise ConfigError(
             f"{wrong}; nothing was changed: put back the data folder ({store.data_dir}) as a whole, or see"
             " `magnetar doctor`"
         )
     if store.settings.journal_sync_data:
         metadata.sequence_of_ledgers = lambda: store.durable_sequence
-    if wrong is None and is_unfinished(metadata_side, ledger_side):
-        generation = metadata_side.generation
-    else:
-        generation = max(metadata_side.generation, ledger_side.generation) + 1
-        document = {
-            "v": 1,
-            "store": ledger_side.store_id,
-            "generation": generation,
-            "raised_at": metadata.commits + 1,
-        }
-        await metadata.put(PATH, json.dumps(document).encode())
-    if wrong is not None:
-        log.warning("two stores are taken for each other's although %s", wrong)
-        await _skip_ledger_ids(metadata, store)
+    generation = metadata_knows.generation
+    if not is_unfinished(metadata_knows, ledgers_know):
+        generation += 1
+        at = metadata.commits + 1
+        await metadata.put(PATH, raised(values, ledgers_know.store_id, generation, at, skips=False))
+    free_from = binding_document(values.get(PATH)).get("free_from", 1)
+    store.next_ledger_id = max(store.next_ledger_id, free_from)
     binding = StoreBinding(metadata, store, generation)
     await binding.note()
     return binding
-
-
-async def _skip_ledger_ids(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> None:
-    """Never give an id again that some chain names, although the store does not know of it."""
-    named = [
-        row[0] for _, value in await metadata.scan(LEDGERS_ROOT) for row in json.loads(value.value)["ledgers"]
-    ]
-    store.next_ledger_id = max([store.next_ledger_id, *(ledger_id + 1 for ledger_id in named)])
-    last = await store.create()  # so that it is known for good
-    await store.delete(last.stat.ledger_id)

@@ -14,6 +14,7 @@ from typing import Final
 from magnetar.base.errors import ConfigError
 from magnetar.base.findings import Finding, Weight
 from magnetar.base.lockfile import DirectoryLock
+from magnetar.server import doctor_metadata
 from magnetar.storage.local import doctor as storage
 from magnetar.storage.local.disk import RealDisk
 from magnetar.storage.local.salvage import Examined, examine
@@ -54,8 +55,21 @@ def _repair_storage(folder: Folder) -> Iterator[Finding]:
     return storage.repair(folder.store, folder.damaged)
 
 
-CHECKS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_check_storage,)
-REPAIRS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_repair_storage,)
+def _check_metadata(folder: Folder) -> Iterator[Finding]:
+    return doctor_metadata.check(folder.store)
+
+
+def _repair_binding(folder: Folder) -> Iterator[Finding]:
+    """Behind the store's repair, which may leave it with fewer rounds than the metadata has noted."""
+    mended = examine(folder.store.disk, folder.data_dir)
+    try:
+        yield from doctor_metadata.repair(mended)
+    finally:
+        mended.close()
+
+
+CHECKS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_check_storage, _check_metadata)
+REPAIRS: Final[tuple[Callable[[Folder], Iterator[Finding]], ...]] = (_repair_storage, _repair_binding)
 
 
 def run(data_dir: Path, *, deep: bool, repair: bool) -> Report:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import tarfile
 from pathlib import Path
@@ -6,6 +7,9 @@ import pytest
 
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.cli.main import run
+from magnetar.metadata.sqlite import SqliteMetadataStore
+from magnetar.storage.local.disk import RealDisk
+from magnetar.storage.local.salvage import examine
 
 FOLDER = Path(__file__).parent.parent / "storage" / "folders" / "version-1.tar.gz"
 
@@ -15,7 +19,18 @@ def data_dir(tmp_path: Path) -> Path:
     """What a killed server has left."""
     with tarfile.open(FOLDER) as archive:
         archive.extractall(tmp_path / "data", filter="data")
+    asyncio.run(own_ledgers(tmp_path / "data"))
     return tmp_path / "data"
+
+
+async def own_ledgers(data_dir: Path) -> None:
+    """Metadata that names what is in the folder."""
+    examined = examine(RealDisk(), data_dir)
+    ledgers = [[ledger_id, 0, 0] for ledger_id in sorted(examined.ledgers)]
+    examined.close()
+    metadata = SqliteMetadataStore(data_dir / "metadata.sqlite")
+    await metadata.put("/managed-ledgers/t-partition-0@1f", json.dumps({"ledgers": ledgers}).encode())
+    await metadata.close()
 
 
 def damage(data_dir: Path) -> Path:

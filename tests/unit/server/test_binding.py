@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from magnetar.base.errors import ConfigError, StorageError
 from magnetar.ledger.managed_ledger import METADATA_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
-from magnetar.server import binding
+from magnetar.server import binding, doctor
 from magnetar.server.binding import StoreBinding, bind
 from magnetar.storage.local.disk import RealDisk
 from magnetar.storage.local.settings import LocalStoreSettings
@@ -43,12 +44,15 @@ class Folder:
         finally:
             await metadata.close()
 
-    async def run(self, writes: int = 2, *, accept: bool = False) -> None:
+    async def run(self, writes: int = 2) -> None:
         """One life of a server: some ledgers are made and recorded."""
         async with self.stores() as (metadata, store):
-            bound = await bind(metadata, store, accept=accept)
+            bound = await bind(metadata, store)
             await use(metadata, store, writes)
             await bound.close()
+
+    async def doctor(self, *, repair: bool = False) -> doctor.Report:
+        return await asyncio.to_thread(doctor.run, self.path, deep=False, repair=repair)
 
     def save(self, where: str, names: tuple[str, ...]) -> Path:
         """A copy of some of the folder, as it is now."""
@@ -80,7 +84,7 @@ async def use(metadata: SqliteMetadataStore, store: LocalLedgerStore, writes: in
     for number in range(writes):
         writer = await store.create()
         ledger_id = writer.stat.ledger_id
-        path = f"{METADATA_ROOT}t-{store.durable_sequence}-{number}"
+        path = f"{METADATA_ROOT}t-{metadata.commits}"
         await metadata.put(path, b'{"ledgers": [[%d, 0, 0]]}' % ledger_id)
         durable = asyncio.get_running_loop().create_future()
         writer.append([b"entry"], 5, number, 0, durable.set_result)
@@ -306,7 +310,14 @@ def test_somebody_who_has_looked_may_go_on_and_no_ledger_id_is_given_twice(tmp_p
         await folder.run(writes=5)
         folder.put_back(saved, LEDGERS)
         await refuses(folder, "are older than metadata.sqlite")
-        await folder.run(accept=True, writes=0)
+        report = await folder.doctor()
+        told = [(one.area, one.details.get("ledgers")) for one in report.findings if one.weight == "damage"]
+        assert told[0] == ("binding", None)
+        assert sorted(told[1:]) == [("chains", [ledger_id]) for ledger_id in range(3, 8)]
+        report = await folder.doctor(repair=True)
+        assert [one.area for one in report.repairs] == ["binding"]
+        assert {one.area for one in report.after if one.weight == "damage"} == {"chains"}
+        await folder.run(writes=0)
         await folder.run(writes=1)
         async with folder.stores() as (metadata, store):
             chains = await metadata.scan(METADATA_ROOT)
@@ -335,7 +346,70 @@ def test_a_damaged_note_is_told_and_whoever_has_looked_may_go_on(tmp_path: Path)
             path.write_bytes(short)
             with pytest.raises(StorageError, match="binding is damaged"):
                 binding.read_binding(RealDisk(), folder.path)
-        await folder.run(accept=True)
+        (finding,) = [one for one in (await folder.doctor()).findings if one.weight == "damage"]
+        assert "binding is damaged" in finding.text
+        assert (await folder.doctor(repair=True)).is_healthy
         await folder.run()
+        await folder.run()
+
+    run(scenario())
+
+
+def test_a_repair_keeps_every_ledger_although_the_metadata_is_gone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        await folder.run()
+        assert (await folder.doctor()).is_healthy
+        folder.put_back(folder.save("nothing", ()), METADATA)
+        await refuses(folder, "metadata.sqlite is missing or empty")
+        report = await folder.doctor(repair=True)
+        assert report.is_healthy
+        assert "4 ledgers belong to no topic, and are kept: 1, 2, 3, 4" in [one.text for one in report.after]
+        await folder.run(writes=1)
+        async with folder.stores() as (_, store):
+            assert [stat.ledger_id for stat in await store.list_ledgers()] == [1, 2, 3, 4, 5]
+
+    run(scenario())
+
+
+def test_the_doctor_tells_damaged_metadata_and_leaves_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        path = folder.path / "metadata.sqlite"
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE node SET value = x'00'")
+        connection.close()
+        before = path.read_bytes()
+        report = await folder.doctor(repair=True)
+        assert not report.is_healthy
+        told = next(one.text for one in report.findings if one.weight == "damage")
+        assert told.startswith(f"metadata file {path}")
+        assert path.read_bytes() == before
+
+    run(scenario())
+
+
+def test_a_journal_that_was_mended_has_fewer_rounds_than_the_metadata_noted_and_is_served(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        async with folder.stores() as (metadata, store):
+            bound = await bind(metadata, store)
+            await use(metadata, store, 4)
+            await metadata.put("/last", b"")
+            await bound.note()
+            folder.save("killed", (*METADATA, "metadata.sqlite-wal", *LEDGERS))
+        killed = Folder.__new__(Folder)
+        killed.path = tmp_path / "killed"
+        journal = max((killed.path / "journal").iterdir(), key=lambda path: path.read_bytes()[8:16])
+        content = bytearray(journal.read_bytes())
+        content[content.rindex(b"MGJR", 0, content.rindex(b"MGJR")) + 30] ^= 1  # in the last round but one
+        journal.write_bytes(content)
+        report = await killed.doctor(repair=True)
+        assert [one.area for one in report.repairs] == ["journal", "binding"]
+        await killed.run(writes=1)
 
     run(scenario())
