@@ -148,6 +148,11 @@ class NonPersistentSubscription:
     def acknowledge(self, member: SubscribedConsumer, ids: "Sequence[AckedId]", *, cumulative: bool) -> None:
         return None
 
+    def acknowledge_many(
+        self, member: SubscribedConsumer, pieces: "Iterable[Sequence[AckedId]]", *, cumulative: bool
+    ) -> None:
+        return None
+
     def redeliver(
         self, member: SubscribedConsumer, positions: Iterable[tuple[int, int]] | None, epoch: int | None
     ) -> None:

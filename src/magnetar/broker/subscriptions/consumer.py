@@ -7,7 +7,7 @@ size.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
@@ -76,7 +76,13 @@ class ConsumerOwner(Protocol):
     def acknowledge(
         self, member: "SubscribedConsumer", ids: "Sequence[AckedId]", *, cumulative: bool
     ) -> Awaitable[None] | None:
-        """Take acknowledgements; what is returned is to be awaited."""
+        """Take up to `IDS_AT_ONCE` acknowledgements; what is returned is to be awaited."""
+        ...
+
+    def acknowledge_many(
+        self, member: "SubscribedConsumer", pieces: "Iterable[Sequence[AckedId]]", *, cumulative: bool
+    ) -> Awaitable[None] | None:
+        """As `acknowledge`, piece by piece."""
         ...
 
     def redeliver(

@@ -89,9 +89,20 @@ def acknowledged_of_part(ranges: Sequence[Range], ack_set: Sequence[int]) -> lis
     """The offsets that an acknowledgement of a part stands for; `ranges` are the part's offsets."""
     if not ack_set:
         return list(ranges)
-    offsets = [offset for start, end in ranges for offset in range(start, end)]
-    found = acknowledged_ranges(ack_set, 0, len(offsets))
-    return list(_runs([offsets[index] for start, end in found for index in range(start, end)]))
+    found = acknowledged_ranges(ack_set, 0, sum([end - start for start, end in ranges]))
+    acknowledged: list[Range] = []
+    before = at = 0  # messages in front of `ranges[at]`
+    for start, end in found:
+        while start < end:
+            low, high = ranges[at]
+            if start >= before + high - low:
+                before += high - low
+                at += 1
+                continue
+            stop = min(end, before + high - low)
+            acknowledged.append((low + start - before, low + stop - before))
+            start = stop
+    return acknowledged
 
 
 def key_of(metadata: "MessageMetadata | SingleMessageMetadata") -> bytes | None:

@@ -15,7 +15,7 @@ all of it.  That it is so is learnt from the first ack set that comes, and kept 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
+from magnetar.broker.subscriptions.ack_turns import AckTurns
 from magnetar.broker.subscriptions.consumer import (
     Buffer,
     ConsumerPort,
@@ -126,6 +127,7 @@ class Subscription:
         )
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
+        self._acks = AckTurns(self._acknowledge_ids)
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
@@ -223,11 +225,21 @@ class Subscription:
     def acknowledge(
         self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool
     ) -> Awaitable[None] | None:
-        """Take acknowledgements; what is returned is to be awaited: entries that have to be looked up in the log.
+        """Take up to `IDS_AT_ONCE` message ids (others change nothing); what is returned is to be awaited."""
+        return self._acks.take(member, ids, cumulative)
 
-        Ids of entries that never were, or are gone, change nothing.
-        """
-        if cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+    def acknowledge_many(
+        self, member: SubscribedConsumer, pieces: Iterable[Sequence[AckedId]], *, cumulative: bool
+    ) -> Awaitable[None]:
+        """As `acknowledge`, piece by piece."""
+        return self._acks.take_many(member, pieces, cumulative)
+
+    def _acknowledge_ids(
+        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
+    ) -> Awaitable[None] | None:
+        if self.is_closed or (
+            cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+        ):
             return None
         delivered = self._delivered
         known: list[_Found] = []
@@ -256,6 +268,7 @@ class Subscription:
             if place is not None:
                 base, ranges = place
                 found.append((one, base, ranges_of(ranges, one.ack_set)))
+            await asyncio.sleep(0)  # what is cached is found without waiting
         if found and not self.is_closed:
             self._acknowledge(member, found, cumulative)
 

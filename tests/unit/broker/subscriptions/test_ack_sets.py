@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.subscriptions.ack_sets import ack_set_of, acknowledged_ranges
+from magnetar.broker.subscriptions.ack_sets import RUNS_MAX, ack_set_of, acknowledged_ranges
 
 
 def offsets(ranges: list[tuple[int, int]]) -> set[int]:
@@ -35,8 +35,17 @@ def test_both_directions_agree_with_a_set_of_numbers(count: int, base: int, data
     assert all(end < start for (_, end), (start, _) in pairwise(ranges))
 
 
-def test_a_million_alternating_bits_are_half_a_million_ranges() -> None:
+def test_of_a_million_alternating_bits_as_many_runs_are_taken_as_one_turn_has_time_for() -> None:
+    """Half a million ranges kept the event loop for a second, and the cursor that took them for longer."""
     count = 1 << 20
     ranges = acknowledged_ranges([0x5555_5555_5555_5555] * (count // 64), 0, count)
-    assert len(ranges) == count // 2
-    assert ranges[-1] == (count - 1, count)
+    assert ranges == [(at, at + 1) for at in range(1, 2 * RUNS_MAX, 2)]
+    assert acknowledged_ranges([0] * (count // 64), 0, count) == [(0, count)], "the end is one run"
+
+
+def test_words_that_were_not_sent_cost_nothing() -> None:
+    """One word for a batch of a million messages took 3 ms, and a command has room for tens of thousands of those."""
+    count = 1 << 50  # as text that would be a petabyte
+    assert acknowledged_ranges([0b0101], 0, count) == [(1, 2), (3, count)]
+    assert acknowledged_ranges([1 << 63], 0, count) == [(0, 63), (64, count)]
+    assert acknowledged_ranges([-1], 0, count) == [(64, count)]

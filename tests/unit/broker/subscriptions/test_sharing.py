@@ -82,6 +82,11 @@ def test_acknowledgements_of_parts_are_of_their_own_offsets(keys: list[str], dat
     assert acknowledged == set(offsets) - left
 
 
+def test_an_acknowledged_part_of_very_many_messages_is_not_taken_apart_into_them() -> None:
+    ranges = [(0, 1 << 40), (1 << 41, 1 << 42)]
+    assert acknowledged_of_part(ranges, [0b10]) == [(0, 1), (2, 1 << 40), (1 << 41, 1 << 42)]
+
+
 # Sharing
 
 

@@ -7,6 +7,7 @@ while the client has not yet heard of it.
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from magnetar.broker.subscriptions.ack_turns import IDS_AT_ONCE
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.model import PERMITS_MAX
@@ -24,11 +25,12 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandFlow,
     CommandRedeliverUnacknowledgedMessages,
     CommandUnsubscribe,
+    MessageIdData,
     ServerError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterable
 
     from magnetar.protocols.pulsar.session import PulsarSession
 
@@ -59,9 +61,18 @@ def ack(session: "PulsarSession", command: CommandAck) -> Answer:
         return _acked(command, ServerError.ConsumerNotFound, "Consumer not found")
     if command.txnid_most_bits or command.txnid_least_bits:
         return _acked(command, ServerError.NotAllowedError, "Transactions are not supported")
-    ids = [AckedId(*position_of(one), one.ack_set) for one in command.message_id]
-    later = member.subscription.acknowledge(member, ids, cumulative=command.ack_type == CommandAck.Cumulative)
+    cumulative = command.ack_type == CommandAck.Cumulative
+    acked = command.message_id
+    if len(acked) <= IDS_AT_ONCE:
+        later = member.subscription.acknowledge(member, _ids(acked), cumulative=cumulative)
+    else:
+        pieces = (_ids(acked[at : at + IDS_AT_ONCE]) for at in range(0, len(acked), IDS_AT_ONCE))
+        later = member.subscription.acknowledge_many(member, pieces, cumulative=cumulative)
     return _acked(command) if later is None else _acked_later(command, later)
+
+
+def _ids(acked: "Iterable[MessageIdData]") -> list[AckedId]:
+    return [AckedId(*position_of(one), one.ack_set) for one in acked]
 
 
 async def _acked_later(command: CommandAck, later: "Awaitable[None]") -> BaseCommand | None:

@@ -1,0 +1,68 @@
+"""Acknowledgements that are too many for one turn of the event loop, in pieces, in the order of their commands.
+
+A command of a megabyte holds a hundred thousand message ids, or as many words of ack sets.  What clients usually send
+is taken at once; a longer command gets one piece done in each turn of the loop, and what comes for the same
+subscription meanwhile waits behind it, so commands take effect, and are answered, in order.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.delivered import AckedId
+
+IDS_AT_ONCE: Final = 500
+WORDS_AT_ONCE: Final = 1024
+
+Take = Callable[[SubscribedConsumer, Sequence[AckedId], bool], Awaitable[None] | None]
+
+
+class AckTurns:
+    """Of one subscription.  `take` takes one piece; what it returns is waited for."""
+
+    def __init__(self, take: Take) -> None:
+        self._take = take
+        self._waiting = 0  # commands at work here, and those behind them
+        self._order = asyncio.Lock()
+
+    def take(
+        self, member: SubscribedConsumer, ids: Sequence[AckedId], cumulative: bool
+    ) -> Awaitable[None] | None:
+        """Take up to `IDS_AT_ONCE` ids; what is returned is to be awaited."""
+        if self._waiting or sum([len(one.ack_set) for one in ids]) > WORDS_AT_ONCE:
+            return self.take_many(member, [ids], cumulative)
+        return self._take(member, ids, cumulative)
+
+    def take_many(
+        self, member: SubscribedConsumer, pieces: Iterable[Sequence[AckedId]], cumulative: bool
+    ) -> Awaitable[None]:
+        """Take all pieces, of up to `IDS_AT_ONCE` ids each, with a turn for others behind each of them."""
+        self._waiting += 1
+        return self._take_in_turn(member, pieces, cumulative)
+
+    async def _take_in_turn(
+        self, member: SubscribedConsumer, pieces: Iterable[Sequence[AckedId]], cumulative: bool
+    ) -> None:
+        try:
+            async with self._order:
+                for ids in chain.from_iterable(map(_by_words, pieces)):
+                    later = self._take(member, ids, cumulative)
+                    if later is not None:
+                        await later
+                    await asyncio.sleep(0)
+        finally:
+            self._waiting -= 1
+
+
+def _by_words(ids: Sequence[AckedId]) -> Iterator[Sequence[AckedId]]:
+    """The ids in pieces of `WORDS_AT_ONCE` words, and those that the last id of each has beyond that."""
+    first = words = 0
+    for number, one in enumerate(ids):
+        words += len(one.ack_set)
+        if words > WORDS_AT_ONCE:
+            yield ids[first : number + 1]
+            first, words = number + 1, 0
+    if first < len(ids):
+        yield ids[first:]

@@ -1,0 +1,119 @@
+"""ACK commands of very many ids or words: others have their turns in between, and commands keep their order."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.broker.subscriptions.ack_turns import IDS_AT_ONCE, WORDS_AT_ONCE
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandAck, CommandPing, MessageIdData
+from tests.unit.admin.world import World, run
+
+LARGE = 20 * IDS_AT_ONCE
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[[Callable[[World], Awaitable[None]]], None]:
+    return lambda scenario: run(tmp_path, scenario)
+
+
+Play = Callable[[Callable[[World], Awaitable[None]]], None]
+
+
+async def ready(world: World) -> tuple[Any, Any, int]:
+    """A consumer that has got five entries of two messages, somebody else, and the ledger."""
+    await world.publish(5, batch=2)
+    consumer = await world.subscribed(permits=100)
+    for _ in range(5):
+        message = await consumer.hear(BaseCommand.MESSAGE)
+    return consumer, await world.door.connected(), message.message_id.ledgerId
+
+
+def ack(request_id: int, ids: list[MessageIdData], cumulative: bool = False) -> CommandAck:
+    kind = CommandAck.Cumulative if cumulative else CommandAck.Individual
+    return CommandAck(consumer_id=1, ack_type=kind, message_id=ids, request_id=request_id)
+
+
+def many_ids(ledger: int) -> list[MessageIdData]:
+    """The second message of entry 0 again and again, and at the end entry 1."""
+    first = [MessageIdData(ledgerId=ledger, entryId=0, ack_set=[0b01])] * (LARGE - 1)
+    return [*first, MessageIdData(ledgerId=ledger, entryId=1)]
+
+
+def many_words(ledger: int) -> list[MessageIdData]:
+    """As `many_ids`: few ids, each with very many words."""
+    words = [0b01, *[0] * WORDS_AT_ONCE * 2]
+    first = [MessageIdData(ledgerId=ledger, entryId=0, ack_set=words)] * 20
+    return [*first, MessageIdData(ledgerId=ledger, entryId=1)]
+
+
+@pytest.mark.parametrize("many", [many_ids, many_words])
+def test_others_are_answered_while_a_command_is_taken_piece_by_piece(
+    play: Play, many: Callable[[int], list[MessageIdData]]
+) -> None:
+    """A megabyte of them was taken in one go: hundreds of milliseconds in which nobody was heard."""
+
+    async def scenario(world: World) -> None:
+        consumer, other, ledger = await ready(world)
+        consumer.say(ack(1, many(ledger)))
+        for _ in range(3):
+            await other.ask(CommandPing(), BaseCommand.PONG)
+            await asyncio.sleep(0)
+        assert consumer.received == [], "the command is at work"
+        assert await world.backlog() >= 9
+        assert (await consumer.hear(BaseCommand.ACK_RESPONSE)).request_id == 1
+        assert await world.backlog() == 7
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("many", [many_ids, many_words])
+def test_commands_behind_a_large_one_take_effect_and_are_answered_after_it(
+    play: Play, many: Callable[[int], list[MessageIdData]]
+) -> None:
+    async def scenario(world: World) -> None:
+        consumer, _, ledger = await ready(world)
+        consumer.say(ack(1, many(ledger)))
+        consumer.say(ack(2, [MessageIdData(ledgerId=ledger, entryId=2)]))
+        consumer.say(ack(3, many(ledger)))
+        consumer.say(ack(4, [MessageIdData(ledgerId=ledger, entryId=4)], cumulative=False))
+        assert await world.backlog() >= 9, "none has overtaken the first one"
+        answers = [(await consumer.hear(BaseCommand.ACK_RESPONSE)).request_id for _ in range(4)]
+        assert answers == [1, 2, 3, 4]
+        assert await world.backlog() == 3
+        consumer.say(ack(5, [MessageIdData(ledgerId=ledger, entryId=3)]))
+        assert consumer.received == [] or consumer.received[0][1].request_id == 5
+        assert await world.backlog() == 1, "what usually comes is taken at once again"
+
+    play(scenario)
+
+
+def test_ids_that_have_to_be_looked_up_leave_turns_to_others_too(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        consumer, other, ledger = await ready(world)
+        # Once acknowledged as a whole an entry is not remembered, and looked up in the log.
+        consumer.say(ack(1, [MessageIdData(ledgerId=ledger, entryId=0)] * IDS_AT_ONCE))
+        for _ in range(3):
+            await other.ask(CommandPing(), BaseCommand.PONG)
+            consumer.say(ack(2, [MessageIdData(ledgerId=ledger, entryId=0)] * IDS_AT_ONCE))
+            await asyncio.sleep(0)
+        assert [body.request_id for _, body, _ in consumer.received] == [1]
+
+    play(scenario)
+
+
+def test_what_is_left_of_a_large_command_is_forgotten_with_its_subscription(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        consumer, other, ledger = await ready(world)
+        consumer.say(ack(1, many_ids(ledger)))
+        await other.ask(CommandPing(), BaseCommand.PONG)
+        consumer.leave()
+        await world.ask(
+            "DELETE", "/admin/v2/persistent/public/default/t/subscription/s?force=true", None, 204
+        )
+        while world.door.service.tasks:
+            await asyncio.wait(set(world.door.service.tasks))
+
+    play(scenario)
