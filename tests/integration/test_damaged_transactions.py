@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pulsar
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
@@ -145,6 +146,18 @@ def test_behind_an_unreadable_marker_readers_of_committed_records_are_refused(
     with pytest.raises(KafkaException):
         read(server, start=6)  # also who begins at the end
     assert read(server, "read_uncommitted", start=2) == [b"committed", b"open"]
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    latest = {TopicPartition(TOPIC, 0): OffsetSpec.latest()}
+    for isolation, is_told in (
+        (IsolationLevel.READ_COMMITTED, False),
+        (IsolationLevel.READ_UNCOMMITTED, True),
+    ):
+        (asked,) = admin.list_offsets(latest, isolation_level=isolation).values()
+        assert (asked.exception(TIMEOUT_S) is None) is is_told
+    client = pulsar.Client(server.pulsar_url, operation_timeout_seconds=2)
+    with pytest.raises(pulsar.PulsarException):
+        client.subscribe(f"{TOPIC}-partition-0", "s", initial_position=pulsar.InitialPosition.Earliest)
+    client.close()
     plain = Producer({"bootstrap.servers": server.bootstrap})
     plain.produce(TOPIC, b"plain", partition=0)
     assert plain.flush(TIMEOUT_S) == 0
@@ -157,7 +170,6 @@ def test_behind_an_unreadable_marker_readers_of_committed_records_are_refused(
     with pytest.raises(KafkaException):
         read(server)
     # With the records up to the damage gone, everything behind it is known.
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
     for future in admin.delete_records([TopicPartition(TOPIC, 0, 2)]).values():
         future.result(TIMEOUT_S)
     server.restart()

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError, WireError
 from magnetar.broker.backlog import backlog_bytes
 from magnetar.broker.producer_recovery import ProducerMemory, Uncertain, empty, replay_piece, restore
+from magnetar.broker.producer_state import ProducerStates
+from magnetar.broker.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from magnetar.broker.partition import Partition
@@ -61,8 +63,8 @@ async def resume(partition: "Partition", now_ms: int) -> None:
     end_offset = log.high_watermark
     while True:
         if 0 < memory.producers.next_offset < log.log_start:
-            # Deleted while it was read: what ended there is not known to have ended.
-            memory = empty(deduplicates=partition.deduplication is not None)
+            # What was deleted unread may have ended the transactions that are known, and continued the sequences.
+            memory = ProducerMemory(ProducerStates(), TransactionIndex(), partition.deduplication)
             _adopt(partition, memory)
         if max(memory.producers.next_offset, log.log_start) >= end_offset:
             break

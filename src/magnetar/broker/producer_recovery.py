@@ -80,9 +80,6 @@ def restore(log: ManagedLedger, stored: Mapping[str, bytes], *, deduplicates: bo
     if producers.next_offset > log.high_watermark:
         # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
         return empty(deduplicates=deduplicates)
-    if producers.next_offset < log.log_start:
-        # What was deleted behind the snapshot may have ended the transactions in it, and continued the sequences.
-        producers, transactions = ProducerStates(), TransactionIndex()
     return ProducerMemory(producers, transactions, deduplication if deduplicates else None)
 
 

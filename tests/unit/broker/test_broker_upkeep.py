@@ -81,3 +81,44 @@ def test_a_snapshot_that_cannot_be_stored_keeps_no_other_from_being_stored(
         await broker.stop()
 
     asyncio.run(scenario())
+
+
+def test_aborted_transactions_of_records_that_retention_has_dropped_take_no_memory() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.start()
+        topic, _ = await two_topics(world)
+        partition = topic.partition(0)
+        world.produce(partition, [])
+        await settle()
+        partition.transactions.began(7, 0)
+        partition.transactions.ended(7, 0, committed=False)
+        await pass_time(world, 30)
+        (head, block) = [path for path, _ in await world.metadata.scan(SNAPSHOTS_ROOT)]
+        assert block.startswith(f"{head}/aborted-")
+        await pass_time(world, 300)
+        assert partition.transactions.aborted_count == 0
+        assert [path for path, _ in await world.metadata.scan(SNAPSHOTS_ROOT)] == [head]
+        await world.broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_all_values_of_a_snapshot_go_with_their_topic() -> None:
+    async def scenario() -> None:
+        world = World()
+        broker = await world.start()
+        topic, _ = await two_topics(world)
+        partition = topic.partition(0)
+        world.produce(partition, [], producer_id=7)
+        await settle()
+        partition.transactions.began(7, 0)
+        partition.transactions.ended(7, 0, committed=False)
+        await pass_time(world, 20)
+        assert len(await world.metadata.scan(SNAPSHOTS_ROOT)) == 2
+        await broker.delete_topic(topic)
+        await settle()
+        assert await world.metadata.scan(SNAPSHOTS_ROOT) == []
+        await broker.stop()
+
+    asyncio.run(scenario())

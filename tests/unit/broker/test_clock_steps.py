@@ -7,6 +7,7 @@ import pytest
 
 from magnetar.base.expiry_time import ACCEPT_S
 from magnetar.broker.topics import NewTopic
+from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.record import TransactionState
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
@@ -18,6 +19,7 @@ from .test_topics import NAME, World
 DAY_S = 86_400
 YEAR_S = 365 * DAY_S
 GROUP = CursorKey("group", NAME.full, 0)
+SUBSCRIPTION = CursorKey("subscription", NAME.full, 0)
 
 
 class Stepped(World):
@@ -73,6 +75,33 @@ def test_a_clock_set_a_year_ahead_deletes_nothing_before_an_hour_has_passed(
         await world.run_for(120)
         assert not await world.keeps_all()
         assert world.broker.problem is None
+        await world.broker.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "policy", [{"message_ttl_in_seconds": 7200}, {"subscription_expiration_time_minutes": 180}]
+)
+def test_a_clock_set_a_year_ahead_costs_no_subscription_a_message(policy: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        world = Stepped()
+        await world.begin()
+        held = Cursor(0, commit_timestamp_ms=world.clock.now_ms(), holds_data=True)
+        await world.broker.cursors.commit({SUBSCRIPTION: held})
+        await world.broker.namespaces.change(NAME.namespace_name, lambda _: policy)
+
+        async def is_kept() -> bool:
+            await world.broker.housekeeping.run_once()
+            cursor = world.broker.cursors.get(SUBSCRIPTION)
+            return cursor is not None and cursor.mark_delete == 0
+
+        world.clock.step(YEAR_S)
+        assert await is_kept()
+        await world.run_for(int(ACCEPT_S) - 60)
+        assert await is_kept()
+        await world.run_for(120)
+        assert not await is_kept()
         await world.broker.stop()
 
     asyncio.run(scenario())
@@ -153,6 +182,16 @@ def test_a_transaction_times_out_by_the_time_that_has_passed_wherever_the_clock_
         assert driver.state("id") is TransactionState.ONGOING
         driver.advance(15)
         assert driver.state("id") is TransactionState.COMPLETE_ABORT
+
+
+def test_two_transactions_that_begin_at_one_time_of_the_clock_have_the_whole_time_out_each() -> None:
+    with TransactionDriver() as driver:
+        producer = driver.init("id", timeout_ms=60_000)
+        for _ in range(3):
+            driver.add("id", producer, ("t", 0))
+            driver.advance(50)
+            assert driver.end("id", producer, commit=True) is TransactionError.NONE
+            driver.clock.step(-50)
 
 
 def test_a_transaction_goes_on_counting_over_a_restart() -> None:

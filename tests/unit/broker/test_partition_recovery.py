@@ -144,8 +144,10 @@ def test_where_an_entry_cannot_be_read_readers_of_committed_records_are_refused_
         await bench.flush()
         assert plain == [None]
         assert partition.last_stable_offset == stable
+        caplog.clear()
         await partition_recovery.resume(partition, bench.clock.now_ms())
         assert partition.problem is not None, "nothing has changed"
+        assert not caplog.records
 
     run(scenario())
 
@@ -170,6 +172,36 @@ def test_an_abort_behind_a_damaged_entry_gets_its_marker_and_counts_once_the_dam
         assert partition.last_stable_offset == 7
         assert partition.transactions.aborted_between(0, 7) == [AbortedRange(OPEN, 4, 6)]
         assert bench.produce(5, 0, 0)[0] == 7
+
+    run(scenario())
+
+
+def test_a_marker_on_its_way_when_the_memory_is_completed_counts() -> None:
+    async def scenario() -> None:
+        bench = TransactionBench()
+        await bench.history()
+        bench.damage(0)
+        await bench.crash({})
+        await bench.partition.log.trim(log_start=1)
+        bench.end(OPEN, commit=True)
+        completed = asyncio.ensure_future(partition_recovery.resume(bench.partition, bench.clock.now_ms()))
+        await bench.flush()
+        await completed
+        assert bench.partition.last_stable_offset == bench.partition.log.high_watermark == 7
+
+    run(scenario())
+
+
+def test_what_was_open_before_deleted_damage_is_not_open_for_ever() -> None:
+    async def scenario() -> None:
+        bench = TransactionBench()
+        await bench.history()
+        bench.damage(3)
+        await bench.crash({})
+        assert bench.partition.last_stable_offset == 1
+        await bench.partition.log.trim(log_start=4)
+        await partition_recovery.resume(bench.partition, bench.clock.now_ms())
+        assert bench.partition.last_stable_offset == 4
 
     run(scenario())
 
@@ -327,7 +359,9 @@ def test_aborted_transactions_whose_markers_were_not_stored_are_forgotten_block_
     for kept in (2 * BLOCK_ROWS + 7, 2 * BLOCK_ROWS, BLOCK_ROWS + 1, 0):
         index.forget_from(known[kept].last_offset)
         assert len(index) == kept
-        assert len(index.encode()) == -(-kept // BLOCK_ROWS)
+        encoded = index.encode()
+        assert len(encoded) == -(-kept // BLOCK_ROWS)
+        assert AbortedIndex.decode(encoded, encoded).between(0, 1 << 40) == known[:kept]
     for one in known:
         index.add(one)
     assert index.encode() == stored
