@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import json
 import struct
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -154,6 +156,8 @@ def test_behind_an_unreadable_marker_readers_of_committed_records_are_refused(
     ):
         (asked,) = admin.list_offsets(latest, isolation_level=isolation).values()
         assert (asked.exception(TIMEOUT_S) is None) is is_told
+    with urllib.request.urlopen(f"{server.http_url}/health", timeout=TIMEOUT_S) as answer:
+        assert "offset 1 cannot be read" in json.load(answer)["notes"]["transactions"]
     client = pulsar.Client(server.pulsar_url, operation_timeout_seconds=2)
     with pytest.raises(pulsar.PulsarException):
         client.subscribe(f"{TOPIC}-partition-0", "s", initial_position=pulsar.InitialPosition.Earliest)

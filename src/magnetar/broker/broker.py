@@ -122,6 +122,8 @@ class Broker:
         self.health.register("tasks", lambda: self.upkeep.problem)
         self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
         self.health.note("topics", lambda: self.topics.problem)
+        self.health.note("transactions", self._uncertain_problem)
+        self.health.note("clock", lambda: self.expiry_time.problem)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
@@ -261,17 +263,13 @@ class Broker:
             one for one in self.uncertain_partitions if one.uncertain is not None and not one.topic.is_deleted
         ]
 
-    @property
-    def problem(self) -> str | None:
-        """What is wrong for whoever runs the server: failing upkeep, unknown transactions, a clock that jumped."""
-        uncertain = [one.problem for one in self.uncertain_partitions if one.problem is not None]
-        more = f" (and {len(uncertain) - 1} partitions more)" if len(uncertain) > 1 else ""
-        found = [*(one + more for one in uncertain[:1]), self.upkeep.problem, self.expiry_time.problem]
-        return " ".join(filter(None, found)) or None
+    def _uncertain_problem(self) -> str | None:
+        found = [one.problem for one in self.uncertain_partitions if one.problem is not None]
+        more = f" (and {len(found) - 1} partitions more)" if len(found) > 1 else ""
+        return f"{found[0]}{more}" if found else None
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
-        await self.health.close()
         await self.health.close()
         await self.upkeep.stop()
         await self.transactions.close()

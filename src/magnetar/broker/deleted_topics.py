@@ -116,6 +116,8 @@ class DeletedTopics:
         while remains.logs and not self._closed:
             logs = remains.logs[:_AT_ONCE]
             paths = [root + one.name for root in (SNAPSHOTS_ROOT, EPOCHS_ROOT) for one in logs]
+            for one in logs:  # a snapshot has as many values as it needs
+                paths += [path for path, _ in await metadata.scan(f"{SNAPSHOTS_ROOT}{one.name}/")]
             outcomes = await asyncio.gather(
                 metadata.commit([Delete(path) for path in paths]),
                 *(one.erase() for one in logs),

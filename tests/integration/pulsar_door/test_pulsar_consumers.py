@@ -1,6 +1,8 @@
 """pulsar-client consumes: every subscription type, what is acknowledged and what comes again."""
 
+import json
 import time
+import urllib.request
 from collections.abc import Callable
 
 import pulsar  # type: ignore[import-untyped]
@@ -237,7 +239,7 @@ def test_cumulative_acknowledgements_in_the_middle_of_a_batch(
 
 
 def test_a_paused_listener_hears_what_came_meanwhile_when_it_goes_on(
-    client: pulsar.Client, topic: str, fill: Fill
+    server: MagnetarProcess, client: pulsar.Client, topic: str, fill: Fill
 ) -> None:
     heard: list[bytes] = []
 
@@ -250,11 +252,18 @@ def test_a_paused_listener_hears_what_came_meanwhile_when_it_goes_on(
     _until(lambda: len(heard) == 5)
     consumer.pause_message_listener()
     fill(topic, 5, first=5)
-    time.sleep(0.2)
+    _until(lambda: delivered(server, topic, "s") == 10)  # into the client's queue
     assert len(heard) == 5
     consumer.resume_message_listener()
     _until(lambda: len(heard) == 10)
     assert heard == numbers(0, 10)
+
+
+def delivered(server: MagnetarProcess, topic: str, subscription: str) -> int:
+    """How many messages were sent to the subscription's consumers."""
+    url = f"{server.http_url}/admin/v2/persistent/public/default/{topic}/stats"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return int(json.load(answer)["subscriptions"][subscription]["msgOutCounter"])
 
 
 def _until(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -1,15 +1,18 @@
 """Consumers of a server that is killed, restarted and stopped under them."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pulsar  # type: ignore[import-untyped]
 import pytest
 from pulsar import ConsumerType, InitialPosition, MessageId
 
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import ROOT as CURSORS_ROOT
 from magnetar.testing.server import MagnetarProcess
 
 from .clients import new_client
@@ -82,6 +85,15 @@ def test_every_acknowledged_message_is_processed_over_kills(kind: ConsumerType) 
         client.close()
 
 
+def stored_position(data_dir: Path, subscription: str) -> int:
+    """The first offset that the subscription has not acknowledged, as it is on the disk of a running server."""
+    url = f"file:{data_dir / 'metadata.sqlite'}?mode=ro"
+    with closing(sqlite3.connect(url, uri=True)) as connection:
+        path = f"{CURSORS_ROOT}{subscription}/%"
+        ((value,),) = connection.execute("SELECT value FROM node WHERE path LIKE ?", (path,)).fetchall()
+    return Cursor.decode(value).mark_delete
+
+
 def test_a_killed_server_remembers_positions_of_a_second_ago(tmp_path: Path) -> None:
     with MagnetarProcess(data_dir=tmp_path / "data") as server:
         client = new_client(server.pulsar_url)
@@ -93,7 +105,10 @@ def test_a_killed_server_remembers_positions_of_a_second_ago(tmp_path: Path) -> 
             message = consumer.receive(10_000)
             assert message.data() == b"%d" % number
             consumer.acknowledge(message)
-        time.sleep(1.5)
+        deadline = time.monotonic() + 30
+        while stored_position(tmp_path / "data", "s") != 60:
+            assert time.monotonic() < deadline, "the position is not stored"
+            time.sleep(0.05)
         server.kill()
         with suppress(pulsar.NotConnected):  # there is nobody left to tell
             client.close()

@@ -50,11 +50,11 @@ def test_retention_of_all_others_goes_on_when_one_log_fails_unforeseen_and_its_o
         await pass_time(world, 301)
         assert other.partition(0).log.log_start == 1
         assert one.partition(0).log.log_start == 0
-        assert "retention has failed once" in (broker.problem or "")
+        assert "retention has failed once" in (broker.upkeep.problem or "")
         monkeypatch.setattr(ManagedLedger, "trim", trim)
         await pass_time(world, 301)
         assert one.partition(0).log.log_start == 1
-        assert broker.problem is None
+        assert broker.upkeep.problem is None
         await broker.stop()
 
     asyncio.run(scenario())
