@@ -31,8 +31,14 @@ RUNTIME_NAMES = [
     "DECODE_FAILURES", "REQUEST_ELEMENTS_MAX", "RESPONSE_ELEMENTS_MAX", "ZERO_UUID", "Buffer", "bad_count",
     "bad_length", "bad_tag", "left_over", "malformed", "pack_int32s", "pack_numbers", "read_int32s",
     "read_numbers", "skip_tags", "string_tail", "tag_count", "tag_header", "tagged", "unsupported", "varint",
-    "varint_tail",
+    "varint_tail", "WHOLE_REQUEST_ELEMENTS_MAX",
 ]  # fmt: skip
+# Requests that may be as long as they like: their handlers let others have their turn in between.
+HANDLED_IN_PIECES = {
+    "DeleteRecordsRequest", "DescribeConfigsRequest", "DescribeGroupsRequest", "DescribeProducersRequest",
+    "FetchRequest", "FindCoordinatorRequest", "ListOffsetsRequest", "MetadataRequest", "OffsetCommitRequest",
+    "OffsetForLeaderEpochRequest",
+}  # fmt: skip
 
 
 def snake(name: str) -> str:
@@ -75,7 +81,10 @@ def codec_lines(
     structs: StructNames, message: Struct, versions: Versions, flexible: Versions, suffix: str
 ) -> list[str]:
     """The private functions and the two tables of one message; equal layouts share a function."""
-    budget = "RESPONSE_ELEMENTS_MAX" if suffix == "_response" else "REQUEST_ELEMENTS_MAX"
+    if suffix == "_response":
+        budget = "RESPONSE_ELEMENTS_MAX"
+    else:
+        budget = "REQUEST_ELEMENTS_MAX" if message.name in HANDLED_IN_PIECES else "WHOLE_REQUEST_ELEMENTS_MAX"
     lines: list[str] = []
     for verb in ("decode", "encode"):
         bodies: dict[str, str] = {}

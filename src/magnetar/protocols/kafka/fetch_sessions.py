@@ -2,8 +2,9 @@
 
 A client sends a full request with epoch 0 and gets a session id; after that it sends only what changed, and is answered
 only with partitions that have something new.  A session's epoch counts its requests, so a lost one is noticed.  There
-is a fixed number of places; when they are taken, the session that was idle longest gives up its place if it has been
-idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is always right.
+is a fixed number of places, and of partitions over all of them; when they are taken, the session that was idle longest
+gives up its place if it has been idle for `EVICT_IDLE_S`, and otherwise the client works without a session, which is
+always right.
 """
 
 import random
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from magnetar.base.clock import Clock
 
 EVICT_IDLE_S: Final = 120.0
+PARTITIONS_MAX: Final = 1 << 18  # of all sessions: half a kilobyte each
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 NO_SESSION: Final = 0
@@ -81,6 +83,7 @@ class FetchSessions:
         self._clock = clock
         self._sessions_max = sessions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the one idle longest first
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -88,7 +91,7 @@ class FetchSessions:
     def plan(self, request: FetchRequest, by_id: bool) -> FetchPlan:
         """Find, make, change or end the session that `request` speaks of."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             # A partition that is named twice is read once, as its last mention says: so does Kafka.
             found = {
                 (topic, one.partition): FetchTarget(topic, one) for topic, one in _wanted(request, by_id)
@@ -103,7 +106,12 @@ class FetchSessions:
             return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         if session.epoch != request.session_epoch:
             return FetchPlan(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+        before = len(session.targets)
         session.update(request, by_id)
+        self._partition_count += len(session.targets) - before
+        if self._partition_count > PARTITIONS_MAX:
+            self._drop(session.session_id)  # its client makes a full request, and works without one
+            return FetchPlan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         session.advance()
         session.last_used_s = self._clock.monotonic()
         self._sessions.move_to_end(session.session_id)
@@ -119,20 +127,28 @@ class FetchSessions:
 
     def _make(self, targets: list[FetchTarget]) -> FetchSession | None:
         now_s = self._clock.monotonic()
-        if len(self._sessions) >= self._sessions_max:
+        while (
+            len(self._sessions) >= self._sessions_max or self._partition_count + len(targets) > PARTITIONS_MAX
+        ):
             if not self._sessions:
                 return None
             oldest = next(iter(self._sessions.values()))
             if now_s - oldest.last_used_s < EVICT_IDLE_S:
                 return None
-            del self._sessions[oldest.session_id]
+            self._drop(oldest.session_id)
         session_id = random.randint(1, _EPOCH_MAX)  # noqa: S311  hard to guess is not the point; not to repeat is
         while session_id in self._sessions:
             session_id = random.randint(1, _EPOCH_MAX)  # noqa: S311
         session = self._sessions[session_id] = FetchSession(session_id)
         session.last_used_s = now_s
         session.targets.update(((target.topic, target.partition), target) for target in targets)
+        self._partition_count += len(session.targets)
         return session
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.targets)
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> Iterator[tuple[TopicKey, FetchPartition]]:

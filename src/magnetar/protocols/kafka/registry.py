@@ -14,6 +14,9 @@ what it may have to wait for in stage one.
 Responses leave a connection in the order of its requests whatever order they are ready in.  `None` means that
 no response is due (Produce with acks=0).
 
+A request of very many elements is decoded on a thread, and is put to the handler in pieces if that names `PIECES`; a
+coroutine may answer `Large(response)` to have it encoded there, too (`large.py`).
+
 A handler answers expected trouble (`BrokerError`) with the protocol's own code, through `errors.error_code`;
 what it does not catch is our bug: the connection logs it and closes.
 
@@ -28,6 +31,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 from magnetar.protocols.kafka import handlers
+from magnetar.protocols.kafka.large import Pieces
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
@@ -109,6 +113,7 @@ class Api:
     decode_request: Callable[[int, memoryview, int], Message]
     encode_response: Callable[[int, Message, "list[Buffer]"], None]
     handle: Handler
+    pieces: Pieces | None  # where a large request is cut
 
 
 def load_apis() -> dict[int, Api]:
@@ -137,6 +142,7 @@ def _api_of(module: ModuleType) -> Api:
         decode_request=codec.decode_request,
         encode_response=codec.encode_response,
         handle=module.handle,
+        pieces=getattr(module, "PIECES", None),
     )
 
 

@@ -12,6 +12,7 @@ from magnetar.base.memory_budget import MemoryBudget
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.handlers import api_versions
+from magnetar.protocols.kafka.large import LargeMessages
 from magnetar.protocols.kafka.registry import Deferred, load_apis
 from magnetar.protocols.kafka.session import KafkaSession, Peer
 from magnetar.wire.framing import SCRATCH_BYTES
@@ -46,6 +47,7 @@ class KafkaService:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.fetch_sessions = FetchSessions(broker.clock, settings.fetch_sessions_max)
         self.apis = load_apis()
+        self.large = LargeMessages()
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }

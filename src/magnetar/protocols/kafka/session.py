@@ -21,6 +21,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.errors import WireError
+from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
 from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
 from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
@@ -201,6 +202,9 @@ class KafkaSession:
                 )
             answer = service.unsupported_api_versions()
             version = 0
+        elif len(frame.data) > LARGE_REQUEST_BYTES and api.key != PRODUCE_KEY:
+            data = frame.data if frame.owned else memoryview(bytes(frame.data))
+            answer = self._answer_large(api, version, header.client_id, data, header.position)
         else:
             request = api.decode_request(version, frame.data, header.position)
             context = self._context
@@ -279,9 +283,33 @@ class KafkaSession:
             self._at_work = None
             self.resume_if_possible()
 
+    async def _answer_large(
+        self, api: Api, version: int, client_id: str | None, data: memoryview, position: int
+    ) -> object:
+        """Answer a request of many elements: read on a thread, handled in pieces where it can be cut."""
+        service = self._service
+        slot = self._at_work
+        request = await service.large.decode(partial(api.decode_request, version, data, position))
+        if self._closed:
+            return None
+        service.request_counts[api.key] += 1
+        context = self._context_of(version, client_id, True)
+        if api.pieces is not None:
+            return await service.large.in_pieces(partial(api.handle, context), request, api.pieces)
+        answer = api.handle(context, request)
+        if isinstance(answer, Deferred):
+            assert slot is not None
+            slot.deferred = answer
+            answer = await _resolved(answer)
+        elif is_coroutine(answer):
+            answer = await answer
+        return answer if isinstance(answer, Large) else Large(answer)
+
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
         try:
             complete(await answer)
+        except WireError as error:
+            self._abort("%s", error)
         except Exception:
             log.exception("a request of %s failed inside the broker; its connection is closed", self)
             self._abort("internal error")
@@ -292,11 +320,19 @@ class KafkaSession:
         slot.deferred = None  # it knows this slot: a cycle would leave every request to the collector
         if self._closed:
             return
+        if isinstance(response, Large):
+            complete = partial(self._complete, slot, api, version, correlation_id)
+            encoding = self._service.large.encode(api.encode_response, version, response.response)
+            self._at_task(self._finish(encoding, complete))
+            return
         if response is None:
             slot.parts = []
         else:
             parts: list[Buffer] = [b""]
-            api.encode_response(version, response, parts)
+            if isinstance(response, Encoded):
+                parts += response.parts
+            else:
+                api.encode_response(version, response, parts)
             size = sum(map(len, parts))
             header = encode_response_header(api.key, version, correlation_id, self._service.flexible_since)
             parts[0] = _pack_size(len(header) + size) + header
@@ -408,3 +444,22 @@ class KafkaSession:
 
     def __str__(self) -> str:
         return f"{self._connection_id} from {self._client_host} on {self._listener_name}"
+
+
+def _resolved(deferred: Deferred) -> "asyncio.Future[object]":
+    """Done when it is resolved, cancelled when nobody waits for it any more."""
+    resolved: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    abandon = deferred.abandon
+
+    def leave() -> None:
+        if abandon is not None:
+            abandon()
+        resolved.cancel()
+
+    def resolve(response: object) -> None:
+        if not resolved.done():
+            resolved.set_result(response)
+
+    deferred.abandon = leave
+    deferred.attach(resolve)
+    return resolved

@@ -29,6 +29,7 @@ ZERO_UUID: Final = bytes(16)
 STRING_BYTES_MAX: Final = 0x7FFF  # Kafka's own readers refuse longer strings in compact form too
 
 REQUEST_ELEMENTS_MAX: Final = 1 << 18  # far above the partitions of one node; half a second to read
+WHOLE_REQUEST_ELEMENTS_MAX: Final = 1 << 14  # of requests that are handled in one go: what is done in 50 ms
 RESPONSE_ELEMENTS_MAX: Final = 1 << 24  # tools read metadata of whole clusters
 
 DECODE_FAILURES: Final = (struct.error, IndexError, ValueError, OverflowError)

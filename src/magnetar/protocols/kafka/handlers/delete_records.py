@@ -11,6 +11,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.errors import OffsetOutOfRange, PolicyViolation
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_records import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "delete_records"
 VERSIONS = (0, 2)
+PIECES = Pieces("topics", "partitions", "topics")
 
 HIGH_WATERMARK: Final = -1
 

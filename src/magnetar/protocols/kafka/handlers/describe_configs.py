@@ -15,6 +15,7 @@ from magnetar.broker.topic_config import ConfigEntry, InvalidConfigRequest
 from magnetar.protocols.kafka import admin_loggers
 from magnetar.protocols.kafka.admin_configs import CLUSTER_DEFAULT, ResourceType, node_id_of
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "describe_configs"
 VERSIONS = (1, 4)
+PIECES = Pieces("resources", "", "results")
 
 _DYNAMIC_BROKER_LOGGER_CONFIG: Final = 6
 

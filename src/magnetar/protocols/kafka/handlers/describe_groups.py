@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.groups.errors import GroupError
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, is_coordinator
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.describe_groups import (
     DescribedGroup,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "describe_groups"
 VERSIONS = (0, 6)
+PIECES = Pieces("groups", "", "groups")
 
 _NOT_FOUND_SINCE: Final = 6
 # Bits are numbers of org.apache.kafka.common.acl.AclOperation: read, delete, describe, describe and alter

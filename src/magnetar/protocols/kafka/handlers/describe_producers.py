@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.base.errors import BrokerError
 from magnetar.broker.transactions.markers import COORDINATOR_EPOCH
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.describe_producers import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "describe_producers"
 VERSIONS = (0, 0)
+PIECES = Pieces("topics", "partition_indexes", "topics")
 
 
 def handle(context: "RequestContext", request: DescribeProducersRequest) -> DescribeProducersResponse:

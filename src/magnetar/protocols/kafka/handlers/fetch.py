@@ -21,6 +21,7 @@ from magnetar.broker.partition import Partition
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
 from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -60,6 +61,8 @@ def handle(context: "RequestContext", request: FetchRequest) -> Any:
     if plan.error != ErrorCode.NONE:
         return FetchResponse(error_code=plan.error, session_id=plan.session_id)
     fetch = _Fetch(context, request, plan)
+    if len(plan.targets) > ELEMENTS_AT_ONCE:
+        return fetch.answer_in_turns(request.max_wait_ms > 0)
     fetch.collect()
     if fetch.cold or fetch.foreign:
         return fetch.read_later()
@@ -75,8 +78,21 @@ class _Fetch:
     """One fetch from its first look at the partitions to its response."""
 
     __slots__ = (
-        "_bytes_left", "_bytes_total", "_context", "_deferred", "_found", "_has_error", "_leader_elsewhere", "_plan",
-        "_reads_committed", "_request", "_timer", "_waiting", "cold", "foreign",
+        "_bytes_left",
+        "_bytes_total",
+        "_context",
+        "_deferred",
+        "_found",
+        "_has_error",
+        "_is_left",
+        "_leader_elsewhere",
+        "_plan",
+        "_reads_committed",
+        "_request",
+        "_timer",
+        "_waiting",
+        "cold",
+        "foreign",
     )  # fmt: skip
 
     def __init__(self, context: "RequestContext", request: FetchRequest, plan: FetchPlan) -> None:
@@ -88,6 +104,7 @@ class _Fetch:
         self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
         self._reset()
         self._deferred: Deferred | None = None
+        self._is_left = False  # nobody waits for its answer any more
         self._waiting: FetchWaiting | None = None
         self._timer: Any = None
 
@@ -106,18 +123,26 @@ class _Fetch:
         """Look at every partition once: take what is cached, note what has to be read."""
         self._reset()
         for target in self._plan.targets:
-            # Not null: librdkafka takes a null record set for a protocol error.
-            row = PartitionData(
-                target.partition, aborted_transactions=[] if self._reads_committed else None, records=b""
-            )
-            self._found.append((target, row))
-            try:
-                partition = self._resolve(target)
-            except BrokerError as error:
-                self._fail(row, error_code(error))
-                continue
-            if self._checked(target, partition, row):
-                self._take(target, partition, row)
+            self._look_at(target)
+
+    async def _collect_in_turns(self) -> None:
+        """As `collect`, with others having their turn in between."""
+        self._reset()
+        await self._context.service.large.each(self._plan.targets, self._look_at)
+
+    def _look_at(self, target: FetchTarget) -> None:
+        # Not null: librdkafka takes a null record set for a protocol error.
+        row = PartitionData(
+            target.partition, aborted_transactions=[] if self._reads_committed else None, records=b""
+        )
+        self._found.append((target, row))
+        try:
+            partition = self._resolve(target)
+        except BrokerError as error:
+            self._fail(row, error_code(error))
+            return
+        if self._checked(target, partition, row):
+            self._take(target, partition, row)
 
     def _fail(self, row: PartitionData, code: ErrorCode) -> None:
         row.error_code = code
@@ -293,11 +318,36 @@ class _Fetch:
     def is_satisfied(self) -> bool:
         return self._has_error or self._bytes_total >= self._bytes_wanted
 
+    def answer_in_turns(self, may_wait: bool) -> Deferred:
+        """As `handle`, for so many partitions that others must have their turn in between."""
+        deferred = Deferred()
+        deferred.abandon = self._leave
+        self._answer_later(deferred, self._look_in_turns(deferred, may_wait))
+        return deferred
+
+    async def _look_in_turns(self, deferred: Deferred, may_wait: bool) -> FetchResponse | None:
+        await self._collect_in_turns()
+        if self.cold or self.foreign:
+            return await self.read_later()
+        if self.is_satisfied or not may_wait or self._is_left:
+            return self.response()
+        self._wait_with(deferred)
+        return None
+
+    def _leave(self) -> None:
+        self._is_left = True
+        self._stop_waiting()
+
     def wait(self) -> Deferred:
         """Answer when `min_bytes` are there or `max_wait_ms` are over."""
-        deferred = self._deferred = Deferred()
+        deferred = Deferred()
+        deferred.abandon = self._leave
+        self._wait_with(deferred)
+        return deferred
+
+    def _wait_with(self, deferred: Deferred) -> None:
+        self._deferred = deferred
         self._context.service.fetches_waiting[deferred] = None
-        deferred.abandon = self._stop_waiting
         deferred.hurry = self._look_again
         waiting = self._waiting = FetchWaiting(self._bytes_wanted, self._reads_committed, self._look_again)
         for target, _ in self._found:
@@ -306,7 +356,6 @@ class _Fetch:
         self._reset()  # what was found is looked up again: nobody holds entries while he waits
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._context.broker.clock.call_later(wait_ms / 1000, self._look_again)
-        return deferred
 
     def _look_again(self) -> None:
         """Something has come, or the time is over: answer with what there is."""
@@ -314,23 +363,33 @@ class _Fetch:
         if deferred is None:
             return
         self._stop_waiting()
+        if len(self._plan.targets) > ELEMENTS_AT_ONCE:
+            self._answer_later(deferred, self._look_in_turns(deferred, may_wait=False))
+            return
         self.collect()
         # What was just appended is cached; if the cache is too small even for that, the next fetch reads it.
         if not self.foreign or self.cold:
             deferred.resolve(self.response())
-            return
+        else:
+            self._answer_later(deferred, self.read_later())
+
+    def _answer_later(self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]) -> None:
         tasks = self._context.service.tasks
-        task = asyncio.get_running_loop().create_task(self._finish_later(deferred, self.read_later()))
+        task = asyncio.get_running_loop().create_task(self._finish_later(deferred, work))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def _finish_later(self, deferred: Deferred, reading: Coroutine[Any, Any, FetchResponse]) -> None:
+    async def _finish_later(
+        self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]
+    ) -> None:
         try:
-            response = await reading
+            response = await work
         except Exception:
-            log.exception("a fetch that waited failed inside the broker")
+            log.exception("a fetch failed inside the broker")
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        deferred.resolve(response)
+        if response is not None:  # otherwise it waits
+            is_large = len(self._plan.targets) > ELEMENTS_AT_ONCE
+            deferred.resolve(Large(response) if is_large else response)
 
     def _stop_waiting(self) -> None:
         if self._deferred is not None:

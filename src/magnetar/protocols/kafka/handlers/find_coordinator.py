@@ -6,6 +6,7 @@ INVALID_REQUEST. Every key has a coordinator, whether or not its group exists.
 
 from typing import TYPE_CHECKING, Final
 
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import endpoint_of
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.find_coordinator import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "find_coordinator"
 VERSIONS = (0, 6)
+PIECES = Pieces("coordinator_keys", "", "coordinators")
 
 _BATCHED_SINCE: Final = 4
 _KEY_TYPES: Final = (0, 1)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.partition import Partition, TimestampLookup
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.list_offsets import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "list_offsets"
 VERSIONS = (1, 11)
+PIECES = Pieces("topics", "partitions", "topics")
 
 _TIERED_SINCE: Final = {
     TimestampLookup.MAX_TIMESTAMP: 7,

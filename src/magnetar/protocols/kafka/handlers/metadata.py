@@ -7,11 +7,14 @@ Who asks for authorized operations may do all of them: there is no authorizer (`
 50 partitions each, which have no records; nobody writes to them, changes or deletes them.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN, Large
 from magnetar.protocols.kafka.leaders import node_endpoints
 from magnetar.protocols.kafka.permissions import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -26,8 +29,6 @@ from magnetar.wire.kafka.messages.metadata import (
 from magnetar.wire.kafka.runtime import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from magnetar.broker.topics import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
@@ -39,7 +40,7 @@ _AUTO_CREATE_FIELD_SINCE: Final = 4
 
 def handle(
     context: "RequestContext", request: MetadataRequest
-) -> "MetadataResponse | Awaitable[MetadataResponse]":
+) -> "MetadataResponse | Awaitable[MetadataResponse | Large]":
     broker = context.broker
     response = MetadataResponse(
         brokers=node_endpoints(context, MetadataResponseBroker),
@@ -48,21 +49,19 @@ def handle(
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    answer = _Answer(context, request, response)
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version == 0):
-        everything = [*broker.topics, *broker.internal_topics.present()]
-        response.topics = [_describe(topic, broker.kafka_name(topic.name)) for topic in everything]
-        return _with_operations(request, response)
-    may_create = broker.settings.auto_create_topics and (
-        request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
-    )
-    missing = []
-    for one in wanted:
-        row = _find(context, one)
-        response.topics.append(row)
-        if may_create and row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            missing.append(row)
-    return _create(context, request, response, missing) if missing else _with_operations(request, response)
+        for topic in (*broker.topics, *broker.internal_topics.present()):
+            answer.add(topic, broker.kafka_name(topic.name))
+        return answer.finish()
+    # Named twice, it is described once: so does Kafka.
+    unique = list({(one.topic_id, one.name): one for one in wanted}.values())
+    if len(unique) > ELEMENTS_AT_ONCE:
+        return answer.find_in_turns(unique)
+    for one in unique:
+        answer.find(one)
+    return answer.finish()
 
 
 def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
@@ -73,53 +72,103 @@ def _with_operations(request: MetadataRequest, response: MetadataResponse) -> Me
     return response
 
 
-async def _create(
-    context: "RequestContext",
-    request: MetadataRequest,
-    response: MetadataResponse,
-    missing: list[MetadataResponseTopic],
-) -> MetadataResponse:
-    for row in missing:
-        assert row.name is not None
+class _Answer:
+    """A response while it is put together: topics are found first, their partitions described afterwards."""
+
+    def __init__(
+        self, context: "RequestContext", request: MetadataRequest, response: MetadataResponse
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._response = response
+        self._found: list[tuple[MetadataResponseTopic, Topic]] = []
+        self._missing: list[MetadataResponseTopic] = []
+        self._may_create = context.broker.settings.auto_create_topics and (
+            request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
+        )
+
+    def add(self, topic: "Topic", name: str) -> None:
+        row = MetadataResponseTopic(ErrorCode.NONE, name, topic.topic_id, is_internal=topic.is_internal)
+        self._response.topics.append(row)
+        self._found.append((row, topic))
+
+    def find(self, wanted: MetadataRequestTopic) -> None:
+        broker = self._context.broker
         try:
-            topic = await context.broker.topics.ensure(context.broker.topic_name(row.name))
+            if wanted.topic_id != ZERO_UUID:
+                topic = broker.topics.get_by_id(wanted.topic_id)
+                self.add(topic, broker.kafka_name(topic.name))
+            elif not wanted.name:
+                self._refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, wanted.name)
+            else:
+                self.add(broker.kafka_topic(wanted.name), wanted.name)
+        except UnknownTopic:
+            row = self._refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
+            if self._may_create:
+                self._missing.append(row)
         except BrokerError as error:
-            row.error_code = error_code(error)
-        else:
-            created = _describe(topic, row.name)
-            row.error_code, row.topic_id, row.partitions = (
-                ErrorCode.NONE,
-                created.topic_id,
-                created.partitions,
-            )
-    return _with_operations(request, response)
+            self._refuse(error_code(error), wanted.name or None, wanted.topic_id)
+
+    def _refuse(
+        self, code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID
+    ) -> MetadataResponseTopic:
+        row = MetadataResponseTopic(code, name, topic_id)
+        self._response.topics.append(row)
+        return row
+
+    async def find_in_turns(self, wanted: list[MetadataRequestTopic]) -> "Large":
+        await self._context.service.large.each(wanted, self.find)
+        return await self._finish_in_turns()
+
+    def finish(self) -> "MetadataResponse | Awaitable[MetadataResponse | Large]":
+        """Describe what was found, at once if that is little and nothing is to be made."""
+        if self._missing:
+            return self._create_and_finish()
+        if sum(topic.partition_count for _, topic in self._found) > ELEMENTS_AT_ONCE:
+            return self._finish_in_turns()
+        return self._finish_at_once()
+
+    def _finish_at_once(self) -> MetadataResponse:
+        for row, topic in self._found:
+            row.partitions = _partitions(topic, 0, topic.partition_count)
+        return _with_operations(self._request, self._response)
+
+    async def _create_and_finish(self) -> "MetadataResponse | Large":
+        await self._create()
+        answer = self.finish()
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _finish_in_turns(self) -> "Large":
+        if self._missing:
+            await self._create()
+        large = self._context.service.large
+        for row, topic in self._found:
+            for start in range(0, topic.partition_count, ELEMENTS_PER_TURN):
+                end = min(start + ELEMENTS_PER_TURN, topic.partition_count)
+                async with large.turn(end - start):
+                    row.partitions += _partitions(topic, start, end)
+        return Large(_with_operations(self._request, self._response))
+
+    async def _create(self) -> None:
+        """Make the topics that are missing, as many as CreateTopics would at once; the others stay unknown."""
+        broker = self._context.broker
+        missing, self._missing = self._missing, []
+        partitions_each = max(broker.settings.partition_count_default, 1)
+        for row in missing[: max(PARTITIONS_PER_REQUEST_MAX // partitions_each, 1)]:
+            assert row.name is not None
+            try:
+                topic = await broker.topics.ensure(broker.topic_name(row.name))
+            except BrokerError as error:
+                row.error_code = error_code(error)
+            else:
+                row.error_code, row.topic_id = ErrorCode.NONE, topic.topic_id
+                self._found.append((row, topic))
 
 
-def _find(context: "RequestContext", wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    broker = context.broker
-    try:
-        if wanted.topic_id != ZERO_UUID:
-            topic = broker.topics.get_by_id(wanted.topic_id)
-            return _describe(topic, broker.kafka_name(topic.name))
-        if not wanted.name:
-            return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, wanted.name)
-        return _describe(broker.kafka_topic(wanted.name), wanted.name)
-    except UnknownTopic:
-        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
-    except BrokerError as error:
-        return MetadataResponseTopic(error_code(error), wanted.name or None, wanted.topic_id)
-
-
-def _describe(topic: "Topic", name: str) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        ErrorCode.NONE,
-        name,
-        topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas
-            )
-            for index, replicas in enumerate(topic.replicas)
-        ],
-    )
+def _partitions(topic: "Topic", start: int, end: int) -> list[MetadataResponsePartition]:
+    return [
+        MetadataResponsePartition(
+            ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas
+        )
+        for index, replicas in enumerate(topic.replicas[start:end], start)
+    ]

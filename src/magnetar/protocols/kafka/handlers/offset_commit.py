@@ -10,6 +10,7 @@ from magnetar.broker.errors import UnknownTopicId
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, full_name, is_coordinator
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "offset_commit"
 VERSIONS = (2, 10)
+PIECES = Pieces("topics", "partitions", "topics")
 
 _TOPIC_IDS_SINCE: Final = 10
 

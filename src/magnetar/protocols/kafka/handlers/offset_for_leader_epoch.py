@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.base.errors import BrokerError
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.offset_for_leader_epoch import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "offset_for_leader_epoch"
 VERSIONS = (2, 4)
+PIECES = Pieces("topics", "partitions", "topics")
 
 
 def handle(context: "RequestContext", request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:

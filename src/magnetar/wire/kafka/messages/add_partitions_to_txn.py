@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -21,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 24
@@ -106,7 +106,7 @@ class AddPartitionsToTxnResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -145,7 +145,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitions
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -202,7 +202,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddPartitions
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -21,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 45
@@ -88,7 +88,7 @@ class AlterPartitionReassignmentsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     timeout_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:
@@ -153,7 +153,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitio
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     timeout_ms_0, allow_replication_factor_change_0, n = _unpack_ioB(buffer, position)
     position += 6
     if n > 127:

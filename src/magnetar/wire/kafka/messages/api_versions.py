@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -23,6 +22,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 18
@@ -97,7 +97,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsRe
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

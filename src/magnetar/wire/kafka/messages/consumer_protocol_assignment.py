@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -16,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     pack_int32s,
     read_int32s,
     unsupported,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 VERSIONS: Final = (0, 3)
@@ -42,7 +42,7 @@ class ConsumerProtocolAssignment:
 
 def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolAssignment, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
@@ -16,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     pack_int32s,
     read_int32s,
     unsupported,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 VERSIONS: Final = (0, 3)
@@ -47,7 +47,7 @@ class ConsumerProtocolSubscription:
 
 def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
@@ -79,7 +79,7 @@ def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
 
 def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
@@ -137,7 +137,7 @@ def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
 
 def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
@@ -197,7 +197,7 @@ def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
 
 def _decode_v3(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:

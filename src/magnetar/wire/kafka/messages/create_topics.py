@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -26,6 +25,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 19
@@ -121,7 +121,7 @@ class CreateTopicsResponse:
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
@@ -191,7 +191,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

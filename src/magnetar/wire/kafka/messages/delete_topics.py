@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -20,6 +19,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 20
@@ -78,7 +78,7 @@ class DeleteTopicsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
@@ -103,7 +103,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -135,7 +135,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

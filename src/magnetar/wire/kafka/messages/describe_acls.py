@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 29
@@ -120,7 +120,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeAclsR
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeAclsRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     resource_type_filter_0, n = _unpack_bB(buffer, position)
     position += 2
     if n > 127:

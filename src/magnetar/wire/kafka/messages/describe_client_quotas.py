@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 48
@@ -94,7 +94,7 @@ class DescribeClientQuotasResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     if n < 0:
@@ -128,7 +128,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClien
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

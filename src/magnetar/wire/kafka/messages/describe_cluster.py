@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 60
@@ -76,7 +76,7 @@ class DescribeClusterResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     include_cluster_authorized_operations_0, tags_0 = _unpack_oB(buffer, position)
     position += 2
     if tags_0:
@@ -85,7 +85,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClust
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     include_cluster_authorized_operations_0, endpoint_type_0, tags_0 = _unpack_obB(buffer, position)
     position += 3
     if tags_0:
@@ -94,7 +94,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClust
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     include_cluster_authorized_operations_0, endpoint_type_0, include_fenced_brokers_0, tags_0 = _unpack_oboB(buffer, position)
     position += 4
     if tags_0:

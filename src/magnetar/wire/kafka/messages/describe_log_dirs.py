@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -21,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 35
@@ -100,7 +100,7 @@ class DescribeLogDirsResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDirsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topics_0: list[DescribableLogDirTopic] | None = None
@@ -134,7 +134,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDi
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeLogDirsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

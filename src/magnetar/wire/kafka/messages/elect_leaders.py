@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -21,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 43
@@ -88,7 +88,7 @@ class ElectLeadersResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_i(buffer, position)
     position += 4
     topic_partitions_0: list[TopicPartitions] | None = None
@@ -124,7 +124,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersR
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     election_type_0, n = _unpack_bi(buffer, position)
     position += 5
     topic_partitions_0: list[TopicPartitions] | None = None
@@ -160,7 +160,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersR
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     election_type_0, n = _unpack_bB(buffer, position)
     position += 2
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_length,
@@ -17,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     string_tail,
     unsupported,
     varint,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 26
@@ -71,7 +71,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[EndTxnRequest
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[EndTxnRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -22,6 +21,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 71
@@ -61,7 +61,7 @@ class GetTelemetrySubscriptionsResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     client_instance_id_0, tags_0 = _unpack_uB(buffer, position)
     position += 17
     if tags_0:

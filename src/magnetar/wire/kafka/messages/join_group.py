@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 11
@@ -92,7 +92,7 @@ class JoinGroupResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -143,7 +143,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -194,7 +194,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -254,7 +254,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -335,7 +335,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

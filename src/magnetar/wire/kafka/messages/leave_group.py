@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 13
@@ -91,7 +91,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -130,7 +130,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -184,7 +184,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -21,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 74
@@ -57,7 +57,7 @@ class ListConfigResourcesResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListConfigResourcesRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     tags_0 = buffer[position]
     position += 1
     if tags_0:
@@ -67,7 +67,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListConfigRes
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListConfigResourcesRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

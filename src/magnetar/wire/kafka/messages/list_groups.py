@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 16
@@ -66,7 +66,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListGroupsReq
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     tags_0 = buffer[position]
     position += 1
     if tags_0:
@@ -76,7 +76,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ListGroupsReq
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -108,7 +108,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListGroupsReq
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -21,6 +20,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 46
@@ -75,7 +75,7 @@ class ListPartitionReassignmentsResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListPartitionReassignmentsRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     timeout_ms_0, n = _unpack_iB(buffer, position)
     position += 5
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -15,6 +14,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     unsupported,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 47
@@ -73,7 +73,7 @@ class OffsetDeleteResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -22,6 +21,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 9
@@ -133,7 +133,7 @@ class OffsetFetchResponse:
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -172,7 +172,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -213,7 +213,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -270,7 +270,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -327,7 +327,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -401,7 +401,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -484,7 +484,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
 
 def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

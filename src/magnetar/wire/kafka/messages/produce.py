@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -24,6 +23,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 0
@@ -134,7 +134,7 @@ class ProduceResponse:
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     transactional_id_0: str | None = None
@@ -185,7 +185,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceReques
 
 def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -256,7 +256,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceReques
 
 def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -18,6 +17,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 72
@@ -51,7 +51,7 @@ class PushTelemetryResponse:
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[PushTelemetryRequest, int]:
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     client_instance_id_0, subscription_id_0, terminating_0, compression_type_0, n = _unpack_uiobB(buffer, position)
     position += 23
     if n > 127:

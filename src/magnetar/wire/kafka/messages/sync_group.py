@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 14
@@ -73,7 +73,7 @@ class SyncGroupResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -117,7 +117,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -170,7 +170,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:
@@ -242,7 +242,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
 
 def _decode_request_v5(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -19,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     unsupported,
     varint,
     varint_tail,
+    WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
 API_KEY: Final = 28
@@ -100,7 +100,7 @@ class TxnOffsetCommitResponse:
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -156,7 +156,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     (n,) = _unpack_h(buffer, position)
     position += 2
     if n < 0:
@@ -212,7 +212,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     end = len(buffer)
-    left = REQUEST_ELEMENTS_MAX
+    left = WHOLE_REQUEST_ELEMENTS_MAX
     n = buffer[position]
     position += 1
     if n > 127:

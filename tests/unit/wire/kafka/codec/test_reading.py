@@ -18,7 +18,13 @@ from magnetar.wire.kafka.messages import (
     metadata,
     produce,
 )
-from magnetar.wire.kafka.runtime import REQUEST_ELEMENTS_MAX, ZERO_UUID, Buffer, varint
+from magnetar.wire.kafka.runtime import (
+    REQUEST_ELEMENTS_MAX,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    ZERO_UUID,
+    Buffer,
+    varint,
+)
 
 CASES = list(cases())
 
@@ -122,27 +128,34 @@ def many_topics(topics: int, tail: bytes) -> memoryview:
 
 
 def test_a_request_has_a_budget_of_elements() -> None:
-    assert (
-        len(produce.decode_request(9, many_topics(REQUEST_ELEMENTS_MAX, b"\0")).topic_data)
-        == REQUEST_ELEMENTS_MAX
-    )
-    with pytest.raises(WireError, match="topic_data claims 262145 elements"):
-        produce.decode_request(9, many_topics(REQUEST_ELEMENTS_MAX + 1, b"\0"))
+    most = WHOLE_REQUEST_ELEMENTS_MAX
+    assert len(produce.decode_request(9, many_topics(most, b"\0")).topic_data) == most
+    with pytest.raises(WireError, match="topic_data claims 16385 elements"):
+        produce.decode_request(9, many_topics(most + 1, b"\0"))
+
+
+def test_what_is_handled_in_pieces_may_have_more_elements() -> None:
+    def named(count: int) -> memoryview:
+        return memoryview(struct.pack(">i", count) + b"\0\1t" * count)
+
+    assert len(metadata.decode_request(1, named(REQUEST_ELEMENTS_MAX)).topics or ()) == REQUEST_ELEMENTS_MAX
+    with pytest.raises(WireError, match="topics claims 262145 elements"):
+        metadata.decode_request(1, named(REQUEST_ELEMENTS_MAX + 1))
 
 
 def test_nested_arrays_and_tagged_fields_share_the_budget() -> None:
-    half = REQUEST_ELEMENTS_MAX // 2
+    half = WHOLE_REQUEST_ELEMENTS_MAX // 2
     partitions = struct.pack(">i", half) + struct.pack(">ii", 0, -1) * half
     for topics, refused in ((1, False), (2, True)):
         body = struct.pack(">hhii", -1, 1, 0, topics) + (b"\0\x01t" + partitions) * topics
         if refused:  # two halves and the two topics themselves
-            with pytest.raises(WireError, match="partition_data claims 131072 elements"):
+            with pytest.raises(WireError, match="partition_data claims 8192 elements"):
                 produce.decode_request(3, memoryview(body))
         else:
             produce.decode_request(3, memoryview(body))
     tags = varint(half) + b"\x07\0" * half
     produce.decode_request(9, many_topics(half, tags))
-    with pytest.raises(WireError, match="131072 tagged fields are more"):
+    with pytest.raises(WireError, match="8192 tagged fields are more"):
         produce.decode_request(9, many_topics(half + 1, tags))
 
 

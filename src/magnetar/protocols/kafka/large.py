@@ -1,0 +1,127 @@
+"""Requests and responses of very many elements: worked on without holding up anybody else.
+
+Reading a hundred thousand elements takes the better part of a second, and so does writing them.  Both happen on a
+thread, one message at a time; the interpreter changes over every half a millisecond.  What a handler does with them is
+the loop's work, as everything is that touches state.  It is done in pieces, one piece of one request per turn of the
+loop, however many connections ask for as much (`LargeMessages.turn`).
+
+A handler whose answer is the sum of the answers to its parts says so (`PIECES`), and is simply asked piece by piece.
+Others count for themselves (Metadata, Fetch, Produce) or take no more elements than they can handle in one go: a
+message's budget is in its codec (`wire/kafka/runtime.py`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from magnetar.wire.kafka.runtime import Buffer
+
+LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not worth a thread
+ELEMENTS_AT_ONCE: Final = 1_000  # up to there a handler does not divide its work
+ELEMENTS_PER_TURN: Final = 250  # otherwise: 1 to 2 ms of it
+CRUMB_BYTES: Final = 2048  # parts that are smaller on average are joined
+
+T = TypeVar("T")
+
+
+class Pieces(NamedTuple):
+    """Where a request can be cut: `asked` names its array, `inner` an array of each element that is cut as well (empty:
+    none), and `answered` the array of the response where the answers to all pieces are put one after the other.
+    """
+
+    asked: str
+    inner: str
+    answered: str
+
+
+class Large(NamedTuple):
+    """A response of very many elements."""
+
+    response: Any
+
+
+class Encoded(NamedTuple):
+    """A response as it goes on the wire, the header left out."""
+
+    parts: "list[Buffer]"
+
+
+class LargeMessages:
+    """See the module's text; one for each service."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="magnetar-large")
+        self._lane = asyncio.Lock()
+        self.turns = 0  # pieces of work done
+        self.elements_in_turn_max = 0  # of the largest
+
+    async def decode(self, decode: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, decode)
+
+    async def encode(
+        self, encode: "Callable[[int, Any, list[Buffer]], None]", version: int, response: Any
+    ) -> Encoded:
+        def work() -> Encoded:
+            parts: list[Buffer] = []
+            encode(version, response, parts)
+            if sum(map(len, parts)) < len(parts) * CRUMB_BYTES:
+                parts = [b"".join(parts)]
+            return Encoded(parts)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    @asynccontextmanager
+    async def turn(self, element_count: int) -> AsyncIterator[None]:
+        """Work on so many elements inside; whoever comes next does so in another turn of the event loop."""
+        async with self._lane:
+            self.turns += 1
+            self.elements_in_turn_max = max(self.elements_in_turn_max, element_count)
+            yield
+            await asyncio.sleep(0)
+
+    async def each(self, elements: Sequence[T], work: Callable[[T], object]) -> None:
+        """`work` on all elements, as many per turn as take a few milliseconds."""
+        for start in range(0, len(elements), ELEMENTS_PER_TURN):
+            some = elements[start : start + ELEMENTS_PER_TURN]
+            async with self.turn(len(some)):
+                for element in some:
+                    work(element)
+
+    async def in_pieces(self, ask: Callable[[Any], Any], request: Any, pieces: Pieces) -> Large:
+        """The answer to `request`, put together from those to pieces of it, which `ask` gives or promises."""
+        whole: Any = None
+        for size, piece in cut(request, pieces):
+            async with self.turn(size):
+                answer = ask(piece)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if whole is None:
+                whole = answer
+            else:
+                getattr(whole, pieces.answered).extend(getattr(answer, pieces.answered))
+        return Large(whole)
+
+
+def cut(request: Any, pieces: Pieces) -> Iterator[tuple[int, Any]]:
+    """(elements, request with only these) for all of `request`; at least one."""
+    piece: list[Any] = []
+    size = 0
+    for element in getattr(request, pieces.asked):
+        inner = getattr(element, pieces.inner) if pieces.inner else ()
+        position = 0
+        while True:
+            some = inner[position : position + ELEMENTS_PER_TURN - size]
+            position += len(some)
+            size += len(some) + 1
+            piece.append(element if len(some) == len(inner) else replace(element, **{pieces.inner: some}))
+            if size >= ELEMENTS_PER_TURN:
+                yield size, replace(request, **{pieces.asked: piece})
+                piece, size = [], 0
+            if position >= len(inner):
+                break
+    if piece or not getattr(request, pieces.asked):
+        yield size, replace(request, **{pieces.asked: piece})

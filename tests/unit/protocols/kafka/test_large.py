@@ -1,0 +1,239 @@
+"""Requests and answers of very many elements are worked on in pieces, and come out as if they were not."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar.broker.topics import NewTopic
+from magnetar.protocols.kafka import fetch_sessions
+from magnetar.protocols.kafka.fetch_sessions import FetchSessions
+from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, Pieces, cut
+from magnetar.testing.clock import FakeClock
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.header import decode_response_header, encode_request_header
+from magnetar.wire.kafka.messages import fetch, list_offsets, metadata
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.runtime import Buffer
+
+Run = Callable[..., None]
+WIDTH = 2_500
+
+
+class Wire:
+    """A session whose peer notes what it is sent."""
+
+    def __init__(self, client: Any) -> None:
+        nodes = client.broker.nodes
+        node = nodes.by_id[nodes.controller_id]
+        self.bytes = bytearray()
+        self.session = client.service.connected(self, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
+        self.is_closed = False
+
+    def send(self, parts: list[Buffer]) -> None:
+        for part in parts:
+            self.bytes += part
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def feed(self, codec: Any, version: int, request: Any) -> None:
+        parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, 7, "test")]
+        codec.encode_request(version, request, parts)
+        body = b"".join(parts)
+        view = memoryview(len(body).to_bytes(4, "big") + body)
+        while len(view):
+            buffer = self.session.get_buffer()
+            count = min(len(buffer), len(view))
+            buffer[:count] = view[:count]
+            self.session.received(count)
+            view = view[count:]
+
+    async def ask(self, codec: Any, version: int, request: Any) -> Any:
+        self.bytes.clear()
+        self.feed(codec, version, request)
+        while not self.bytes:
+            assert not self.is_closed
+            await asyncio.sleep(0.001)
+        view = memoryview(bytes(self.bytes))
+        assert int.from_bytes(view[:4], "big") == len(view) - 4
+        _, position = decode_response_header(view[4:], codec.API_KEY, version)
+        return codec.decode_response(version, view[4:], position)
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110  nobody would set an event
+        await asyncio.sleep(0.001)
+
+
+async def create(client: Any, name: str, width: int) -> Any:
+    topics = client.broker.topics
+    wanted = client.broker.topic_name(name)
+    await topics.create([topics.plan(NewTopic(wanted, width))])
+    return topics.get(wanted)
+
+
+def test_a_request_is_cut_where_it_has_many_elements() -> None:
+    rows = [ListOffsetsPartition(index) for index in range(2 * ELEMENTS_PER_TURN)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic("a", rows[:10]), ListOffsetsTopic("b", rows)])
+    pieces = list(cut(request, Pieces("topics", "partitions", "topics")))
+    assert all(size <= ELEMENTS_PER_TURN + 1 for size, _ in pieces)
+    assert len(pieces) == 3
+    joined = [(topic.name, row) for _, piece in pieces for topic in piece.topics for row in topic.partitions]
+    assert joined == [("a", row) for row in rows[:10]] + [("b", row) for row in rows]
+    assert [size for size, _ in cut(ListOffsetsRequest(), Pieces("topics", "partitions", "topics"))] == [0]
+
+
+def test_a_request_of_a_quarter_of_a_million_elements_is_answered_in_turns(with_broker: Run) -> None:
+    # Three of them held the event loop for four seconds.
+    async def scenario(client: Any) -> None:
+        await create(client, "wide", 3)
+        wire = Wire(client)
+        count = 5_000
+        rows = [ListOffsetsPartition(index, timestamp=-1) for index in range(count)]
+        asked = ListOffsetsRequest(topics=[ListOffsetsTopic("wide", rows)])
+        answer = await wire.ask(list_offsets, 7, asked)
+        found = [row for topic in answer.topics for row in topic.partitions]
+        assert [row.partition_index for row in found] == list(range(count))
+        assert [row.error_code for row in found[:4]] == [0, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        large = client.service.large
+        assert large.turns >= 20
+        assert large.elements_in_turn_max <= ELEMENTS_PER_TURN + 1
+        wire.session.closed()
+        assert client.service.memory.used == 0
+
+    with_broker(scenario)
+
+
+def test_bad_bytes_in_a_large_request_end_its_connection_without_a_traceback(
+    with_broker: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(client: Any) -> None:
+        wire = Wire(client)
+        asked = ListOffsetsRequest(topics=[ListOffsetsTopic("t" * 1000, []) for _ in range(100)])
+        parts: list[Buffer] = [encode_request_header(list_offsets.API_KEY, 7, 7, "test")]
+        list_offsets.encode_request(7, asked, parts)
+        body = b"".join(parts)[:-500]
+        data = len(body).to_bytes(4, "big") + body
+        while data:
+            buffer = wire.session.get_buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            wire.session.received(count)
+            data = data[count:]
+        await until(lambda: wire.is_closed)
+        assert client.service.memory.used == 0
+
+    with_broker(scenario)
+    assert "Traceback" not in caplog.text
+
+
+def test_a_topic_that_is_named_many_times_is_described_once_and_in_turns(with_broker: Run) -> None:
+    # 4 KB that named a topic of 10,000 partitions 200 times held the loop for 7 s, and took 650 MB.
+    async def scenario(client: Any) -> None:
+        await create(client, "wide", WIDTH)
+        await create(client, "narrow", 1)
+        wire = Wire(client)
+        names = ["wide", "narrow"] * 100 + ["none"]
+        request = MetadataRequest(
+            [MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+        )
+        answer = await wire.ask(metadata, 12, request)
+        assert [topic.name for topic in answer.topics] == ["wide", "narrow", "none"]
+        assert [row.partition_index for row in answer.topics[0].partitions] == list(range(WIDTH))
+        assert [row.leader_id for row in answer.topics[1].partitions] == [1]
+        assert answer.topics[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert 0 < client.service.large.elements_in_turn_max <= ELEMENTS_PER_TURN
+        every = await wire.ask(metadata, 12, MetadataRequest(None))
+        assert {topic.name: len(topic.partitions) for topic in every.topics} == {"wide": WIDTH, "narrow": 1}
+        many = [MetadataRequestTopic(name=f"n{number}") for number in range(3_000)]
+        told = await wire.ask(metadata, 12, MetadataRequest(many, allow_auto_topic_creation=False))
+        assert len(told.topics) == 3_000
+        wire.session.closed()
+
+    with_broker(scenario)
+
+
+def test_metadata_makes_as_many_topics_as_create_topics_would(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from magnetar.protocols.kafka.handlers import metadata as handler
+
+    monkeypatch.setattr(handler, "PARTITIONS_PER_REQUEST_MAX", 10)
+
+    async def scenario(client: Any) -> None:
+        names = [MetadataRequestTopic(name=f"n{number}") for number in range(8)]
+        answer = await client.ask("metadata", 12, MetadataRequest(names))
+        codes = [topic.error_code for topic in answer.topics]
+        assert codes == [0] * 5 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+        again = await client.ask("metadata", 12, MetadataRequest(names))
+        assert all(topic.error_code == 0 for topic in again.topics)
+
+    with_broker(scenario, partition_count_default=2)
+
+
+def test_a_fetch_of_very_many_partitions_is_looked_at_in_turns_and_waits(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await create(client, "wide", WIDTH)
+        wire = Wire(client)
+        rows = [FetchPartition(index, partition_max_bytes=1 << 20) for index in range(WIDTH)]
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic("wide", partitions=rows)],
+        )
+        wire.feed(fetch, 12, request)
+        await until(lambda: client.service.fetches_waiting)
+        assert client.service.large.elements_in_turn_max == ELEMENTS_PER_TURN
+        await client.append(topic.partition(WIDTH - 1), 5)
+        await until(lambda: wire.bytes)
+        wire.session.closed()
+
+        gone = Wire(client)
+        request.min_bytes = 1 << 19
+        gone.feed(fetch, 12, request)
+        await until(lambda: client.service.fetches_waiting)
+        gone.session.closed()
+        assert not client.service.fetches_waiting, "who hangs up does not go on waiting"
+        await until(lambda: not client.service.tasks)
+        assert client.service.memory.used == 0
+
+    with_broker(scenario)
+
+
+def test_fetch_sessions_remember_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 100)
+    clock = FakeClock()
+    sessions = FetchSessions(clock, 1000)
+
+    def plan(count: int, session_id: int = 0, epoch: int = 0, first: int = 0) -> Any:
+        rows = [FetchPartition(index) for index in range(first, first + count)]
+        topics = [FetchTopic("t", partitions=rows)]
+        request = FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
+        return sessions.plan(request, by_id=False)
+
+    first = plan(60)
+    assert first.session_id
+    assert plan(60).session_id == 0, "it works without a session"
+    second = plan(40)
+    assert second.session_id
+    more = plan(1, second.session_id, 1, first=500)
+    assert more.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 1
+    clock.advance(fetch_sessions.EVICT_IDLE_S + 1)
+    assert plan(100).session_id, "the idle one gives up its place"
+    assert len(sessions) == 1
