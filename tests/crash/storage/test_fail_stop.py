@@ -316,6 +316,38 @@ def test_the_journal_forgets_no_deletion_that_the_catalogue_would_not_know() -> 
     asyncio.run(scenario())
 
 
+def test_rounds_behind_one_that_could_not_be_applied_are_not_applied() -> None:
+    """They were written already, and their entries would get the places of those that are missing."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        producer = Producer(await store.create())
+        await producer.send()
+        fault = Fault(LocalLedger.on_durable, 1, RuntimeError)
+        fault.is_armed = True
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalLedger, "on_durable", lambda *args: fault(*args))
+            before = store.journal._next_sequence
+            waiting = [producer.send() for _ in range(60)]
+            await asyncio.sleep(0)
+            while store.journal._next_sequence < before + 3:
+                store.journal._lock.acquire()  # the loop waits here, and hears of three rounds at once
+                store.journal._lock.release()
+            _, late = await asyncio.wait(waiting, timeout=SOON_S)
+        assert not late
+        assert producer.acknowledged == 1
+        assert await numbers(producer.ledger) == [0]
+        assert store.behind.flush(list(store.ledgers.values())) is None
+        await store.close()
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        found = await numbers(await store.open(producer.ledger.stat.ledger_id))
+        assert found == list(range(len(found)))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_what_is_queued_is_answered_when_there_is_no_memory_for_another_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -65,6 +65,7 @@ def test_random_flips_are_named_or_harmless(seed: int, failing: bool) -> None:
 
 
 NO_CHECKPOINT = replace(TINY, journal_file_bytes=256 * KIB, checkpoint_entries_max=10_000)
+NO_CHECKPOINT_SMALL = replace(TINY, checkpoint_entries_max=10_000, round_bytes_max=32 * KIB)
 
 
 def test_the_damage_of_the_attack_is_named_with_what_is_whole_behind_it() -> None:
@@ -295,11 +296,16 @@ def test_a_header_inside_of_an_entry_proves_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_without_syncing_a_hole_ends_the_journal_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "file_bytes", [256 * KIB, 32 * KIB]
+)  # what is behind the hole is in the same file, or not
+def test_without_syncing_a_hole_ends_the_journal_and_is_told(
+    file_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """A loss of power may take any write that was not synced: that is no damage, and what is in front of it counts."""
 
     async def scenario() -> None:
-        unsynced = replace(NO_CHECKPOINT, journal_sync_data=False)
+        unsynced = replace(NO_CHECKPOINT, journal_sync_data=False, journal_file_bytes=file_bytes)
         disk = CrashDisk()
         store = await start(disk, unsynced)
         load = Load(store)
@@ -322,6 +328,8 @@ def test_without_syncing_a_hole_ends_the_journal_and_is_told(caplog: pytest.LogC
             dropped, left = left, left.after_power_loss(Fate.KEPT)
             await store.close()
         store = await start(dropped.after_power_loss(Fate.KEPT), unsynced)
+        await store.checkpoint()
+        assert not store.journal._ring.full, "what was dropped keeps files from being used again"
         load = Load(store)
         await load.create()
         await load.append(3)
@@ -332,5 +340,55 @@ def test_without_syncing_a_hole_ends_the_journal_and_is_told(caplog: pytest.LogC
         assert [stat.entry_count for stat in await store.list_ledgers()] == [5, 3]
         await store.close()
         assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+    asyncio.run(scenario())
+
+
+def test_a_header_inside_of_the_first_entry_of_a_file_proves_nothing() -> None:
+    """As above, but the write that is torn is the file's first one, so all of the file is searched."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk, NO_CHECKPOINT_SMALL)
+        load = Load(store)
+        await load.create()
+        while (current := store.journal._ring.current) is None or current.size - current.position > 16 * KIB:
+            await load.append(1)
+        acknowledged = load.acknowledged[1]
+        forged = b"".join(
+            round_header(epoch, 1000, 0, 0, 0, salt, 0).ljust(BLOCK_BYTES, b"\0")
+            for epoch in (1, 2, 9)
+            for salt in (0, 1)
+        )
+        answered = asyncio.get_running_loop().create_future()
+        body = bytes(BLOCK_BYTES - ROUND_BYTES - 40) + forged
+        load.ledgers[0].append([body], len(body), 10_000, 0, answered.set_result)
+        await answered
+        left = disk.after_power_loss(Fate.DROPPED)
+        await store.close()
+        torn = DATA / "journal" / "0001.journal"
+        assert bytes(left.content(torn)[BLOCK_BYTES : BLOCK_BYTES + 4]) == b"MGJR"
+        left.content(torn)[:BLOCK_BYTES] = bytes(BLOCK_BYTES)
+        store = await start(left, NO_CHECKPOINT_SMALL)
+        assert [stat.entry_count for stat in await store.list_ledgers()] == [acknowledged]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_files_of_another_size_are_not_missed_when_they_were_replaced() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        load = Load(store)
+        await load.create()
+        await load.append(3)
+        await store.close()
+        for _ in range(2):  # the second one is killed before it has written anything
+            store = await start(disk, NO_CHECKPOINT)
+            assert [stat.entry_count for stat in await store.list_ledgers()] == [3]
+            left = disk.after_power_loss(Fate.DROPPED)
+            await store.close()
+            disk = left
 
     asyncio.run(scenario())

@@ -89,8 +89,10 @@ def test_of_a_damaged_journal_all_is_kept_that_follows_without_a_hole(seed: int,
                 assert any(0 <= sequence - one["first_round"] < one["lost_rounds"] for one in told)
                 if count == 1:
                     assert [(one["file"], one["position"]) for one in told] == [(path.name, position)]
+            epochs = [file.epoch for file in examine(disk, DATA).files.values()]
             assert [done.area for done in mend(disk)] == ["journal"]
             assert damage_in(findings_of(disk)) == []
+            assert [file.epoch > max(epochs) for file in examine(disk, DATA).files.values()] == [True]
             for path, content in before.items():
                 moved = FOLDER / "journal" / path.name
                 if path.suffix == ".journal":
@@ -253,6 +255,9 @@ def test_power_loss_during_a_repair_leaves_it_to_be_done_again_or_done(fate: Fat
             else:
                 ended = True
             disk = disk.after_power_loss(fate, point)
+            left = examine(disk, DATA)
+            assert left.catalogue is not None
+            assert left.known.journal_sequence == dead.checkpoint
             if damage_in(findings_of(disk)):
                 mend(disk)
             assert with_entries(await found_but(dead, disk, gone)) == with_entries(expected)

@@ -79,17 +79,18 @@ def test_what_a_failed_commit_has_left_is_never_read(kind: str) -> None:
     assert again.known.journal_sequence == 12
 
 
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("call", range(1, 4))
 @pytest.mark.parametrize("kind", ["write", "sync"])
 def test_a_rewrite_that_fails_notes_no_points_twice(
-    kind: str, call: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, call: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "REWRITE_SLACK_BYTES", 0)
     disk = CrashDisk()
     catalogue = load(disk)
     disk.fail_path = "catalogue"
     disk.calls.clear()
-    disk.failures[kind] = {call: errno.ENOSPC}
+    disk.failures[kind] = dict.fromkeys(range(call, call + count), errno.ENOSPC)
     noted = 0
     for sequence in range(1, 30):
         try:
@@ -153,6 +154,17 @@ def test_every_flipped_bit_is_named_or_is_in_the_last_commit() -> None:
                 # Not to be told from a commit that was cut short: it counts as one, and the journal has what it said.
                 found = load(damaged)
                 assert found.known.journal_sequence == 4
+
+
+def test_a_file_that_was_written_as_a_whole_cannot_be_torn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REWRITE_SLACK_BYTES", -1 << 20)
+    disk = CrashDisk()
+    load(disk).commit([progress(number, 3, points(0, 2)) for number in range(1, 5)], 1, 9, 1)
+    for position in range(len(disk.content(PATH))):
+        damaged = disk.after_power_loss(Fate.DROPPED)
+        damaged.content(PATH)[position] ^= 1
+        with pytest.raises(StorageError, match="is damaged at byte"):
+            load(damaged)
 
 
 def test_every_cut_of_the_last_commit_is_a_torn_tail_that_the_next_commit_replaces() -> None:

@@ -167,12 +167,14 @@ def test_a_data_folder_of_version_1_is_upgraded_by_a_start(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_damage_in_the_journal_of_version_1_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_first", [False, True])
+def test_damage_in_the_journal_of_version_1_is_named(tmp_path: Path, is_first: bool) -> None:
     with tarfile.open(FOLDERS / "version-1.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     path = max((tmp_path / "journal").iterdir(), key=lambda path: path.read_bytes()[8:16])  # by epoch
     data = bytearray(path.read_bytes())
-    place = data.rindex(b"MGJR", 0, data.rindex(b"MGJR"))  # the last round but one
+    # The first round, or the last one but one.
+    place = 0 if is_first else data.rindex(b"MGJR", 0, data.rindex(b"MGJR"))
     data[place + 30] ^= 1
     path.write_bytes(data)
     settings = LocalStoreSettings(

@@ -89,8 +89,6 @@ class Use:
     """Of the first round that has one."""
     position: int = 0
     """Where that is: behind the file's beginning only if what stood there is damaged."""
-    last_sequence: int = 0
-    """Of what was found when the beginning is damaged."""
 
     @property
     def first_sequence(self) -> int:
@@ -189,7 +187,7 @@ def survey(
         salts.add(0)
     for reader in headless:
         late = _begun_damaged(reader, salts)
-        if late is not None and late.last_sequence > known.journal_sequence:
+        if late is not None:
             found.uses.append(late)
         else:
             found.free.append(reader.file)
@@ -221,9 +219,8 @@ def _begun_damaged(reader: "_Reader", salts: set[int]) -> Use | None:
     if not heads:
         return None
     reader.file.epoch = max(head.epoch for _, head in heads)
-    newest = [(position, head) for position, head in heads if head.epoch == reader.file.epoch]
-    position, head = newest[0]
-    return Use(reader.file, reader, head, position, newest[-1][1].sequence)
+    position, head = next(found for found in heads if found[1].epoch == reader.file.epoch)
+    return Use(reader.file, reader, head, position)
 
 
 def _bound(uses: list[Use], number: int) -> int:
