@@ -426,3 +426,17 @@ def test_a_snapshot_is_not_stored_when_a_batch_in_it_failed_while_others_were_wa
         assert await durable is False
 
     run(scenario())
+
+
+def test_a_producer_that_had_a_marker_is_known_for_it_under_later_epochs_and_after_failed_appends() -> None:
+    states = ProducerStates()
+    states.marked(7, 0)
+    assert states.items() == []  # of one that is not known there is nothing to remember
+    states.add(7, 0, 0, 0, 1, 1000)
+    states.add(8, 0, 0, 1, 1, 1000)
+    states.marked(7, 0)
+    states.add(7, 1, 0, 3, 1, 1000)
+    states.raise_epoch(7, 2)
+    states.refused(7, 2, 0)
+    for known in (states, states.below(3), ProducerStates.decode(states.encode(4))[0]):
+        assert {producer_id: entry.is_marked for producer_id, entry in known.items()} == {7: True, 8: False}

@@ -217,9 +217,11 @@ def test_a_producer_gets_its_receipts_before_it_is_told_of_a_termination(with_do
         send(client, 2)
         await terminated
         send(client, 3)
+        receipt, closed = BaseCommand.SEND_RECEIPT, BaseCommand.CLOSE_PRODUCER
+        assert [kind for kind, *_ in client.received] == [receipt, receipt, closed]
         for sequence_id in (0, 1):
-            assert (await client.hear(BaseCommand.SEND_RECEIPT)).sequence_id == sequence_id
-        assert (await client.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
+            assert (await client.hear(receipt)).sequence_id == sequence_id
+        assert (await client.hear(closed)).producer_id == 1
         assert (await refused(client, producer_id=1))[0] == ServerError.TopicTerminatedError
         assert client.received == []
         assert partition_of(door).log.high_watermark == 2

@@ -144,7 +144,8 @@ def _topic_of(context: "RequestContext", data: TopicProduceData) -> "Topic":
     broker = context.broker
     named = context.api_version < _TOPIC_IDS_SINCE
     topic = broker.kafka_topic(data.name) if named else broker.topics.get_by_id(data.topic_id)
-    topic.check_changeable()
+    if topic.is_internal:
+        topic.check_changeable()
     return topic
 
 
