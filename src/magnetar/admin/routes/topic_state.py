@@ -50,16 +50,19 @@ async def partitioned_stats(
     if found is None or index >= 0 or not found.is_partitioned:
         raise Refused(404, f"Partitioned Topic {name.full} not found")
     earliest = flag(request, "getEarliestTimeInBacklog")
-    each = [
-        await stats.topic_stats(broker, found.partition(index), earliest=earliest)
-        for index in range(found.partition_count)
-    ]
-    whole = stats.merged(each)
-    whole["metadata"] = {"partitions": found.partition_count, "deleted": False}
-    whole["partitions"] = {}
+    each = []
+    for number in range(found.partition_count):
+        each.append(await stats.topic_stats(broker, found.partition(number), earliest=earliest))
+        await asyncio.sleep(0)  # a topic may have thousands
+    partitions = {}
     if flag(request, "perPartition", default=True):
-        whole["partitions"] = {name.partition_name(index): one for index, one in enumerate(each)}
-    return value(whole)
+        partitions = {name.partition_name(number): one for number, one in enumerate(each)}
+
+    def answer() -> Response:
+        metadata = {"partitions": len(each), "deleted": False}
+        return value({**stats.merged(each), "metadata": metadata, "partitions": partitions})
+
+    return await asyncio.to_thread(answer)
 
 
 @router.get(_T + "/internalStats", summary="The ledgers and cursors behind a topic or partition")
@@ -78,11 +81,12 @@ async def partitioned_internal_stats(
     found = broker.pulsar_topics.find(name)
     if found is None or not found.is_partitioned:
         raise Refused(404, f"Partitioned Topic {name.full} not found")
-    each = {
-        name.partition_name(index): await stats.internal_stats(broker, found.partition(index))
-        for index in range(found.partition_count)
-    }
-    return value({"metadata": {"partitions": found.partition_count, "deleted": False}, "partitions": each})
+    each = {}
+    for number in range(found.partition_count):
+        each[name.partition_name(number)] = await stats.internal_stats(broker, found.partition(number))
+        await asyncio.sleep(0)  # a topic may have thousands
+    metadata = {"partitions": len(each), "deleted": False}
+    return await asyncio.to_thread(value, {"metadata": metadata, "partitions": each})
 
 
 # --- message ids -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from magnetar.broker import interop_offsets
 from magnetar.broker.batch_check import RECORD_ERRORS_MAX, RECORDS_MAX
 from magnetar.broker.topics import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
-from magnetar.wire.kafka.messages import heartbeat, list_offsets, produce
+from magnetar.wire.kafka.messages import describe_configs, heartbeat, list_offsets, produce
+from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest
 from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -350,5 +351,23 @@ def test_what_waits_for_its_turn_goes_with_its_client(with_broker: Run) -> None:
         assert partition.log.next_offset == 5000
         assert client.broker.opener.small_done == 3, "two that held the threads, and the last one"
         assert client.service.queued_bytes == 0
+
+    with_broker(scenario)
+
+
+def test_settings_of_very_many_resources_leave_turns_to_others(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        await make(client, "plain", "delete")
+        asking, other = Connection(client, 1), Connection(client, 2)
+        wanted = DescribeConfigsRequest([DescribeConfigsResource(2, "plain", None)] * 200)
+        asking.send(request(describe_configs, 3, wanted))
+        for correlation_id in range(3):
+            other.send(request(heartbeat, 0, HeartbeatRequest("g", 0, "m"), correlation_id))
+            await other.peer.until_answered(correlation_id + 1)
+        assert asking.peer.answered() == []
+        await asking.peer.until_answered(1)
+        response = describe_configs.decode_response(3, memoryview(asking.peer.bytes)[8:])
+        assert len(response.results) == 200
+        assert all(row.configs for row in response.results)
 
     with_broker(scenario)

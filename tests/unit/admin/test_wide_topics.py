@@ -1,0 +1,47 @@
+"""Statistics of topics with very many partitions, beside what others ask."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.admin import stats as stats_module
+
+from .world import Scenario, World, run
+
+Play = Callable[[Scenario], None]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return partial(run, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["topic_stats", "internal_stats"])
+def test_statistics_of_very_many_partitions_leave_turns_to_others(
+    play: Play, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A thousand partitions were one turn of the event loop, of half a second."""
+    looked_at: list[Any] = []
+    look = getattr(stats_module, what)
+
+    async def counted(broker: Any, partition: Any, **options: Any) -> Any:
+        looked_at.append(partition)
+        return await look(broker, partition, **options)
+
+    monkeypatch.setattr(stats_module, what, counted)
+    path = "partitioned-stats" if what == "topic_stats" else "partitioned-internalStats"
+
+    async def scenario(world: World) -> None:
+        await world.ask("PUT", "/admin/v2/persistent/public/default/wide/partitions", 300, 204)
+        asking = asyncio.ensure_future(world.ask("GET", f"/admin/v2/persistent/public/default/wide/{path}"))
+        while not looked_at:  # noqa: ASYNC110  turns of the loop are what is counted
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(looked_at) < 10
+        assert len((await asking)["partitions"]) == 300
+
+    play(scenario)
