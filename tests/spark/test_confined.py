@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.table_roots import TableRoots
+from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.worker.confined import check_query
 from magnetar.pipelines.worker.kinds import Context, Spec
 from magnetar.pipelines.worker.kinds.query import QueryKind
+from magnetar.pipelines.worker.queries import Queries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,3 +203,17 @@ def test_a_pipeline_does_not_run_a_command(spark: "SparkSession", tmp_path: Path
     with pytest.raises(ConfigError, match="InsertIntoDir is not allowed"):
         QueryKind().start(Session(), spec, str(tmp_path / "c"), Context("", "", tmp_path))  # type: ignore[arg-type]
     assert not target.exists()
+
+
+def test_a_worker_starts_no_table_outside_of_the_servers_roots(spark: "SparkSession", tmp_path: Path) -> None:
+    """The server has looked when it was declared; since then a link may lead elsewhere."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "link").symlink_to(tmp_path / "elsewhere")
+    roots = TableRoots.of([str(tmp_path / "tables")])
+    queries = Queries(spark, tmp_path / "work", "http://127.0.0.1:1", "127.0.0.1:1", roots)
+    for path in ("link/t", "../t", str(tmp_path / "t"), "s3://lake/t"):
+        config = {"topics": "t", "path": path, "storage_options": {"AWS_REGION": "x"}}
+        pipeline = Pipeline("p", "id", "table", config, "RUNNING", 1, "pipeline-p")
+        with pytest.raises(ConfigError, match="path: "):
+            queries.start(pipeline, lambda: None)
+    assert not (tmp_path / "elsewhere").exists()

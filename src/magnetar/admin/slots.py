@@ -134,12 +134,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S_MAX, self._give_up)
-
-    def _give_up(self) -> None:
-        self._head_timer = None
-        if self.is_idle:
-            self.transport.abort()
+        self._head_timer = self.loop.call_later(HEAD_S_MAX, self.transport.abort)
 
     def _stop_waiting_for_head(self) -> None:
         if self._head_timer is not None:

@@ -91,6 +91,7 @@ async def _ask(port: int, path: str = "/") -> int:
 def test_connections_that_ask_for_nothing_give_way_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """256 idle sockets had everybody answered 503, for as long as they stayed."""
     monkeypatch.setattr(slots, "CONNECTIONS_MAX", 8)
+    monkeypatch.setattr(slots, "HEAD_S_MAX", 600.0)
 
     async def main() -> None:
         sockets = bind("127.0.0.1", 0)
@@ -100,10 +101,19 @@ def test_connections_that_ask_for_nothing_give_way_the_oldest_first(monkeypatch:
         for _ in range(8):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET / HTTP/1.1\r\nHo")  # half a head is not a request
-            await writer.drain()
             idle.append((reader, writer))
-            assert await _ask(port) == 200
-        assert await idle[0][0].read() == b""
+            await asyncio.sleep(0)
+        for reader, writer in (idle[0], idle[7]):  # both ask, and are idle again
+            writer.write(b"st: localhost\r\n\r\n")
+            await reader.readuntil(b"0\r\n\r\n")
+        assert await _ask(port) == 200
+        with suppress(ConnectionResetError):  # of those that never asked, the one that came first
+            assert await idle[1][0].read() == b""
+        for reader, writer in (idle[0], *idle[2:7]):
+            writer.write(
+                b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" if writer is idle[0][1] else b"st: a\r\n\r\n"
+            )
+            assert b"200" in await reader.readuntil(b"0\r\n\r\n")
         for _, writer in idle:
             writer.close()
         await server.close()

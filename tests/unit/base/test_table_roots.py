@@ -23,6 +23,7 @@ def roots(tmp_path: Path) -> TableRoots:
         ("{}/data/../other/x", "other/x"),
         ("file://{}/other/x", "other/x"),
         ("file:///{}/other/%78", "other/x"),
+        ("FILE://{}/other/x", "other/x"),
     ],
 )
 def test_a_path_below_a_root_is_taken_without_links_and_dots(
