@@ -177,6 +177,26 @@ def test_a_wait_of_weeks_ends_after_minutes(with_broker: Run, monkeypatch: pytes
     with_broker(scenario)
 
 
+def test_a_partition_that_has_all_that_counts_of_it_is_not_watched_any_more(
+    with_broker: Run, counted: list[Any]
+) -> None:
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        request = asked(range(2), min_bytes=1 << 19)
+        for row in request.topics[0].partitions:
+            row.partition_max_bytes = 10
+        one = begin(client, request)
+        for _ in range(3):
+            await client.append(topic.partition(0), 5)
+            await turns()
+        assert counted == [topic.partition(0)]
+        assert not one.resolved
+        assert one.abandon is not None
+        one.abandon()
+
+    with_broker(scenario)
+
+
 def test_a_partition_that_is_named_many_times_is_watched_once(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         topic = await topic_of(client)
