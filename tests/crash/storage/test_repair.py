@@ -238,6 +238,25 @@ def test_a_catalogue_that_is_gone_is_missed_and_made_again() -> None:
     asyncio.run(scenario())
 
 
+def test_what_the_lost_last_commit_said_is_found_in_segments() -> None:
+    """The journal does not have the rounds any more which that commit covered."""
+
+    async def scenario() -> None:
+        dead, gone = await with_segments()
+        disk = dead.disk()
+        content = disk.content(DATA / "catalogue")
+        content[len(content) - 5] ^= 1
+        assert dead.covered
+        for path, position, end, _ in dead.covered:
+            disk.content(path)[position:end] = bytes(end - position)
+        with pytest.raises(StorageError, match=r"damaged.*magnetar doctor"):
+            await start(disk)
+        assert mend(disk)[0].area == "catalogue"
+        assert with_entries(await found_but(dead, disk, gone)) == with_entries(dead.acknowledged)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("fate", list(Fate))
 def test_power_loss_during_a_repair_leaves_it_to_be_done_again_or_done(fate: Fate) -> None:
     async def scenario() -> None:
