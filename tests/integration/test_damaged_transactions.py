@@ -174,6 +174,7 @@ def test_behind_an_unreadable_marker_readers_of_committed_records_are_refused(
     with pytest.raises(KafkaException):
         read(server)
     # With the records up to the damage gone, everything behind it is known.
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})  # the other one's connection is gone
     for future in admin.delete_records([TopicPartition(TOPIC, 0, 2)]).values():
         future.result(TIMEOUT_S)
     server.restart()
