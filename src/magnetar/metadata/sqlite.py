@@ -19,16 +19,19 @@ more writes until the next start, and goes on answering reads.  The same holds f
 
 import asyncio
 import logging
+import sqlite3
 import time
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import BadVersion, MetadataError, MetadataLost
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.metadata import sqlite_file
+from magnetar.metadata.commit_mark import CommitMark
 from magnetar.metadata.sqlite_file import Failure, Row, State, row_crc, summed
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -122,6 +125,7 @@ class SqliteMetadataStore:
         try:
             self._connection = sqlite_file.open_file(path)
             nodes, self._state = sqlite_file.load(path, self._connection)
+            self._mark = _checked_mark(path, self._connection, self._state)
         except BaseException:
             self._lock.release()
             raise
@@ -218,6 +222,7 @@ class SqliteMetadataStore:
         if self._failed_for_good is None:
             await self._checkpoint(loop, truncate=True)
         await loop.run_in_executor(self._thread, self._connection.close)
+        self._mark.close()
         self._thread.shutdown()
         self._lock.release()
 
@@ -291,7 +296,7 @@ class SqliteMetadataStore:
         if rows or gone or self._failed_for_now is not None:
             self._round_began_s = time.monotonic()
             failure = await loop.run_in_executor(
-                self._thread, sqlite_file.write, self._connection, rows, gone, state
+                self._thread, _write, self._connection, self._mark, rows, gone, state
             )
             self._round_began_s = None
             self._unchecked_bytes += sum(_PAGE_BYTES + len(row[1]) for row in rows) + _PAGE_BYTES * len(gone)
@@ -430,3 +435,31 @@ def _bad_version(path: str, expected: int, found: int) -> BadVersion:
     if found == MUST_NOT_EXIST:
         return BadVersion(f"metadata path {path} does not exist, version {expected} was expected")
     return BadVersion(f"metadata path {path} has version {found}, {expected} was expected")
+
+
+def _checked_mark(path: Path, connection: sqlite3.Connection, state: State) -> CommitMark:
+    try:
+        mark = CommitMark(path)
+        try:
+            mark.check(path, state.commits)
+        except BaseException:
+            mark.close()
+            raise
+    except BaseException:
+        connection.close()
+        raise
+    return mark
+
+
+def _write(
+    connection: sqlite3.Connection,
+    mark: CommitMark,
+    rows: Sequence[Row],
+    gone: Sequence[tuple[str]],
+    state: State,
+) -> Failure | None:
+    failure = sqlite_file.write(connection, rows, gone, state)
+    if failure is None:
+        with suppress(OSError):  # an older mark is true, too
+            mark.note(state.commits)
+    return failure
