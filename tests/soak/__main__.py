@@ -18,6 +18,7 @@ PARTS = {
     "pulsar-kills": ["tests.crash.server.pulsar_rounds", "--rounds", "{rounds}"],
     "lives": ["tests.crash.server.lives_rounds", "--rounds", "{rounds}"],
     "power": ["tests.crash.power.cuts", "--rounds", "{rounds}"],
+    "flips": ["tests.crash.flips.flips", "--rounds", "{rounds}"],
 }
 
 

@@ -111,9 +111,13 @@ Found = dict[tuple[str, int], list[tuple[int, int, int]]]
 class Inspector:
     """Reads all that a server has of `TOPICS`."""
 
-    def __init__(self, bootstrap: str, patience_s: float = TIMEOUT_S) -> None:
+    def __init__(self, bootstrap: str, patience_s: float = TIMEOUT_S, *, may_refuse: bool = False) -> None:
+        """`patience_s`: how long nothing more may come of what should; `may_refuse`: then it cannot be read."""
         self._bootstrap = bootstrap
         self._patience_s = patience_s
+        self._may_refuse = may_refuse
+        self.refused: set[tuple[str, int]] = set()
+        """Topics and partitions that cannot be read to their end; what came of them before that was checked."""
 
     def inspect(self, history: History, *, quiet: bool = False) -> None:
         """`quiet`: nothing is on its way, so everything sent is acknowledged."""
@@ -131,6 +135,7 @@ class Inspector:
             life = history.lives[topic]
             for partition in range(partitions_of(topic)):
                 here = f"partition {partition} of {topic}"
+                whole = (topic, partition) not in self.refused
                 if topic in TRANSACTIONAL:
                     _check_transactions(
                         here,
@@ -138,11 +143,12 @@ class Inspector:
                         partition,
                         committed[topic, partition],
                         everything[topic, partition],
-                        quiet=quiet,
+                        whole=whole,
                     )
                 else:
-                    _check_records(here, life, partition, committed[topic, partition], quiet=quiet)
-                    _check_records(here, life, partition, everything[topic, partition], quiet=quiet)
+                    for found in (committed, everything):
+                        records = found[topic, partition]
+                        _check_records(here, life, partition, records, quiet=quiet, whole=whole)
             self._check_positions(topic, life)
 
     def _consumer(self, isolation: str) -> confluent_kafka.Consumer:
@@ -175,8 +181,11 @@ class Inspector:
             deadline = time.monotonic() + self._patience_s
             while waiting:
                 messages = consumer.consume(500, 0.05)
-                if time.monotonic() > deadline:
-                    raise Broken(f"{isolation}: {sorted(waiting)} cannot be read to the end")
+                if messages:
+                    deadline = time.monotonic() + self._patience_s
+                elif time.monotonic() > deadline:
+                    self._refuse(waiting, "no more comes")
+                    break
                 for message in messages:
                     topic, partition, offset = message.topic(), message.partition(), message.offset()
                     assert topic is not None
@@ -185,7 +194,8 @@ class Inspector:
                     if error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                         waiting.discard((topic, partition))
                     elif error is not None:
-                        raise Broken(f"partition {partition} of {topic} cannot be read: {error}")
+                        self._refuse({(topic, partition)}, error)
+                        waiting.discard((topic, partition))
                     else:
                         assert offset is not None
                         where = f"offset {offset} of partition {partition} of {topic}"
@@ -195,6 +205,11 @@ class Inspector:
         finally:
             consumer.close()
         return found
+
+    def _refuse(self, partitions: set[tuple[str, int]], why: object) -> None:
+        if not self._may_refuse:
+            raise Broken(f"{sorted(partitions)} cannot be read to the end: {why}")
+        self.refused |= partitions
 
     def _check_positions(self, topic: str, life: Life) -> None:
         if life.number > 1 and not CHECK_POSITIONS_OF_LATER_LIVES:
@@ -236,14 +251,14 @@ def _check_life(here: str, life: Life, found: list[tuple[int, int, int]]) -> Non
 
 
 def _check_records(
-    here: str, life: Life, partition: int, found: list[tuple[int, int, int]], *, quiet: bool
+    here: str, life: Life, partition: int, found: list[tuple[int, int, int]], *, quiet: bool, whole: bool
 ) -> None:
     _check_life(here, life, found)
     for expected, (offset, _, number) in enumerate(found):
         if (offset, number) != (expected, expected):
             raise Broken(f"{here} has record {number} at offset {offset} where {expected} must be")
     sent, acked = life.sent[partition], life.acked[partition]
-    if len(found) < acked:
+    if whole and len(found) < acked:
         raise Broken(f"{here} has {len(found)} records, {acked} were acknowledged")
     if len(found) > (acked if quiet else sent):
         raise Broken(f"{here} has {len(found)} records, {sent} were sent")
@@ -256,7 +271,7 @@ def _check_transactions(
     committed: list[tuple[int, int, int]],
     everything: list[tuple[int, int, int]],
     *,
-    quiet: bool,
+    whole: bool,
 ) -> None:
     for found in (committed, everything):
         _check_life(here, life, found)
@@ -265,7 +280,7 @@ def _check_transactions(
             raise Broken(f"{here} has records out of order or twice: {numbers}")
     visible = {number for _, _, number in committed}
     present = {number for _, _, number in everything}
-    if not visible <= present:
+    if whole and not visible <= present:
         raise Broken(
             f"{here} hides committed records from readers of everything: {sorted(visible - present)}"
         )
@@ -275,9 +290,9 @@ def _check_transactions(
         known |= mine
         shown = mine & visible
         what = f"{len(shown)} of {len(mine)} records of transaction {transaction}, which is {state},"
-        if state == "committed" and shown != mine:
+        if whole and state == "committed" and shown != mine:
             raise Broken(f"{here}: {what} are visible")
-        if state == "committing" and shown not in (set(), mine):
+        if whole and state == "committing" and shown not in (set(), mine):
             raise Broken(f"{here}: {what} are visible")
         if state not in ("committed", "committing") and shown:
             raise Broken(f"{here}: {what} are visible to readers of committed data")

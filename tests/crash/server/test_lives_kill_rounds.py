@@ -37,9 +37,9 @@ def records(*found: tuple[int, int], life: int = 2) -> list[tuple[int, int, int]
 )
 def test_the_check_of_records_sees(found: Any, complaint: str) -> None:
     life = Life(2, "created", sent=[3, 0], acked=[2, 0])
-    lives._check_records("here", life, 0, records((0, 0), (1, 1), (2, 2)), quiet=False)
+    lives._check_records("here", life, 0, records((0, 0), (1, 1), (2, 2)), quiet=False, whole=True)
     with pytest.raises(Broken, match=complaint):
-        lives._check_records("here", life, 0, found, quiet=False)
+        lives._check_records("here", life, 0, found, quiet=False, whole=True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_check_of_transactions_sees(committed: list[int], everything: list[i
             0,
             records(*((each, each) for each in committed)),
             records(*((each, each) for each in everything)),
-            quiet=False,
+            whole=True,
         )
 
     check([0, 1], [0, 1, 2, 3])
