@@ -28,10 +28,6 @@ TRANSACTIONAL = ("lives-c",)
 PULSAR = (f"persistent://{NAMESPACE}/lives-d",)
 TOPICS = IDEMPOTENT + TRANSACTIONAL + PULSAR
 
-CHECK_POSITIONS_OF_LATER_LIVES = (
-    False  # not while a deletion that is cut off leaves positions for the next life
-)
-
 
 def partitions_of(topic: str) -> int:
     return 1 if topic in PULSAR else PARTITIONS
@@ -212,8 +208,6 @@ class Inspector:
         self.refused |= partitions
 
     def _check_positions(self, topic: str, life: Life) -> None:
-        if life.number > 1 and not CHECK_POSITIONS_OF_LATER_LIVES:
-            return
         asked = confluent_kafka.ConsumerGroupTopicPartitions(
             f"group-{topic}",
             [confluent_kafka.TopicPartition(topic, each) for each in range(partitions_of(topic))],

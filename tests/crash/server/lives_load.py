@@ -140,11 +140,13 @@ class Topic(threading.Thread, ABC):
 class KafkaTopic(Topic):
     def __init__(self, name: str, bootstrap: str, seed: int) -> None:
         super().__init__(name, bootstrap, seed)
+        self._admins: list[AdminClient] = []  # kept: librdkafka may fail an assertion when one is let go of
         self._connect_admin()
         self.position = 0
 
     def _connect_admin(self) -> None:
         self.admin = AdminClient({**KAFKA, "bootstrap.servers": self.bootstrap})
+        self._admins.append(self.admin)
 
     def create(self) -> None:
         # Small segments, so that ledgers roll.
