@@ -1,0 +1,303 @@
+"""Hostile clients at every port, beside a normal one that is timed.
+
+    python -m tests.soak.hostile --minutes 60 --seed 1
+
+A server with small limits serves one client that produces and fetches at an even pace: first alone, then beside clients
+that send batches which expand a thousandfold, announce what they never send, ask and do not read, wait in fetches by
+the thousand, name a topic two hundred thousand times, sit on idle sockets, invent names, and send bytes at random.
+Reported at the end: the normal client's p99 alone and beside them, how long `/health` took, the server's memory.
+
+It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, or takes more memory
+than its limits and `HEADROOM_BYTES`.
+"""
+
+import argparse
+import contextlib
+import gzip
+import http.client
+import multiprocessing
+import os
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from magnetar.testing.server import MagnetarProcess
+from magnetar.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from magnetar.wire.kafka.messages.init_producer_id import InitProducerIdRequest
+from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.integration.server.wire import (
+    Wire,
+    fetch_request,
+    frame,
+    produce_request,
+    record_batch,
+    resident_bytes,
+)
+
+MIB = 1 << 20
+LIMIT_BYTES = 64 * MIB
+CACHE_BYTES = 32 * MIB
+HEADROOM_BYTES = 400 * MIB  # the program itself, what is being expanded, what the allocator keeps
+SETTINGS = {
+    "queued.max.request.bytes": str(LIMIT_BYTES),
+    "entry.cache.bytes": str(CACHE_BYTES),
+    "journal.bytes": str(64 * MIB),
+}
+NORMAL_PACE_S = 0.01
+HEALTH_PACE_S = 0.25
+HEALTH_TIMEOUT_S = 10.0
+ATTACKERS = 2
+HELD_MAX = 30  # sockets that one kind of hostile client holds
+TOPIC = "normal"
+TARGET = "target"
+
+
+class Broken(Exception):
+    """One line."""
+
+
+@dataclass
+class Seen:
+    """What was measured; one list for the time alone and one for the time beside hostile clients."""
+
+    produce_s: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+    health_s: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+    resident: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def p99(values: list[float]) -> float:
+    return sorted(values)[len(values) * 99 // 100] if values else 0.0
+
+
+def bomb(count: int) -> bytes:
+    """A gzip batch of `count` empty records, a few bytes for a thousand."""
+    record = b"\x0e\0\0\0\x01\0\0\0"  # length 7, attributes, deltas of 0, null key, empty value, no headers
+    packed = gzip.compress(record * count, 9)
+    now = round(time.time() * 1000)
+    checked = struct.pack(">hiqqqhii", 1, count - 1, now, now, -1, -1, -1, count) + packed
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
+
+
+@dataclass(frozen=True)
+class Ports:
+    kafka: int
+    pulsar: int
+    http: int
+
+
+class Hostile:
+    """The clients; each method is one act of one of them and may end with any error of a socket."""
+
+    def __init__(self, ports: Ports, choose: random.Random) -> None:
+        self._ports = ports
+        self._choose = choose
+        self._held: dict[str, list[socket.socket]] = {}
+        self._bomb = bomb(1_000_000)
+        self._names = frame("metadata", 9, MetadataRequest([MetadataRequestTopic(name=TOPIC)] * 200_000))
+
+    def acts(self) -> list[Callable[[], None]]:
+        return [
+            self.expand,
+            self.announce,
+            self.ask_and_not_read,
+            self.wait_in_fetches,
+            self.repeat_names,
+            self.idle,
+            self.invent_names,
+            self.babble,
+            self.trickle,
+        ]
+
+    def expand(self) -> None:
+        with Wire(self._ports.kafka) as wire:
+            wire.produce(TARGET, self._bomb)
+            wire.offset_of(TARGET, round(time.time() * 1000) - 10)
+
+    def announce(self) -> None:
+        port = self._choose.choice((self._ports.kafka, self._ports.pulsar))
+        one = self._hold("announce", self._connect(port))
+        one.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            one.send(struct.pack(">i", 4 * MIB) + bytes(3 * MIB))
+
+    def ask_and_not_read(self) -> None:
+        lazy = self._hold("lazy", Wire(self._ports.kafka, receive_buffer=4096).socket)
+        lazy.sendall(frame("fetch", 12, fetch_request(TOPIC, 0)) * 5)
+
+    def wait_in_fetches(self) -> None:
+        waiting = self._hold("waiting", self._connect(self._ports.kafka))
+        waiting.sendall(
+            frame("fetch", 12, fetch_request(TOPIC, 0, max_wait_ms=1 << 30, min_bytes=1 << 30)) * 1000
+        )
+
+    def repeat_names(self) -> None:
+        self._hold("names", self._connect(self._ports.kafka)).sendall(self._names)
+
+    def idle(self) -> None:
+        ports = (self._ports.kafka, self._ports.pulsar, self._ports.http)
+        self._hold("idle", self._connect(self._choose.choice(ports)))
+
+    def invent_names(self) -> None:
+        with Wire(self._ports.kafka) as wire:
+            for _ in range(20):
+                name = os.urandom(8).hex()
+                wire.ask("find_coordinator", 3, FindCoordinatorRequest(name, 0))
+                wire.ask("init_producer_id", 4, InitProducerIdRequest(name, 60_000, -1, -1))
+                wire.produce(TARGET, record_batch([b"x"], producer=(self._choose.randrange(1 << 40), 0, 0)))
+
+    def babble(self) -> None:
+        ports = (self._ports.kafka, self._ports.pulsar, self._ports.http)
+        with contextlib.closing(self._connect(self._choose.choice(ports))) as one:
+            one.sendall(self._choose.randbytes(self._choose.randrange(1, 5000)))
+
+    def trickle(self) -> None:
+        one = self._hold("trickle", self._connect(self._ports.http))
+        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+
+    def _connect(self, port: int) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+    def _hold(self, kind: str, one: socket.socket) -> socket.socket:
+        held = self._held.setdefault(kind, [])
+        held.append(one)
+        if len(held) > HELD_MAX:
+            held.pop(self._choose.randrange(len(held))).close()
+        return one
+
+
+class Trial:
+    def __init__(self, server: MagnetarProcess, seed: int) -> None:
+        self._server = server
+        self._seed = seed
+        self._seen = Seen()
+        self._beside = 0
+        self._over = threading.Event()
+
+    def run(self, quiet_s: float, hostile_s: float) -> str:
+        """The closing line; raises `Broken`."""
+        with Wire(self._server.ports[0]) as wire:
+            wire.create(TOPIC)
+            wire.create(TARGET)
+        watchers = [threading.Thread(target=each) for each in (self._produce, self._ask_health, self._weigh)]
+        ports = Ports(self._server.ports[0], self._server.pulsar_port, self._server.http_port)
+        # In processes of their own, so that the normal client waits for the server alone.
+        spawn = multiprocessing.get_context("spawn")
+        attackers = [
+            spawn.Process(target=attack, args=(ports, f"{self._seed} {number}"), daemon=True)
+            for number in range(ATTACKERS)
+        ]
+        for thread in watchers:
+            thread.start()
+        try:
+            self._over.wait(quiet_s)
+            self._beside = 1
+            for process in attackers:
+                process.start()
+            self._over.wait(hostile_s)
+        finally:
+            self._over.set()
+            for thread in watchers:
+                thread.join()
+            for process in attackers:
+                if process.pid is not None:
+                    process.kill()
+                    process.join()
+        return self._judge()
+
+    def _judge(self) -> str:
+        seen = self._seen
+        if not self._server.running:
+            raise Broken(f"the server ended: {self._server.log[-500:]}")
+        if "Traceback" in self._server.log:
+            log = self._server.log
+            raise Broken(f"a traceback: {log[log.index('Traceback') :][:800]}")
+        if seen.failures:
+            raise Broken(seen.failures[0])
+        limit = LIMIT_BYTES + CACHE_BYTES + HEADROOM_BYTES
+        if seen.resident > limit:
+            raise Broken(f"{seen.resident / MIB:.0f} MiB are resident, the limits come to {limit / MIB:.0f}")
+        quiet, beside = (p99(values) * 1000 for values in seen.produce_s)
+        health = p99(seen.health_s[1]) * 1000
+        return (
+            f"produce and fetch p99: {quiet:.1f} ms alone, {beside:.1f} ms beside hostile clients"
+            f" (max {max(seen.produce_s[1]) * 1000:.0f}); /health p99 {health:.0f} ms;"
+            f" {seen.resident / MIB:.0f} MiB resident at most"
+        )
+
+    def _produce(self) -> None:
+        offset = 0
+        try:
+            with Wire(self._server.ports[0]) as wire:
+                while not self._over.wait(NORMAL_PACE_S):
+                    began = time.monotonic()
+                    answer = wire.ask("produce", 9, produce_request(TOPIC, record_batch([bytes(1000)])))
+                    row = answer.responses[0].partition_responses[0]
+                    if (row.error_code, row.base_offset) != (0, offset):
+                        raise Broken(f"error {row.error_code}, offset {row.base_offset} for {offset}")
+                    wire.fetch(TOPIC, offset)
+                    offset += 1
+                    self._seen.produce_s[self._beside].append(time.monotonic() - began)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the normal client was not served
+            self._seen.failures.append(f"the normal client: {type(error).__name__}: {error}")
+            self._over.set()
+
+    def _ask_health(self) -> None:
+        while not self._over.wait(HEALTH_PACE_S):
+            began = time.monotonic()
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", self._server.http_port, timeout=HEALTH_TIMEOUT_S
+            )
+            try:
+                connection.request("GET", "/health")
+                status = connection.getresponse().status
+                if status != 200:
+                    self._seen.failures.append(f"/health was answered with {status}")
+            except OSError as error:
+                self._seen.failures.append(f"/health was not answered: {error}")
+            finally:
+                connection.close()
+            self._seen.health_s[self._beside].append(time.monotonic() - began)
+
+    def _weigh(self) -> None:
+        while not self._over.wait(0.2):
+            if self._server.running:
+                self._seen.resident = max(self._seen.resident, resident_bytes(self._server))
+
+
+def attack(ports: Ports, seed: str) -> None:
+    choose = random.Random(seed)
+    hostile = Hostile(ports, choose)
+    while True:
+        # That it is cut off, or told nothing, is what a hostile client must expect.
+        with contextlib.suppress(OSError, AssertionError, struct.error):
+            choose.choice(hostile.acts())()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
+    command = f"python -m tests.soak.hostile --minutes {options.minutes:g} --seed {seed}"
+    print(command, flush=True)
+    try:
+        with MagnetarProcess(settings=SETTINGS) as server:
+            print(Trial(server, seed).run(options.minutes * 6, options.minutes * 54), flush=True)
+    except Exception as failure:  # noqa: BLE001 - whatever it was, the line with the seed must come out
+        print(f"FAILED {command}: {failure}", flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
