@@ -20,6 +20,7 @@ import contextlib
 import faulthandler
 import http.client
 import random
+import struct
 import sys
 import threading
 import time
@@ -32,12 +33,18 @@ from urllib.parse import urlsplit
 
 import confluent_kafka
 import pulsar  # type: ignore[import-untyped]
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from magnetar.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.crash.power.trace import mark
 from tests.crash.server import child
 from tests.crash.server.lives import IDEMPOTENT, PARTITIONS, PULSAR, TRANSACTIONAL, encode, topic_path
+from tests.integration.server.wire import Wire
 
 RETRY_S = 0.02
 HANGS_S = 60
@@ -140,13 +147,8 @@ class Topic(threading.Thread, ABC):
 class KafkaTopic(Topic):
     def __init__(self, name: str, bootstrap: str, seed: int) -> None:
         super().__init__(name, bootstrap, seed)
-        self._admins: list[AdminClient] = []  # kept: librdkafka may fail an assertion when one is let go of
-        self._connect_admin()
+        self.admin = AdminClient({**KAFKA, "bootstrap.servers": bootstrap})
         self.position = 0
-
-    def _connect_admin(self) -> None:
-        self.admin = AdminClient({**KAFKA, "bootstrap.servers": self.bootstrap})
-        self._admins.append(self.admin)
 
     def create(self) -> None:
         # Small segments, so that ledgers roll.
@@ -168,14 +170,17 @@ class KafkaTopic(Topic):
         partition = self.choose.randrange(PARTITIONS)
         self.position += 1
         say(wanted=[self.topic, self.life, partition, self.position])
-        where = TopicPartition(self.topic, partition, self.position)
-        asked = ConsumerGroupTopicPartitions(f"group-{self.topic}", [where])
+        wanted = OffsetCommitRequestPartition(partition, committed_offset=self.position)
+        request = OffsetCommitRequest(
+            f"group-{self.topic}", topics=[OffsetCommitRequestTopic(self.topic, partitions=[wanted])]
+        )
 
         def commit() -> None:
-            answer = self.admin.alter_consumer_group_offsets([asked], request_timeout=COORDINATOR_TIMEOUT_S)
-            for each in answer[asked.group_id].result().topic_partitions:
-                if each.error is not None:
-                    raise KafkaException(each.error)
+            # Not by librdkafka: it may wait for a coordinator for ever, or fail an assertion, when that was killed.
+            with Wire(int(self.bootstrap.rpartition(":")[2])) as wire:
+                code = wire.ask("offset_commit", 8, request).topics[0].partitions[0].error_code
+            if code:
+                raise OSError(f"a commit was answered with {code}")
 
         self._ask(commit)
         say(stored=[self.topic, self.life, partition, self.position])
@@ -190,10 +195,10 @@ class KafkaTopic(Topic):
             except KafkaException as error:
                 if tried and error.args[0].code() in fine:
                     return
+            except (OSError, struct.error):
+                pass
             tried = True
             time.sleep(RETRY_S)  # until the server is back
-            # librdkafka may wait for a coordinator for ever when the connection to it was cut.
-            self._connect_admin()
 
 
 class Idempotent(KafkaTopic):
