@@ -107,10 +107,13 @@ def test_a_commit_on_its_way_for_the_old_topic_does_not_land_on_the_new_one() ->
         world.metadata.hold()
         on_its_way = asyncio.ensure_future(commit(broker, 15))
         await settle()
+        behind_it = asyncio.ensure_future(commit(broker, 16, "h"))
+        await settle()
         deletion = asyncio.ensure_future(broker.delete_topic(topic))
         await settle()
         world.metadata.release()
         assert await on_its_way is GroupError.NONE
+        assert await behind_it is GroupError.NONE
         await deletion
         await world.create()
         has_nothing(broker)
