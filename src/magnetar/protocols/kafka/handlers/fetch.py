@@ -110,7 +110,11 @@ class _Fetch:
 
     def _reset(self) -> None:
         self._found: list[tuple[FetchTarget, PartitionData]] = []
-        self._bytes_left = self._bytes_max
+        service = self._context.service
+        wanted = min(self._request.max_bytes, service.settings.fetch_bytes_max)
+        self._bytes_left = min(wanted, service.memory.response_bytes_max())
+        # As in Kafka: more than may be sent would never be there.
+        self._bytes_wanted = min(self._request.min_bytes, max(self._bytes_left, 1))
         self._bytes_total = 0
         self._has_error = False
         self._leader_elsewhere = False
@@ -302,17 +306,6 @@ class _Fetch:
         return await interop.kafka_form_later(partition, visible) if formed is None else formed
 
     # --- waiting -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _bytes_max(self) -> int:
-        service = self._context.service
-        wanted = min(self._request.max_bytes, service.settings.fetch_bytes_max)
-        return min(wanted, service.memory.response_bytes_max())
-
-    @property
-    def _bytes_wanted(self) -> int:
-        # As in Kafka: more than may be sent would never be there.
-        return min(self._request.min_bytes, max(self._bytes_max, 1))
 
     @property
     def is_satisfied(self) -> bool:
