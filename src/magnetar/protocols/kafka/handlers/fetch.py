@@ -80,6 +80,7 @@ class _Fetch:
     __slots__ = (
         "_bytes_left",
         "_bytes_total",
+        "_bytes_wanted",
         "_context",
         "_deferred",
         "_found",
