@@ -30,6 +30,7 @@ ENTRY_CACHE_BYTES = 256 * 1024 * 1024
 COLD_BACKLOG_BYTES = 4 * ENTRY_CACHE_BYTES
 COLD_SETTINGS = (f"entry.cache.bytes={ENTRY_CACHE_BYTES}",)
 
+UNSYNCED = ("journal.sync.data=false",)
 LATENCY_SIZE = 1024
 LATENCY_RATE = 20_000
 WARM_UP_SECONDS = 10
@@ -68,7 +69,8 @@ Run = Callable[[Server, Tools, Effort], Samples]
 
 @dataclass(frozen=True)
 class Measure:
-    """`settings` start a Magnetar of its own; `fresh` gives every run a stopped server with an empty data folder.
+    """`settings` start a Magnetar of its own, `peer_settings` a peer; `fresh` gives every run a stopped server with an
+    empty data folder.
 
     `peer` is the server that runs in turn with Magnetar; none where it is called "".  `table` is that of the
     report which it belongs to, by default its peer's.  `calm` waits before each run until the disk by itself answers
@@ -82,6 +84,7 @@ class Measure:
     quick: bool = False
     repeated: bool = True  # in every pair; else once
     settings: tuple[str, ...] = ()
+    peer_settings: tuple[str, ...] = ()
     fresh: bool = False
     peer: str = KAFKA
     table: str = ""
@@ -348,6 +351,19 @@ def _cold(size: str) -> Measure:
     return Measure(f"cold-{size}", title, figures, cold(SIZES[size]), settings=COLD_SETTINGS)
 
 
+def _latency(
+    name: str, what: str, *, settings: tuple[str, ...] = (), peer_settings: tuple[str, ...] = ()
+) -> Measure:
+    figures = (
+        Figure("p50_ms", f"p50 at 20,000 msg/s, {what}", "ms", Better.LOWER),
+        Figure("p99_ms", f"p99 at 20,000 msg/s, {what}", "ms", Better.LOWER),
+    )
+    title = f"{LATENCY_RATE:,} msg/s of 1 KiB, {what}"
+    return Measure(
+        f"latency-{name}", title, figures, latency, settings=settings, peer_settings=peer_settings, calm=True
+    )
+
+
 MEASURES: tuple[Measure, ...] = (
     # First, as it alone waits for what earlier writing leaves the disk to do.
     Measure(
@@ -360,6 +376,9 @@ MEASURES: tuple[Measure, ...] = (
         latency,
         calm=True,
     ),
+    # The same at equal durability, which tells the disk's share from the server's.
+    _latency("synced", "each synced", peer_settings=("log.flush.interval.messages=1",)),
+    _latency("unsynced", "neither synced", settings=UNSYNCED),
     *(_headline(size) for size in SIZES),
     Measure(
         "single",

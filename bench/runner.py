@@ -122,7 +122,7 @@ class Runner:
 
     def _shared(self, name: str, measure: Measure) -> Server:
         """One for each door: a server is warmed up with the clients that it is measured with."""
-        settings = measure.settings if name == MAGNETAR else ()
+        settings = measure.settings if name == MAGNETAR else measure.peer_settings
         door = KAFKA if measure.peer == KAFKA else PULSAR
         key = (name, settings, door)
         if key not in self.shared:
