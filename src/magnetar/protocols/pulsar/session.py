@@ -11,34 +11,36 @@ not.
 that its client gave it, and told when the connection has gone.
 
 **Back-pressure.**  Reading pauses while too many SENDs or other commands are at work, by number and by bytes, here or
-over all sessions.  A peer that does not take what it is sent makes the session not `is_writable`: nobody who has a
-choice (who delivers messages) sends it more, until `when_writable` is called.  What must be sent (answers) is sent all
-the same, and reading pauses when too much of that has piled up.
+over all sessions, and after a few milliseconds of work on what came at once, until everybody else has had a turn; what
+was received behind that is held.  A peer that does not take what it is sent makes the session not `is_writable`: nobody
+who has a choice (who delivers messages) sends it more, until `when_writable` is called.  What must be sent (answers) is
+sent all the same, and reading pauses when too much of that has piled up.
 
 Trouble with the peer's bytes ends the connection with one log line.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, FrameReader
+from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 from magnetar.wire.pulsar.commands import FRAME_PADDING_BYTES, Buffer, frame_command, read_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandPing, FeatureFlags
 
 if TYPE_CHECKING:
     from magnetar.protocols.pulsar.registry import Command
     from magnetar.protocols.pulsar.service import PulsarService
-    from magnetar.wire.framing import Frame
 
 log = logging.getLogger(__name__)
 
 AT_WORK_MAX: Final = 1_000  # Pulsar's maxPendingPublishRequestsPerConnection
 AT_WORK_BYTES_MAX: Final = 64 << 20
+TURN_S: Final = 0.005  # of work on commands of one connection that came together
 UNSENT_BYTES_MAX: Final = (
     4 << 20
 )  # given to this turn's write: no more messages are taken before the next turn
@@ -111,6 +113,7 @@ class PulsarSession:
         self._peer = peer
         settings = service.settings
         self._memory = service.memory
+        self._monotonic = service.clock.monotonic
         self._frames = FrameReader(
             service.scratch,
             service.arena.take,
@@ -128,6 +131,8 @@ class PulsarSession:
         self._at_work = 0
         self._at_work_bytes = 0
         self._paused = False
+        self._held: deque[Frame] = deque()  # received before its turn; reading is paused then
+        self._awaits_turn = False
         self._heard = True  # since the last keep-alive tick
         self._probe: asyncio.Future[bool] | None = None  # somebody wants to know whether the client is there
         self._keep_alive: TimerHandle | None = None
@@ -146,21 +151,66 @@ class PulsarSession:
         if self._frames.is_waiting:
             self._pause()
 
-    def _take_frames(self, read: Callable[[], "list[Frame]"]) -> None:
+    def _take_frames(self, read: Callable[[], list[Frame]]) -> None:
         try:
-            for frame in read():
-                if frame.owned and not self._frames.is_receiving:
-                    self._memory.end_frame(self)
-                if self.state in (State.FINISHING, State.CLOSED):
-                    return
-                self._handle(frame)
-                if frame.owned and not self.is_closed:  # a SEND that is at work counts by itself
-                    self._give_back(self._memory.cost(len(frame.data)))
+            frames = read()
+        except WireError as error:
+            self.abort("%s", error)
+            return
+        over_s = self._monotonic() + TURN_S
+        for frame in frames:
+            if frame.owned and not self._frames.is_receiving:
+                self._memory.end_frame(self)
+            if self.state in (State.FINISHING, State.CLOSED):
+                return
+            if self._paused:
+                self._hold(frame)
+            elif self._monotonic() >= over_s:
+                self._pause()
+                self._hold(frame)
+                self._await_turn()
+            else:
+                self._take(frame)
+
+    def _take(self, frame: Frame) -> None:
+        try:
+            self._handle(frame)
         except WireError as error:
             self.abort("%s", error)
         except Exception:
             log.exception("a command of %s failed inside the broker; its connection is closed", self)
             self.abort("internal error")
+        if frame.owned and not self.is_closed:  # a SEND that is at work counts by itself
+            self._give_back(self._memory.cost(len(frame.data)))
+
+    def _hold(self, frame: Frame) -> None:
+        """Keep a command that was received before its turn; no more is read meanwhile."""
+        if not frame.owned:
+            cost = self._memory.cost(len(frame.data))
+            self._frame_cost += cost
+            self._memory.take_frame(cost)
+            frame = Frame(memoryview(bytearray(frame.data)), True)
+        self._held.append(frame)
+
+    def _take_held(self) -> None:
+        """Take what is held, for a turn's time and as far as nothing pauses it again."""
+        self._awaits_turn = True  # what is answered at once must not bring us here again
+        over_s = self._monotonic() + TURN_S
+        while self._held and not self._paused and self._monotonic() < over_s:
+            self._take(self._held.popleft())
+        self._awaits_turn = False
+        if self._held or self._paused:
+            self._await_turn()
+
+    def _await_turn(self) -> None:
+        """Go on with what is held once everybody else has had his turn."""
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self.service.call_soon(self._have_turn)
+
+    def _have_turn(self) -> None:
+        self._awaits_turn = False
+        self.resume_if_possible()
 
     def _admit(self, frame_bytes: int) -> bool:
         """Whether there is memory for a frame now; a small one is always received."""
@@ -188,7 +238,7 @@ class PulsarSession:
         self._frame_cost -= cost
         self._memory.give_frame(cost)
 
-    def _handle(self, frame: "Frame") -> None:
+    def _handle(self, frame: Frame) -> None:
         kind, body, entry = read_command(frame.data)
         service = self.service
         command = service.commands.get(kind)
@@ -285,18 +335,23 @@ class PulsarSession:
                 self._take_leave()
         elif (
             self._paused
+            and not self._awaits_turn
             and self.state is not State.CLOSED
             and self._untaken_answer_bytes <= UNTAKEN_ANSWER_BYTES_MAX
             and self._at_work <= AT_WORK_MAX // 2
             and self._at_work_bytes <= AT_WORK_BYTES_MAX // 2
-            and not self._frames.is_waiting
         ):
             if self._memory.is_over:
                 self._memory.hold(self)
                 return
             self._paused = False
             self._memory.let_go(self)
-            self._peer.resume_reading()
+            if self._held:
+                self._take_held()
+            if self._held or self._paused or self._frames.is_waiting:
+                self._paused = True
+            elif not self.is_closed:
+                self._peer.resume_reading()
 
     @property
     def is_writable(self) -> bool:
@@ -451,6 +506,7 @@ class PulsarSession:
             self._keep_alive.cancel()
             self._keep_alive = None
         self._out.clear()
+        self._held.clear()
         self.when_writable.clear()
         attached = self._attached()
         for table in (self.producers, self.consumers, self.watchers):

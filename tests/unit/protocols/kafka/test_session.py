@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
+from magnetar.protocols.kafka.session import TURN_S
 from magnetar.wire.kafka.header import encode_request_header
 from magnetar.wire.kafka.messages import create_topics, metadata
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -79,5 +81,45 @@ def test_a_topic_is_made_though_the_client_hangs_up_meanwhile(with_broker: Run) 
                 await asyncio.wait(client.service.tasks)
             assert peer.sent == []
             assert client.broker.topics.get(client.broker.topic_name(name)).partition_count == 1
+
+    with_broker(scenario)
+
+
+def test_requests_that_came_together_leave_turns_to_others(with_broker: Run) -> None:
+    # 64 KiB of requests that describe a large topic were one turn of the event loop, of eight seconds.
+    async def scenario(client: Any) -> None:
+        await client.ask("create_topics", 7, CreateTopicsRequest([CreatableTopic("wide", 50, 1)], 1000))
+        peer, session = connect(client)
+        time_s = count(0, TURN_S / 3)
+        session._monotonic = lambda: next(time_s)
+        counts = client.service.request_counts
+        asked = frame(metadata, 12, MetadataRequest([MetadataRequestTopic(name="wide")]))
+        feed(session, asked * 50)
+        assert counts[metadata.API_KEY] <= 3
+        feed(session, asked)  # was on its way when reading stopped
+        done = counts[metadata.API_KEY]
+        while done < 51:
+            await asyncio.sleep(0)
+            assert counts[metadata.API_KEY] <= done + 3
+            done = counts[metadata.API_KEY]
+        await asyncio.sleep(0)
+        assert len(peer.sent) == 51
+        assert session._memory.used == 0
+
+    with_broker(scenario)
+
+
+def test_requests_that_wait_for_their_turn_are_forgotten_with_their_connection(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        peer, session = connect(client)
+        time_s = count(0, TURN_S)
+        session._monotonic = lambda: next(time_s)
+        feed(session, frame(metadata, 12, MetadataRequest([])) * 5)
+        session.closed()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert peer.sent == []
+        assert session._memory.used == 0
+        assert client.service.request_counts[metadata.API_KEY] <= 1
 
     with_broker(scenario)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from magnetar.protocols.pulsar.session import (
     AT_WORK_BYTES_MAX,
     AT_WORK_MAX,
     PROBE_S,
+    TURN_S,
     UNSENT_BYTES_MAX,
     UNTAKEN_ANSWER_BYTES_MAX,
     PulsarSession,
@@ -25,6 +27,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandAuthResponse,
     CommandCloseConsumer,
     CommandConnect,
+    CommandGetTopicsOfNamespace,
     CommandPing,
     CommandPong,
     CommandSeek,
@@ -437,5 +440,47 @@ def test_who_is_asked_and_answers_is_alive(with_door: WithDoor) -> None:
         client.leave()
         assert await gone is False
         assert await client.session.is_alive() is False
+
+    with_door(scenario)
+
+
+def test_commands_that_came_together_leave_turns_to_others(with_door: WithDoor) -> None:
+    # 64 KiB that ask for the topics of a namespace again and again were one turn of the event loop, of six seconds.
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        time_s = count(0, TURN_S / 3)
+        client.session._monotonic = lambda: next(time_s)  # type: ignore[method-assign]
+        counts = door.service.command_counts
+        kind = BaseCommand.GET_TOPICS_OF_NAMESPACE
+        commands = [CommandGetTopicsOfNamespace(request_id=n, namespace="public/default") for n in range(50)]
+        client.give(b"".join(map(framed, commands)))
+        assert counts[kind] <= 3
+        assert client.is_paused
+        client.say(CommandGetTopicsOfNamespace(request_id=50, namespace="public/default"))
+        done = counts[kind]
+        while done < 51:
+            await asyncio.sleep(0)
+            assert counts[kind] <= done + 3
+            done = counts[kind]
+        for number in range(51):
+            answer = await client.hear(BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
+            assert answer.request_id == number
+        assert not client.is_paused
+        assert client.session._memory.used == 0
+
+    with_door(scenario)
+
+
+def test_commands_that_wait_for_their_turn_are_forgotten_with_their_connection(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        time_s = count(0, TURN_S)
+        client.session._monotonic = lambda: next(time_s)  # type: ignore[method-assign]
+        client.give(framed(CommandPing()) * 5)
+        client.leave()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert door.service.command_counts[BaseCommand.PING] <= 1
+        assert client.session._memory.used == 0
 
     with_door(scenario)
