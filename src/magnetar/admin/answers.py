@@ -194,9 +194,15 @@ async def body(request: Request) -> Any:
     if not content.strip():
         return None
     try:
-        return json.loads(content)
+        parsed = json.loads(content)
+        # What could not be written again would be stored, and every answer with it in it fail: Python reads 1e999 and
+        # NaN, which JSON does not have, and halves of characters (\ud800), which UTF-8 does not have.
+        json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadBody("the body is not JSON: a text in it has half of a character") from None
     except (ValueError, RecursionError) as error:
         raise BadBody(f"the body is not JSON: {error}") from None
+    return parsed
 
 
 async def object_body(request: Request) -> Mapping[str, Any]:

@@ -17,6 +17,26 @@ W = "/magnetar/v1/worker"
 ME = {"worker": "w", "host": "here", "pid": 7, "place": "here:/data"}
 
 
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "NaN", "Infinity", '"\\ud800"', '{"\\udfff": 1}'])
+def test_what_could_not_be_answered_again_is_not_taken(tmp_path: Path, text: str) -> None:
+    """One such config, and the worker got 500 for its orders: no pipeline ran any more."""
+
+    async def scenario(world: World) -> None:
+        content = f'{{"name": "a", "kind": "query", "config": {{"source": {{"x": {text}}}}}}}'
+        headers = {"content-type": "application/json"}
+        refused = await world.http.post(P, content=content, headers=headers)
+        assert refused.status_code == 400, refused.text
+        assert "not JSON" in refused.json()["reason"]
+        tenant = f'{{"adminRoles": [{text}], "allowedClusters": ["standalone"]}}'
+        refused = await world.http.put("/admin/v2/tenants/t", content=tenant, headers=headers)
+        assert refused.status_code == 400, refused.text
+        epoch = (await world.ask("POST", f"{W}/lease", ME))["epoch"]
+        orders = await world.ask("POST", f"{W}/orders", {**ME, "epoch": epoch})
+        assert orders["pipelines"] == []
+
+    run(tmp_path, scenario)
+
+
 def test_a_pipeline_from_its_declaration_to_its_end(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         made = await world.ask("POST", P, {"name": "a", "kind": "table", "config": {"topic": "t"}}, 201)
