@@ -119,7 +119,22 @@ def _storage_options(config: Mapping[str, Any]) -> dict[str, str]:
         # The store would take it in place of what the URL says, which is what is looked at.
         if "bucket" in name.lower() or name.lower().endswith(("container", "container_name")):
             raise ConfigError(f"the option {name} of storage_options cannot be given: path names it")
+        if _reaches_out(name):
+            raise ConfigError(
+                f"the option {name} of storage_options cannot be given, as it makes the worker read a file or run a"
+                " program: set it in the worker's environment"
+            )
     return options
+
+
+def _reaches_out(name: str) -> bool:
+    """Whether an option names a file that the store's client reads, or a program that it runs.
+
+    It sends what it finds to a server that another option names: any file of the worker's account could be had so.
+    """
+    return name.lower().endswith(
+        ("_file", "_path", "application_credentials", "service_account", "use_azure_cli")
+    )
 
 
 def _metadata(config: Mapping[str, Any]) -> list[str]:

@@ -273,6 +273,18 @@ def test_defaults_are_written_out() -> None:
         ({"records_per_batch": 0}, "records_per_batch must be a number of at least 1"),
         ({"file_bytes": 5}, "file_bytes must be"),
         ({"compact_every": 4, "format": "parquet"}, "compact_every is for the format delta"),
+        *(
+            ({"storage_options": {name: "/etc/passwd"}}, f"{name} of storage_options cannot be given")
+            for name in (
+                "AWS_WEB_IDENTITY_TOKEN_FILE",
+                "aws_container_authorization_token_file",
+                "azure_federated_token_file",
+                "azure_use_azure_cli",
+                "google_service_account",
+                "service_account_path",
+                "google_application_credentials",
+            )
+        ),
         ({"storage_options": ["x"]}, "storage_options must be an object"),
         ({"source": {"startingOffsets": "latest"}}, "use starting"),
         ({"sources": {}}, "config has no key 'sources': did you mean source"),
