@@ -37,6 +37,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.private import keep_private, private_file
 from magnetar.metadata.store import Versioned
 
 APPLICATION_ID: Final = 0x4D67746D
@@ -92,8 +93,11 @@ def open_file(path: Path) -> sqlite3.Connection:
 
     Raises:
         ConfigError: it is not a metadata file that this version knows.
-        OSError: its directory cannot be synced.
+        OSError: it cannot be made, or its directory cannot be synced.
     """
+    private_file(path)  # declared pipelines have secrets in them
+    for suffix in ("-wal", "-shm"):  # SQLite makes them with the rights of the file
+        keep_private(path.with_name(path.name + suffix))
     try:
         # Autocommit mode: transactions are begun and ended by `write`.  The one thread that writes is not this one.
         connection = sqlite3.connect(

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.logging import get_logger
+from magnetar.base.private import private_folder
 
 if TYPE_CHECKING:
     from magnetar.broker.pipelines import Pipelines
@@ -115,7 +116,7 @@ class PipelineWorker:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)  # what libraries say of their options ends up in the log
         with self._open_log() as file:
             self._child = await asyncio.create_subprocess_exec(
                 *self._command,

@@ -30,6 +30,29 @@ from magnetar.metadata.store import (
 from magnetar.testing.metadata import MemoryMetadataStore
 
 
+def test_other_accounts_cannot_read_it(tmp_path: Path) -> None:
+    """Declared pipelines have the keys of object stores in them; the files were 0644."""
+    path = tmp_path / "metadata.db"
+
+    async def modes() -> set[int]:
+        store = SqliteMetadataStore(path)
+        await store.put("/secret", b"hunter2")
+        found = {
+            path.with_name(path.name + suffix).stat().st_mode & 0o007 for suffix in ("", "-wal", "-shm")
+        }
+        await store.close()
+        return found
+
+    before = os.umask(0o022)
+    try:
+        assert asyncio.run(modes()) == {0}
+        path.chmod(0o644)  # by an earlier version, which was killed
+        path.with_name(path.name + "-wal").touch(0o644)
+        assert asyncio.run(modes()) == {0}
+    finally:
+        os.umask(before)
+
+
 def test_values_and_versions_are_there_after_a_restart_and_ephemerals_are_not(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
 

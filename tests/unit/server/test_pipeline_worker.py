@@ -86,6 +86,21 @@ def run(world: World, scenario: Callable[[World], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+def test_other_accounts_cannot_read_the_workers_log(tmp_path: Path) -> None:
+    """Libraries put their options into what they say of a failure."""
+
+    async def scenario() -> None:
+        world = World(tmp_path)
+        world.folder.mkdir(mode=0o755)  # by an earlier version
+        world.worker.start()
+        await world.pipelines.create("a", "query", {})
+        await world.until_started(1)
+        assert world.folder.stat().st_mode & 0o007 == 0
+        await world.worker.stop()
+
+    asyncio.run(scenario())
+
+
 def test_the_first_pipeline_brings_it(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await asyncio.sleep(0.2)
