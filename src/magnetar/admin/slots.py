@@ -7,6 +7,8 @@ Sockets are cheap to open, so none of them is counted against anybody before it 
   `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.
 * At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
   at once.  Health, metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.
+* What health and the worker are answered is short and made whole before it is sent, and their room is free again from
+  then on: who asks and takes no answer keeps it from nobody.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 import h11
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.admin.answers import failure
@@ -53,11 +55,18 @@ class Slots:
         if self._reserved[kind] >= RESERVED:
             await self._crowded(scope, receive, send)
             return
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
         self._reserved[kind] += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send if kind == _METRICS else keep)
         finally:
             self._reserved[kind] -= 1
+        for message in answer:
+            await send(message)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = (scope.get("client") or ("",))[0]

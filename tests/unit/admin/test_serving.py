@@ -243,3 +243,32 @@ def test_who_watches_the_server_is_answered_while_every_slot_is_taken(
         assert await ask(app, "/a", "one") == 200
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/health", "/magnetar/v1/worker/lease"])
+def test_answers_that_nobody_takes_keep_health_and_the_worker_from_nobody(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Sixteen connections that asked again and again and read nothing had health answer 503 for a minute."""
+    monkeypatch.setattr(slots, "RESERVED", 1)
+
+    async def main() -> None:
+        taken = asyncio.Event()
+        statuses = []
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                if len(statuses) == 1:
+                    await taken.wait()  # as long as what was answered before fills the connection
+
+        app = slots.Slots(Hello())
+        scope = {"type": "http", "path": path, "client": ("one", 1), "method": "GET", "headers": []}
+        unread = asyncio.create_task(app(scope, None, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        await app(scope, None, send)  # type: ignore[arg-type]
+        assert statuses == [200, 200]
+        taken.set()
+        await unread
+
+    asyncio.run(main())
