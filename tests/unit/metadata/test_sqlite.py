@@ -37,9 +37,7 @@ def test_other_accounts_cannot_read_it(tmp_path: Path) -> None:
     async def modes() -> set[int]:
         store = SqliteMetadataStore(path)
         await store.put("/secret", b"hunter2")
-        found = {
-            path.with_name(path.name + suffix).stat().st_mode & 0o007 for suffix in ("", "-wal", "-shm")
-        }
+        found = {path.with_name(path.name + suffix).stat().st_mode & 0o007 for suffix in ("", "-wal", "-shm")}
         await store.close()
         return found
 
