@@ -235,7 +235,8 @@ async def test_an_id_of_before_the_restart_is_looked_up_in_the_log(world: World)
 async def test_a_position_is_stored_a_second_after_it_moved_and_not_more_often(world: World) -> None:
     await world.publish(10)
     client = await world.sub()
-    before = world.metadata.commit_count
+    stored: list[str] = []  # other upkeep, as that of the time, writes what is its own
+    world.metadata.watch("/cursors/", lambda change: stored.append(change.path))
     client.ack(client.positions[0])
     await settle()
     assert await world.stored_mark_delete() == 0
@@ -244,7 +245,7 @@ async def test_a_position_is_stored_a_second_after_it_moved_and_not_more_often(w
     await world.advance(0.5)
     assert await world.stored_mark_delete() == 2
     await world.advance(10)
-    assert world.metadata.commit_count == before + 1
+    assert len(stored) == 1
 
 
 @scenario
