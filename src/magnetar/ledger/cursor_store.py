@@ -24,6 +24,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
@@ -116,7 +117,7 @@ class CursorStore:
         holding: set[str] = set()
         strays: dict[str, list[str]] = {}
         ids: dict[str, str | None] = {}  # by a topic's part of the path: its id now
-        moves: list[Put | Delete] = []
+        moves: list[list[Put | Delete]] = []
         for path, versioned in await self._store.scan(ROOT):
             part, _, rest = path[len(ROOT) :].partition("/")
             topic, _, partition = rest.rpartition("/")
@@ -131,15 +132,17 @@ class CursorStore:
                 strays.setdefault(topic_id, []).append(path)
                 continue
             if not mark and known != "":
-                moves.append(Delete(path))
                 if known is None:  # its topic was deleted, by a version that had no more than the name
+                    moves.append([Delete(path)])
                     continue
-                moves.append(Put(f"{ROOT}{part}/{name}@{known}/{partition}", versioned.value))
+                moves.append([Delete(path), Put(f"{ROOT}{part}/{name}@{known}/{partition}", versioned.value)])
             unread.setdefault(part, []).append((f"{name}/{partition}", versioned.value))
             if len(versioned.value) > 2 and versioned.value[2] & HOLDS_DATA:
                 holding.add(part)
-        for begin in range(0, len(moves), 2 * _AT_ONCE):
-            await self._store.commit(moves[begin : begin + 2 * _AT_ONCE])
+        for begin in range(
+            0, len(moves), _AT_ONCE
+        ):  # a move is never torn: between two commits a crash may come
+            await self._store.commit(list(chain.from_iterable(moves[begin : begin + _AT_ONCE])))
         self._unread = {unescape(part): cursors for part, cursors in unread.items()}
         for part in holding:
             self._read(unescape(part))

@@ -3,7 +3,7 @@ start-up.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from magnetar.base.errors import BrokerError, EntryCorrupt, MetadataError
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore, escape, unescape
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Put
+from magnetar.metadata.store import Delete, Put
 from magnetar.testing.metadata import MemoryMetadataStore
 
 T = "persistent://public/default/t"
@@ -221,6 +221,31 @@ def test_cursors_that_earlier_versions_stored_by_name_get_the_id_of_the_topic_th
         await again.drop([CursorKey("g1", T, 1)])
         await again.drop_subscription("g2")
         assert len(await store.scan("/cursors/")) == 3
+
+    run(test)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_crash_while_cursors_of_earlier_versions_get_their_ids_loses_none(commits: int) -> None:
+    async def test(store: MemoryMetadataStore, cursors: CursorStore) -> None:
+        await cursors.commit({CursorKey("a", T + "gone", 0): Cursor(1)})  # nothing comes in its place
+        keys = [CursorKey("group", T, number) for number in range(2500)]
+        await cursors.commit({key: Cursor(key.partition) for key in keys})
+
+        async def commit(operations: Sequence[Put | Delete]) -> None:
+            nonlocal commits
+            if not commits:
+                raise MetadataError("the process is gone")
+            commits -= 1
+            await whole(operations)
+
+        whole, store.commit = store.commit, commit  # type: ignore[method-assign]
+        with pytest.raises(MetadataError):
+            await CursorStore(store, identity=Names(t="aa")).load()
+        store.commit = whole  # type: ignore[method-assign]
+        again = CursorStore(store, identity=Names(t="aa"))
+        await again.load()
+        assert [again.get(key) for key in keys] == [Cursor(key.partition) for key in keys]
 
     run(test)
 
