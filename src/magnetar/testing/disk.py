@@ -149,6 +149,16 @@ class CrashDisk:
             disk._durable_names = dict(disk._names)
         return disk
 
+    def after_kill(self) -> "CrashDisk":
+        """The disk as the next process finds it: it sees all that was written, and the power may still take it."""
+        disk = CrashDisk(direct=self.direct, capacity_bytes=self.capacity_bytes)
+        with self._lock:
+            self._off = True
+            disk._names = dict(self._names)
+            disk._durable_names = dict(self._durable_names)
+            disk._pending_names = list(self._pending_names)
+        return disk
+
     def content(self, path: Path) -> bytearray:
         """A file's bytes, to look at or to damage (synced and visible alike)."""
         inode = self._names[path]

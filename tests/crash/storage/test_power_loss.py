@@ -203,3 +203,36 @@ def test_power_loss_again_during_recovery(fate: Fate) -> None:
             disk.power_off_at = again
             asyncio.run(run(disk, History()))
         asyncio.run(check(disk.after_power_loss(fate, seed=point), history))
+
+
+async def go_on(disk: CrashDisk, history: History) -> None:
+    """A start after a kill, and a few rounds, until the power goes."""
+    with contextlib.suppress(StorageError):
+        store = await LocalLedgerStore.start(DATA, settings=TINY, clock=FakeClock(), disk=disk)
+        with contextlib.suppress(StorageError):
+            for _ in range(6):
+                ledger = await store.create()
+                history.acknowledged[ledger.ledger_id] = 0
+                await asyncio.wait(history.append(ledger, 1))
+        await store.close()
+
+
+@pytest.mark.parametrize(("fate", "direct"), [case for case in cases() if case[0] is not Fate.KEPT])
+def test_power_loss_soon_after_a_kill_between_a_write_and_its_sync(fate: Fate, direct: bool) -> None:
+    total = sync_points()
+    for point in range(1, total + 1, 5):
+        for again in range(2, 10):
+            disk = CrashDisk(direct=direct)
+            disk.power_off_at = point
+            history = History()
+            asyncio.run(run(disk, history))
+            disk = disk.after_kill()
+            disk.power_off_at = again
+            asyncio.run(go_on(disk, history))
+            try:
+                asyncio.run(check(disk.after_power_loss(fate, seed=point), history))
+            except BaseException as error:
+                error.add_note(
+                    f"killed in sync point {point}, and the power went in the {again}th after that"
+                )
+                raise

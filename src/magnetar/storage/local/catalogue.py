@@ -200,6 +200,9 @@ class Catalogue:
         size = self._file.size()
         data = memoryview(bytearray(size))
         self._file.read(data, 0)
+        # A process that was killed may have left a commit that only the page cache has: journal files would be used
+        # again because of it, and the next loss of power would take it back.
+        self._file.sync()
         view = read_catalogue(data)
         if view is None:
             raise StorageError(

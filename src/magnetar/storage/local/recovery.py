@@ -132,6 +132,7 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
         raise
     found.next_epoch = max(journal.newest_epoch, known.journal_epoch) + 1
     files = sorted(journal.files(), key=lambda file: file.epoch)
+    _keep_what_was_found(store, files, known.journal_sequence)
     if any(file.last_sequence <= known.journal_sequence for file in files if _is_of_other_size(store, file)):
         # They are removed below: that the newest of them was in use must not be expected of them any more.
         found.catalogue.commit([], known.journal_sequence, known.next_ledger_id, 0)
@@ -158,6 +159,18 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
         found.next_file_number += 1
     for file in [*found.used_files, *found.free_files]:
         file.position = 0
+
+
+def _keep_what_was_found(store: "LocalLedgerStore", files: list[RingFile], checkpoint: int) -> None:
+    """Make durable what is built on from now on.
+
+    A process that was killed between a write and its sync leaves rounds, and files' names, that only memory has.  A
+    loss of power would take them back, and what is written behind them from now on would prove that they were there.
+    """
+    for file in files:
+        if file.last_sequence > checkpoint or file is files[-1]:
+            file.file.sync()
+    store.disk.sync_directory(store.data_dir / "journal")
 
 
 def _is_of_other_size(store: "LocalLedgerStore", file: RingFile) -> bool:
