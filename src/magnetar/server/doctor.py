@@ -63,7 +63,7 @@ def _repair_binding(folder: Folder) -> Iterator[Finding]:
     """Behind the store's repair, which may leave it with fewer rounds than the metadata has noted."""
     mended = examine(folder.store.disk, folder.data_dir)
     try:
-        yield from doctor_metadata.repair(mended)
+        yield from doctor_metadata.repair(mended, folder.damaged)
     finally:
         mended.close()
 

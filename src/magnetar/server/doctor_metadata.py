@@ -1,7 +1,8 @@
 """The metadata's part of `magnetar doctor`: is it whole, does it belong to the ledgers, what does it name that is gone.
 
 It reads a copy, so nothing of the original is changed by looking: SQLite would bring the log into the file.  A repair
-binds the two stores as they are (`binding`); no ledger is deleted for it, and those that nobody owns are kept.
+binds the two stores as they are (`binding`), and puts the note aside that says what is missing (`commit_mark`); no
+ledger is deleted for it, and those that nobody owns are kept.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from magnetar.base.errors import ConfigError, StorageError
 from magnetar.base.findings import Finding, Weight
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.metadata import sqlite_file
+from magnetar.metadata.commit_mark import mark_path, missing, noted_commits
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.server.binding import (
     PATH,
@@ -41,7 +43,14 @@ class _Seen:
     values: dict[str, bytes] = field(default_factory=dict)
     commits: int = 0
     sequence: int = 0
+    acknowledged: int = 0  # transactions, as far as that was noted
     damage: str | None = None
+
+    def shortfall(self, data_dir: Path) -> str | None:
+        """What to say when transactions that were acknowledged are missing."""
+        if self.acknowledged <= self.commits:
+            return None
+        return missing(data_dir / FILE, self.commits, self.acknowledged)
 
 
 def check(store: Examined) -> Iterator[Finding]:
@@ -52,6 +61,9 @@ def check(store: Examined) -> Iterator[Finding]:
         return
     details = {"values": len(seen.values), "transactions": seen.commits}
     yield Finding("metadata", Weight.OK, f"{len(seen.values)} values, {seen.commits} transactions", details)
+    shortfall = seen.shortfall(store.data_dir)
+    if shortfall is not None:
+        yield Finding("metadata", Weight.DAMAGE, f"{shortfall}; a start refuses that")
     try:
         sides = _sides(store, seen)
     except StorageError as error:
@@ -93,8 +105,11 @@ def _check_chains(store: Examined, seen: _Seen) -> Iterator[Finding]:
         yield Finding("chains", Weight.NOTE, text, {"ledgers": unowned})
 
 
-def repair(store: Examined) -> Iterator[Finding]:
-    """Bind the two stores as they are now, if a start would refuse them."""
+def repair(store: Examined, damaged: Path) -> Iterator[Finding]:
+    """Bind the two stores as they are now, if a start would refuse them.
+
+    The note that says which transactions are missing is moved into `damaged`.
+    """
     seen = _see(store.data_dir)
     if seen.damage is not None:
         return
@@ -105,8 +120,13 @@ def repair(store: Examined) -> Iterator[Finding]:
         wrong = str(error)
         metadata_knows = metadata_side(seen.values, seen.commits, seen.sequence)
         ledgers_know = ledger_side(store_id(store.disk, store.data_dir), None, _last_round(store), 0)
+    shortfall = seen.shortfall(store.data_dir)
+    wrong = wrong or shortfall
     if wrong is None:
         return
+    if shortfall is not None:
+        mark = mark_path(store.data_dir / FILE)
+        mark.rename(damaged / mark.name)
     generation = max(metadata_knows.generation, ledgers_know.generation) + 1
     commits = asyncio.run(_raise(store.data_dir, seen, ledgers_know.store_id, generation))
     write_binding(store.disk, store.data_dir, NotedBinding(ledgers_know.store_id, generation, commits))
@@ -126,8 +146,9 @@ async def _raise(data_dir: Path, seen: _Seen, own_id: str, generation: int) -> i
 
 def _see(data_dir: Path) -> _Seen:
     """What the metadata file holds, from a copy of it."""
+    acknowledged = noted_commits(data_dir / FILE)
     if not (data_dir / FILE).exists():
-        return _Seen()
+        return _Seen(acknowledged=acknowledged)
     with tempfile.TemporaryDirectory(prefix="magnetar-doctor-") as folder:
         copy = Path(folder) / FILE
         for suffix in ("", "-wal"):
@@ -146,7 +167,7 @@ def _see(data_dir: Path) -> _Seen:
                 ledgers_of(value)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         return _Seen(damage=f"what the metadata holds at {path} is not what a server writes: {error!r}")
-    return _Seen(values, state.commits, state.sequence)
+    return _Seen(values, state.commits, state.sequence, acknowledged)
 
 
 def _sides(store: Examined, seen: _Seen) -> tuple[MetadataSide, LedgerSide]:

@@ -21,7 +21,7 @@ from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
 
 SMALL = LocalStoreSettings(journal_file_bytes=1 << 20, round_bytes_max=1 << 19)
-METADATA = ("metadata.sqlite",)
+METADATA = ("metadata.sqlite", "metadata.sqlite-commits")
 LEDGERS = ("journal", "segments", "catalogue", "store-id", "binding", "leases")
 
 
@@ -199,7 +199,7 @@ def test_a_missing_half_and_a_foreign_half_are_refused(tmp_path: Path) -> None:
 
 
 def test_transactions_that_sqlite_has_dropped_from_its_wal_are_missed(tmp_path: Path) -> None:
-    """A flipped bit in a WAL ends it there, and SQLite says nothing."""
+    """A flipped bit in a WAL ends it there, and SQLite says nothing; nor does a note that was not copied."""
 
     async def scenario() -> None:
         folder = Folder(tmp_path / "data")
@@ -208,7 +208,7 @@ def test_transactions_that_sqlite_has_dropped_from_its_wal_are_missed(tmp_path: 
             for _ in range(3):
                 await use(metadata, store, 1)
             await bound.note()
-            folder.save("killed", METADATA + LEDGERS + ("metadata.sqlite-wal",))
+            folder.save("killed", ("metadata.sqlite", "metadata.sqlite-wal", *LEDGERS))
         killed = Folder.__new__(Folder)
         killed.path = tmp_path / "killed"
         wal = killed.path / "metadata.sqlite-wal"
@@ -369,6 +369,56 @@ def test_a_repair_keeps_every_ledger_although_the_metadata_is_gone(tmp_path: Pat
         await folder.run(writes=1)
         async with folder.stores() as (_, store):
             assert [stat.ledger_id for stat in await store.list_ledgers()] == [1, 2, 3, 4, 5]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("left", ["older", "nothing"])
+def test_the_doctor_tells_of_transactions_that_are_missing_and_whoever_has_looked_may_go_on(
+    tmp_path: Path, left: str
+) -> None:
+    """The note of what was acknowledged is as it was, and would refuse what was put in the file's place."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        await folder.run()
+        saved = folder.save("saved", ("metadata.sqlite",) if left == "older" else ())
+        await folder.run()
+        folder.put_back(saved, ("metadata.sqlite",))
+        with pytest.raises(ConfigError, match=r"were acknowledged.*magnetar doctor"):
+            SqliteMetadataStore(folder.path / "metadata.sqlite")
+        if left == "nothing":
+            (folder.path / "metadata.sqlite").unlink()
+        report = await folder.doctor()
+        assert [one.area for one in report.findings if one.weight == "damage"] == ["metadata", "binding"]
+        assert (await folder.doctor(repair=True)).is_healthy
+        assert [one.name for one in folder.path.glob("damaged-*/*")] == ["metadata.sqlite-commits"]
+        await folder.run()
+        async with folder.stores() as (_, store):
+            assert len(await store.list_ledgers()) == 6
+
+    run(scenario())
+
+
+def test_transactions_that_are_missing_since_the_stores_were_last_compared_are_told_and_may_be_done_without(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        killed = Folder(tmp_path / "killed")
+        async with folder.stores() as (metadata, store):
+            await bind(metadata, store)
+            await use(metadata, store, 2)
+            names = (*METADATA, "metadata.sqlite-wal", *LEDGERS)
+            killed.put_back(folder.save("saved", names), names)
+        log = killed.path / "metadata.sqlite-wal"
+        content = bytearray(log.read_bytes())
+        content[-100] ^= 4
+        log.write_bytes(content)
+        report = await killed.doctor()
+        assert [one.area for one in report.findings if one.weight == "damage"] == ["metadata"]
+        assert (await killed.doctor(repair=True)).is_healthy
+        await killed.run()
 
     run(scenario())
 
