@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -10,7 +11,9 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from magnetar.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.messages.sync_group import SyncGroupRequest
 
 from .wire import Wire, eventually, fetch_request, frame, payload, record_batch, resident_bytes
 
@@ -108,3 +111,22 @@ def test_responses_that_nobody_takes_stay_within_the_limit(
         assert len(payload(lazy[0].answer("fetch", 12).responses[0].partitions[0])) > 900_000
     eventually(lambda: metric(server, "magnetar_connection_memory_bytes") == 0, "all of it is given back")
     assert len(payload(wire.fetch(topic, 0))) > 10_000_000, "and responses are large again"
+
+
+def test_members_that_wait_for_others_do_not_keep_everybody_from_being_served(
+    server: MagnetarProcess, wire: Wire, topic: str
+) -> None:
+    # What they had sent counted sixteen times for as long as one member did not join again: nobody was served.
+    def joining(metadata: bytes) -> JoinGroupRequest:
+        protocols = [JoinGroupRequestProtocol("range", metadata)]
+        return JoinGroupRequest("held-up", 60_000, 300_000, "", None, "consumer", protocols)
+
+    first = wire.ask("join_group", 3, joining(b"x"))
+    assert first.error_code == 0
+    synced = SyncGroupRequest("held-up", first.generation_id, first.member_id, assignments=[])
+    assert wire.ask("sync_group", 3, synced).error_code == 0
+    with ExitStack() as stack:
+        for _ in range(45):
+            stack.enter_context(Wire(server.ports[0])).send(frame("join_group", 3, joining(bytes(100_000))))
+        time.sleep(1)  # until all of them wait
+        lives(wire, topic)

@@ -49,6 +49,8 @@ class Deferred:
     # While it waits, no further request of its connection is handled: Kafka's broker mutes the channel of every request
     # until that is answered.  Only what is sure to be answered soon, and gains by company, goes without.
     mutes = True
+    # While it waits, its request is kept with all that it says.
+    keeps_request = True
 
     __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved", "stage_one")
 
@@ -77,6 +79,13 @@ class Deferred:
             on_resolved(self._response)
         else:
             self._on_resolved = on_resolved
+
+
+class Parked(Deferred):
+    """Waits for other clients, for as long as they like: what its request said is kept, and counted, elsewhere."""
+
+    __slots__ = ()
+    keeps_request = False
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, where nobody says otherwise
 FETCHES_ANSWERED_AT_ONCE: Final = 4
+FETCHES_ANSWERED_EVERY_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class KafkaService:
         self.queued_bytes = 0  # unanswered requests of all sessions
         self.tasks: set[asyncio.Task[None]] = set()  # requests at work; they outlive their connections
         self.fetches_waiting: dict[Deferred, None] = {}  # the one that has waited longest first
+        self._answers_more_fetches = False
         self.request_counts: Counter[int] = Counter()
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -65,6 +67,15 @@ class KafkaService:
         for deferred in list(islice(self.fetches_waiting, FETCHES_ANSWERED_AT_ONCE)):
             assert deferred.hurry is not None
             deferred.hurry()
+        # Those that have waited longest may be small ones; nobody else asks while no request is handled.
+        if self.fetches_waiting and not self._answers_more_fetches:
+            self._answers_more_fetches = True
+            self.broker.clock.call_later(FETCHES_ANSWERED_EVERY_S, self._answer_more_fetches)
+
+    def _answer_more_fetches(self) -> None:
+        self._answers_more_fetches = False
+        if self.memory.is_over:
+            self.answer_waiting_fetches()
 
     def unsupported_api_versions(self) -> Any:
         return api_versions.unsupported()

@@ -239,6 +239,8 @@ class KafkaSession:
         if answer is None:
             return
         size = len(frame.data)
+        if isinstance(answer, Deferred) and not answer.keeps_request:
+            size = 0
         slot = _Slot(size if api.key == PRODUCE_KEY else size + min(size * OBJECTS_RATIO, OBJECTS_BYTES_MAX))
         self._slots.append(slot)
         self._unanswered_bytes += slot.request_bytes
@@ -320,6 +322,9 @@ class KafkaSession:
         if isinstance(answer, Deferred):
             assert slot is not None
             slot.deferred = answer
+            if not answer.keeps_request:
+                del request, data
+                self._lighten(slot)
             answer = await _resolved(answer)
         elif is_coroutine(answer):
             answer = await answer
@@ -388,9 +393,15 @@ class KafkaSession:
     def _forget(self, slot: _Slot) -> None:
         if slot is self._at_work:
             self._at_work = None
+        self._lighten(slot)
+        self._memory.give(slot.response_bytes)
+
+    def _lighten(self, slot: _Slot) -> None:
+        """Nothing of the request is kept any more."""
         self._unanswered_bytes -= slot.request_bytes
         self._service.queued_bytes -= slot.request_bytes
-        self._memory.give(slot.request_bytes + slot.response_bytes)
+        self._memory.give(slot.request_bytes)
+        slot.request_bytes = 0
 
     def resume_if_possible(self) -> None:
         """Read on, if there is little enough to answer and the peer takes it."""

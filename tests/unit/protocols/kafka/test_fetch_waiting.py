@@ -10,6 +10,8 @@ from magnetar.broker.topics import NewTopic
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.handlers import fetch as handler
 from magnetar.protocols.kafka.registry import Deferred, RequestContext
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 Run = Callable[..., None]
@@ -223,5 +225,71 @@ def test_deletion_and_removed_records_wake_who_waits(with_broker: Run) -> None:
         await client.append(topic.partition(0), 5)
         await turns()
         assert two.resolved
+
+    with_broker(scenario)
+
+
+def test_a_large_fetch_does_not_wait_while_no_request_is_handled(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What it holds would keep others waiting, and it is not among those that are asked to hurry.
+    monkeypatch.setattr(handler, "ELEMENTS_AT_ONCE", 10)
+
+    async def scenario(client: Any) -> None:
+        await topic_of(client)
+        memory = client.service.memory
+        memory.take(memory.bytes_max + 1)
+        deferred = begin(client, asked(range(WIDTH)))
+        await asyncio.wait(client.service.tasks)
+        assert deferred.resolved
+        memory.give(memory.bytes_max + 1)
+
+    with_broker(scenario)
+
+
+def test_a_topic_that_goes_while_a_large_fetch_looks_at_it_is_told_so(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It was UNKNOWN_SERVER_ERROR with a traceback, and the next one who had fetches hurry lost his connection.
+    async def scenario(client: Any) -> None:
+        await topic_of(client)
+        collect = handler._Fetch._collect_in_turns
+        gone = DeleteTopicsRequest(topic_names=["wide"], timeout_ms=1000)
+
+        async def then_gone(fetch: Any) -> None:
+            monkeypatch.undo()
+            await collect(fetch)
+            assert (await client.ask("delete_topics", 5, gone)).responses[0].error_code == 0
+
+        monkeypatch.setattr(handler._Fetch, "_collect_in_turns", then_gone)
+        monkeypatch.setattr(handler, "ELEMENTS_AT_ONCE", 10)
+        deferred = begin(client, asked(range(WIDTH)))
+        await asyncio.wait(client.service.tasks)
+        assert deferred.resolved
+        answers: list[Any] = []
+        deferred.attach(answers.append)
+        response = getattr(answers[0], "response", answers[0])
+        assert response.error_code == 0
+        codes = {row.error_code for one in response.responses for row in one.partitions}
+        assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert not client.service.fetches_waiting
+
+    with_broker(scenario)
+
+
+def test_fetches_are_answered_until_requests_are_handled_again(with_broker: Run) -> None:
+    # Four of them were, those that had waited longest, however little they held.
+    async def scenario(client: Any) -> None:
+        await topic_of(client)
+        waiting = [begin(client, asked(range(1))) for _ in range(12)]
+        memory = client.service.memory
+        memory.take(memory.bytes_max + 1)
+        client.service.answer_waiting_fetches()
+        for _ in range(200):
+            if all(one.resolved for one in waiting):
+                break
+            await asyncio.sleep(0.01)
+        assert all(one.resolved for one in waiting)
+        memory.give(memory.bytes_max + 1)
 
     with_broker(scenario)

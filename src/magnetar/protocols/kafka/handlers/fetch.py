@@ -323,9 +323,15 @@ class _Fetch:
         await self._collect_in_turns()
         if self.cold or self.foreign:
             return await self.read_later()
-        if self.is_satisfied or not may_wait or self._is_left:
+        # What it holds while it waits would keep others from being handled.
+        is_over = self._context.service.memory.is_over
+        if self.is_satisfied or not may_wait or self._is_left or is_over:
             return self.response()
-        self._wait_with(deferred)
+        try:
+            self._wait_with(deferred)
+        except BrokerError:  # a topic has gone since it was looked at
+            await self._collect_in_turns()
+            return self.response()
         return None
 
     def _leave(self) -> None:
@@ -340,13 +346,14 @@ class _Fetch:
         return deferred
 
     def _wait_with(self, deferred: Deferred) -> None:
+        partitions = [self._resolve(target) for target, _ in self._found]
         self._deferred = deferred
         self._context.service.fetches_waiting[deferred] = None
         deferred.hurry = self._look_again
         waiting = self._waiting = FetchWaiting(self._bytes_wanted, self._reads_committed, self._look_again)
-        for target, _ in self._found:
+        for partition, (target, _) in zip(partitions, self._found, strict=True):
             wanted = target.request
-            waiting.watch(self._resolve(target), wanted.fetch_offset, wanted.partition_max_bytes)
+            waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
         self._reset()  # what was found is looked up again: nobody holds entries while he waits
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._context.broker.clock.call_later(wait_ms / 1000, self._look_again)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import JoinRequest, JoinResult
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, is_coordinator
-from magnetar.protocols.kafka.registry import Deferred
+from magnetar.protocols.kafka.registry import Parked
 from magnetar.wire.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -28,12 +28,12 @@ _NULL_PROTOCOL_SINCE: Final = 7
 _SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
-def handle(context: "RequestContext", request: JoinGroupRequest) -> "JoinGroupResponse | Deferred":
+def handle(context: "RequestContext", request: JoinGroupRequest) -> "JoinGroupResponse | Parked":
     version = context.api_version
     if not is_coordinator(context, request.group_id):
         return _response(version, JoinResult(GroupError.NOT_COORDINATOR, request.member_id))
     own_timeout = version >= _REBALANCE_TIMEOUT_SINCE
-    deferred = Deferred()
+    deferred = Parked()
     context.broker.groups.join(
         JoinRequest(
             group_id=request.group_id,

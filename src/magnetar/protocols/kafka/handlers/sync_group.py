@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import SyncRequest, SyncResult
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, is_coordinator
-from magnetar.protocols.kafka.registry import Deferred
+from magnetar.protocols.kafka.registry import Parked
 from magnetar.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ VERSIONS = (0, 5)
 _PROTOCOL_SINCE: Final = 5
 
 
-def handle(context: "RequestContext", request: SyncGroupRequest) -> "SyncGroupResponse | Deferred":
+def handle(context: "RequestContext", request: SyncGroupRequest) -> "SyncGroupResponse | Parked":
     if not is_coordinator(context, request.group_id):
         return _response(SyncResult(GroupError.NOT_COORDINATOR))
     if context.api_version >= _PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
         return _response(SyncResult(GroupError.INCONSISTENT_GROUP_PROTOCOL))
-    deferred = Deferred()
+    deferred = Parked()
     context.broker.groups.sync(
         SyncRequest(
             group_id=request.group_id,
