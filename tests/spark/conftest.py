@@ -57,6 +57,17 @@ def spark() -> "Iterator[SparkSession]":
         _end_jvm(gateway)
 
 
+@pytest.fixture(autouse=True)
+def _active_session(request: pytest.FixtureRequest) -> None:
+    """Make the shared session the active one again: what a worker starts leaves a session of its own active.
+
+    Spark looks a Python data source up in the active session, not in the one that the reader or writer belongs to.
+    """
+    if "spark" in request.fixturenames:
+        spark = request.getfixturevalue("spark")
+        type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
 def _end_jvm(gateway: Any) -> None:
     """The JVM outlives its session until the process that started it ends: a test run would keep several."""
     process = gateway.proc
