@@ -16,10 +16,12 @@ JSON at `/store-binding`::
      "raised_at": 1234,       the transaction that wrote this
      "free_from": 57}         ledger ids below were given before, whatever the ledger store knows of them
 
+A ledger id that the metadata names is never given again, either: the store may not know of it any more, because the
+power took a journal that is not synced, or a damaged round was given up, and whoever names it would have the next one.
+
 A crash between the two steps of a start leaves the metadata one generation ahead and without any transaction since
 `raised_at`; the next start finishes that one.  Folders of versions that noted nothing are bound by their first start.
-Somebody who has looked (`magnetar doctor --repair`) may bind two stores that contradict each other; no ledger id that
-some chain names is given again then.
+Somebody who has looked (`magnetar doctor --repair`) may bind two stores that contradict each other.
 """
 
 import asyncio
@@ -31,6 +33,7 @@ from typing import Any, Final
 
 from magnetar.base.errors import ConfigError
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
+from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.storage.local.binding import NotedBinding, read_binding, write_binding
 from magnetar.storage.local.store import LocalLedgerStore
@@ -133,14 +136,22 @@ def ledgers_of(chain: bytes) -> list[int]:
     return [int(row[0]) for row in json.loads(chain)["ledgers"]]
 
 
+def free_ids(values: Mapping[str, bytes]) -> int:
+    """The smallest ledger id that may be given next for all that the metadata knows."""
+    free_from = int(binding_document(values.get(PATH)).get("free_from", 1))
+    for path, value in values.items():
+        if path.startswith(LEDGERS_ROOT):
+            free_from = max([free_from, *(one + 1 for one in ledgers_of(value))])
+        elif path.startswith(TOMBSTONES_ROOT):
+            free_from = max(free_from, int(path[len(TOMBSTONES_ROOT) :], 16) + 1)
+    return free_from
+
+
 def raised(
     values: Mapping[str, bytes], store_id: str, generation: int, raised_at: int, *, skips: bool
 ) -> bytes:
     """What `/store-binding` holds next; `skips`: the ledger store may not know of all ids that were given."""
-    free_from = int(binding_document(values.get(PATH)).get("free_from", 1))
-    if skips:
-        named = (ledgers_of(value) for path, value in values.items() if path.startswith(LEDGERS_ROOT))
-        free_from = max([free_from, *(one + 1 for ledgers in named for one in ledgers)])
+    free_from = free_ids(values) if skips else int(binding_document(values.get(PATH)).get("free_from", 1))
     document = {"v": 1, "store": store_id, "generation": generation, "raised_at": raised_at}
     return json.dumps(document | {"free_from": free_from}).encode()
 
@@ -211,8 +222,7 @@ async def bind(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> StoreB
         generation += 1
         at = metadata.commits + 1
         await metadata.put(PATH, raised(values, ledgers_know.store_id, generation, at, skips=False))
-    free_from = binding_document(values.get(PATH)).get("free_from", 1)
-    store.next_ledger_id = max(store.next_ledger_id, free_from)
+    store.next_ledger_id = max(store.next_ledger_id, free_ids(values))
     binding = StoreBinding(metadata, store, generation)
     await binding.note()
     return binding

@@ -16,8 +16,10 @@ from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.server import binding, doctor
 from magnetar.server.binding import StoreBinding, bind
 from magnetar.storage.local.disk import RealDisk
+from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.store import LedgerWriter
 from magnetar.testing.clock import FakeClock
 
 SMALL = LocalStoreSettings(journal_file_bytes=1 << 20, round_bytes_max=1 << 19)
@@ -80,15 +82,27 @@ class Folder:
                 shutil.copy(saved / name, target)
 
 
-async def use(metadata: SqliteMetadataStore, store: LocalLedgerStore, writes: int) -> None:
+async def append(writer: LedgerWriter, offset: int) -> None:
+    durable = asyncio.get_running_loop().create_future()
+    writer.append([b"entry"], 5, offset, 0, durable.set_result)
+    assert await durable is None
+
+
+async def use(metadata: SqliteMetadataStore, store: LocalLedgerStore, writes: int) -> list[LedgerWriter]:
+    writers: list[LedgerWriter] = []
     for number in range(writes):
         writer = await store.create()
+        writers.append(writer)
         ledger_id = writer.stat.ledger_id
         path = f"{METADATA_ROOT}t-{metadata.commits}"
         await metadata.put(path, b'{"ledgers": [[%d, 0, 0]]}' % ledger_id)
-        durable = asyncio.get_running_loop().create_future()
-        writer.append([b"entry"], 5, number, 0, durable.set_result)
-        assert await durable is None
+        await append(writer, number)
+    return writers
+
+
+async def named_ledgers(metadata: SqliteMetadataStore) -> list[int]:
+    chains = await metadata.scan(METADATA_ROOT)
+    return [ledger_id for _, chain in chains for ledger_id in binding.ledgers_of(chain.value)]
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -295,9 +309,15 @@ def test_a_journal_that_is_not_synced_may_lose_rounds(tmp_path: Path) -> None:
             await store.checkpoint()
             saved = folder.save("saved", names)
             await use(metadata, store, 2)
+            await metadata.put("/deleted-ledgers/000000000000000f", b"")
             await bound.close()
         folder.put_back(saved, names)
         await folder.run()
+        await folder.run()
+        async with folder.stores() as (metadata, store):
+            named = await named_ledgers(metadata)
+            assert len(set(named)) == len(named) == 8, "a log must not meet what another one was given"
+            assert max(named) == 0xF + 4, "nor is one to be deleted for what another one was"
 
     run(scenario())
 
@@ -461,5 +481,37 @@ def test_a_journal_that_was_mended_has_fewer_rounds_than_the_metadata_noted_and_
         report = await killed.doctor(repair=True)
         assert [one.area for one in report.repairs] == ["journal", "binding"]
         await killed.run(writes=1)
+
+    run(scenario())
+
+
+def test_no_ledger_id_is_given_twice_behind_a_repair_of_the_journal(tmp_path: Path) -> None:
+    """The creation of a ledger is in a damaged round, and what is whole behind it has as many rounds as there were."""
+
+    async def scenario() -> None:
+        folder = Folder(tmp_path / "data")
+        killed = Folder(tmp_path / "killed")
+        async with folder.stores() as (metadata, store):
+            await bind(metadata, store)
+            first, _ = await use(metadata, store, 2)
+            await store.create()
+            damaged = store.durable_sequence
+            await metadata.put(f"{METADATA_ROOT}t", b'{"ledgers": [[3, 0, 0]]}')
+            await append(first, 1)
+            names = (*METADATA, "metadata.sqlite-wal", *LEDGERS)
+            killed.put_back(folder.save("saved", names), names)
+        for journal in (killed.path / "journal").iterdir():
+            content = bytearray(journal.read_bytes())
+            for at in range(0, len(content), BLOCK_BYTES):
+                if content[at : at + 4] == b"MGJR" and content[at + 23] == damaged:
+                    content[at + 30] ^= 1
+            journal.write_bytes(content)
+        report = await killed.doctor(repair=True)
+        assert [one.area for one in report.repairs] == ["journal"]
+        assert {one.area for one in report.after if one.weight == "damage"} == {"chains"}
+        await killed.run()
+        async with killed.stores() as (metadata, _):
+            named = await named_ledgers(metadata)
+            assert len(set(named)) == len(named) == 5
 
     run(scenario())
