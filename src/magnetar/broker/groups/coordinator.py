@@ -17,7 +17,7 @@ from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.expiry import expired_cursors
-from magnetar.broker.groups.group import Group
+from magnetar.broker.groups.group import Group, MembersMemory, protocols_size
 from magnetar.broker.groups.model import (
     NO_MEMBER,
     DescribedGroup,
@@ -34,7 +34,7 @@ from magnetar.broker.groups.model import (
 from magnetar.broker.groups.offsets import GroupOffsets, TopicCatalogue
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, record_path
-from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
@@ -72,6 +72,7 @@ class GroupCoordinator:
         self._catalogue = catalogue
         self._canonical_topic = canonical_topic
         self._groups: dict[str, Group] = {}
+        self._memory = MembersMemory()
         self._records: dict[str, GroupRecord] = {}
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
         self._upkeep = upkeep or Upkeep(clock)
@@ -117,6 +118,10 @@ class GroupCoordinator:
             reply(JoinResult(GroupError.INVALID_GROUP_ID, request.member_id))
         elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
             reply(JoinResult(GroupError.INVALID_SESSION_TIMEOUT, request.member_id))
+        elif (size := protocols_size(request.protocols)) > MEMBER_BYTES_MAX:
+            reply(JoinResult(GroupError.MESSAGE_TOO_LARGE, request.member_id))
+        elif not self._memory.has_room(size):
+            reply(JoinResult(GroupError.COORDINATOR_NOT_AVAILABLE, request.member_id))
         else:
             group = self.find(request.group_id)
             if group is None:
@@ -133,6 +138,10 @@ class GroupCoordinator:
             reply(SyncResult(GroupError.INVALID_GROUP_ID))
         elif group is None:
             reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
+        elif max(map(len, request.assignments.values()), default=0) > MEMBER_BYTES_MAX:
+            reply(SyncResult(GroupError.MESSAGE_TOO_LARGE))
+        elif not self._memory.has_room(sum(map(len, request.assignments.values()))):
+            reply(SyncResult(GroupError.COORDINATOR_NOT_AVAILABLE))
         else:
             self._rebalancer.sync(group, request, reply)
 
@@ -290,6 +299,7 @@ class GroupCoordinator:
             generation=record.generation if record else 0,
             protocol_type=record.protocol_type if record else None,
             canonical_topic=self._canonical_topic,
+            memory=self._memory,
         )
 
     def _forget(self, group: Group) -> None:

@@ -20,6 +20,7 @@ class GroupError(Enum):
     MEMBER_ID_REQUIRED = "The member has to join again with the member id that it was given."
     FENCED_INSTANCE_ID = "Another member has taken over this group instance id."
     GROUP_MAX_SIZE_REACHED = "The group has as many members as it may."
+    MESSAGE_TOO_LARGE = "What the member says of itself, or is assigned, is larger than the server keeps."
     ILLEGAL_GENERATION = "The generation is not the group's current one."
     REBALANCE_IN_PROGRESS = "The group is rebalancing: join it again."
     GROUP_ID_NOT_FOUND = "There is no such group."

@@ -28,7 +28,10 @@ from magnetar.broker.groups.model import (
     SyncReply,
     SyncResult,
 )
+from magnetar.broker.groups.settings import MEMBERS_BYTES_MAX, SMALL_MEMBER_BYTES
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+
+MEMBER_OVERHEAD_BYTES: Final = 1024  # objects, timers and names, about
 
 PREVIOUS: Final = {
     GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
@@ -37,6 +40,24 @@ PREVIOUS: Final = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: {GroupState.EMPTY},
 }
+
+
+class MembersMemory:
+    """What is kept of all members, and of those that have been given an id."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether so much more may be kept."""
+        limit = MEMBERS_BYTES_MAX if size <= SMALL_MEMBER_BYTES else MEMBERS_BYTES_MAX // 2
+        return not size or self.used + size <= limit
+
+
+def protocols_size(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class Member:
@@ -82,6 +103,10 @@ class Member:
         """It has a request parked here, so it is alive however long ago its last heartbeat was."""
         return self.join_reply is not None or self.sync_reply is not None
 
+    @property
+    def size(self) -> int:
+        return MEMBER_OVERHEAD_BYTES + protocols_size(self.protocols) + len(self.assignment)
+
     def metadata(self, protocol_name: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
@@ -110,8 +135,10 @@ class Group:
         generation: int = 0,
         protocol_type: str | None = None,
         canonical_topic: Callable[[str], str] = str,
+        memory: MembersMemory | None = None,
     ) -> None:
         self.group_id = group_id
+        self._memory = memory or MembersMemory()
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_since_ms = now_ms
@@ -181,15 +208,22 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
+        self._memory.used += member.size
         self._supporters.update({name for name, _ in member.protocols})
         self.drop_pending(member.member_id)
 
     def update(self, member: Member, request: JoinRequest) -> None:
         self._withdraw(member)
+        self._memory.used -= member.size
         member.protocols = request.protocols
+        self._memory.used += member.size
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         self._supporters.update({name for name, _ in member.protocols})
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        self._memory.used += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
         # A retry overtakes the request before it; its client keeps its member id and joins again, if it
@@ -216,6 +250,7 @@ class Group:
         self.answer_join(member, JoinResult(error, NO_MEMBER))
         member.answer_sync(SyncResult(error))
         self._withdraw(member)
+        self._memory.used -= member.size
         if member.group_instance_id is not None:
             self.static_members.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -239,9 +274,15 @@ class Group:
             self.pending_syncs.add(new_id)
         return old
 
+    def add_pending(self, member_id: str, timer: TimerHandle) -> None:
+        """It was given this id, and has to join with it."""
+        self.pending_members[member_id] = timer
+        self._memory.used += MEMBER_OVERHEAD_BYTES + len(member_id)
+
     def drop_pending(self, member_id: str) -> bool:
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
+            self._memory.used -= MEMBER_OVERHEAD_BYTES + len(member_id)
             timer.cancel()
         return timer is not None
 

@@ -100,9 +100,10 @@ class Rebalancer:
             else:
                 self._replace_static(group, old_id, member_id, request, reply)
         elif request.require_known_member_id:
-            group.pending_members[member_id] = self._clock.call_later(
+            timer = self._clock.call_later(
                 request.session_timeout_ms / 1000, self._expire_pending, group, member_id
             )
+            group.add_pending(member_id, timer)
             reply(JoinResult(GroupError.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add_member(group, member_id, request, reply)
@@ -192,7 +193,7 @@ class Rebalancer:
     def _prepare(self, group: Group, reason: str) -> None:
         if group.state is GroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
-                member.assignment = b""
+                group.assign(member, b"")
                 if member.answer_sync(SyncResult(GroupError.REBALANCE_IN_PROGRESS)):
                     self._keep_alive(group, member, member.session_timeout_ms)
         group.pending_syncs.clear()
@@ -306,7 +307,7 @@ class Rebalancer:
         group.move_to(GroupState.STABLE, self._clock.now_ms())
         self._on_settled(group)
         for member in group.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            group.assign(member, assignments.get(member.member_id, b""))
             result = SyncResult(GroupError.NONE, member.assignment, group.protocol_type, group.protocol_name)
             if member.answer_sync(result):
                 self._keep_alive(group, member, member.session_timeout_ms)

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
+from magnetar.broker.groups import group
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import GroupState
-from magnetar.broker.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from magnetar.testing.groups import GroupDriver, subscription
+
+TOO_LARGE = GroupError.MESSAGE_TOO_LARGE
 
 
 def state(groups: GroupDriver, group_id: str = "g") -> GroupState:
@@ -327,3 +330,38 @@ def test_more_candidates_than_places_in_a_rebalance_leaves_the_last_one_out() ->
         assert third.join.error is GroupError.GROUP_MAX_SIZE_REACHED
         groups.advance(9.0)
         assert {first.join.error, second.join.error} == {GroupError.NONE}
+
+
+def test_a_member_may_say_so_much_of_itself_and_no_more() -> None:
+    # 20 members of 20 MiB were kept for as long as their sessions lasted, whatever the server's memory was limited to.
+    with GroupDriver() as groups:
+        for size, error in (
+            (MEMBER_BYTES_MAX - 5, GroupError.MEMBER_ID_REQUIRED),
+            (MEMBER_BYTES_MAX, TOO_LARGE),
+        ):
+            request = groups.request("g", protocols=(("range", bytes(size)),))
+            assert groups.join(request).join.error is error
+
+
+def test_all_members_together_leave_room_for_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "MEMBERS_BYTES_MAX", 100_000)
+    large = (("range", bytes(20_000)),)
+    with GroupDriver() as groups:
+        memory = groups.coordinator._memory
+        for number in range(2):
+            groups.join(groups.request(f"g{number}", protocols=large, require_known_member_id=False))
+        refused = groups.join(groups.request("more", protocols=large, require_known_member_id=False))
+        assert refused.join.error is GroupError.COORDINATOR_NOT_AVAILABLE
+        assert groups.join(groups.request("small")).join.error is GroupError.MEMBER_ID_REQUIRED
+        assert memory.used > 40_000
+        groups.advance(1_000)  # all of them have failed
+        assert memory.used == 0
+
+
+def test_what_is_kept_of_members_is_given_back() -> None:
+    with GroupDriver() as groups:
+        memory = groups.coordinator._memory
+        members = groups.stable()
+        assert memory.used > 0
+        groups.advance(1_000)
+        assert memory.used == 0, members
