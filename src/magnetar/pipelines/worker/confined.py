@@ -72,7 +72,8 @@ _TABLE_FUNCTIONS: Final = frozenset(
         "variant_explode_outer",
     )
 )
-# What they reach: Java methods, or files that an argument or an option names.
+# What they reach: Java methods, files that an argument or an option names, and, by xpath, what a text names as its
+# document type (`<!DOCTYPE a SYSTEM "http://...">`), with whatever of the rows is put into that name.
 _REACHING: Final = frozenset(
     (
         "call_function",
@@ -84,6 +85,15 @@ _REACHING: Final = frozenset(
         "to_avro",
         "to_protobuf",
         "try_reflect",
+        "xpath",
+        "xpath_boolean",
+        "xpath_double",
+        "xpath_float",
+        "xpath_int",
+        "xpath_long",
+        "xpath_number",
+        "xpath_short",
+        "xpath_string",
     )
 )
 _OPTIONS_NAME_FILES: Final = {"from_xml": 2, "schema_of_xml": 1}  # {function: arguments without options}
