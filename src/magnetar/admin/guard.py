@@ -9,8 +9,11 @@ route is looked for, so that no route can be without them:
 * **Origin** and **Sec-Fetch-Site**, which a page cannot forge: requests of other sites' pages are refused, except
   those of `http.allowed.origins`.  Browsers send Origin with every POST, PUT and DELETE, and Sec-Fetch-Site with images
   and links, too.
+  They send the latter to https and loopback only (not to `0.0.0.0`, which leads to loopback, nor to a private network),
+  so the GETs of Pulsar's that change something are refused to a browser that sends neither.
 * **Content-Type** of a body is JSON's or one of Pulsar's own JSON types.  What a page may send without asking first
-  (text/plain, forms, a Blob without a type) is refused: 415.
+  (text/plain, forms, a Blob without a type) is refused: 415.  The number of a PUT's partitions may be text/plain, as
+  Pulsar takes it: no page sends a PUT to another site without asking.
 
 Probes (`PROBES`) are answered whatever Host says: load balancers have names of their own for a server, and an answer
 tells nothing that is worth taking.
@@ -18,7 +21,7 @@ tells nothing that is worth taking.
 
 from typing import Final
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,6 +35,9 @@ _CHANGES_NOTHING: Final = ("GET", "HEAD", "OPTIONS")
 _JSON: Final = "application/json"
 # pulsar-admin and Pulsar's Go client create partitioned topics with properties by it.
 _JSON_OF_PULSAR: Final = ("application/vnd.", "+json")
+_TEXT: Final = "text/plain"
+_PARTITIONS: Final = "/partitions"
+_BROWSERS: Final = "mozilla/"  # what each of them calls itself first; a page cannot change it
 # Functions and packages come as forms.  None of them is served here: what lies below is answered 501.
 _FORMS_BELOW: Final = "/admin/v3/"
 _FORM: Final = "multipart/form-data"
@@ -62,7 +68,11 @@ class Guard:
                 f"this server is not known as {host[:200]!r}: use its address, or add the name to http.allowed.hosts"
             )
         foreign = self._foreign(headers, f"{scope['scheme']}://{host}")
-        return foreign if foreign or scope["method"] in _CHANGES_NOTHING else _wrong_type(path, headers)
+        if foreign:
+            return foreign
+        if scope["method"] in _CHANGES_NOTHING:
+            return _changing_get(scope, headers)
+        return _wrong_type(scope["method"], path, headers)
 
     def _foreign(self, headers: Headers, own: str) -> tuple[int, str] | None:
         origin = headers.get("origin")
@@ -77,7 +87,23 @@ class Guard:
         return None
 
 
-def _wrong_type(path: str, headers: Headers) -> tuple[int, str] | None:
+def _changing_get(scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    """Refused where it may be a page's image: Pulsar's clients and people's tools are no browsers."""
+    path = scope["path"]
+    changes = path == "/admin/v2/brokers/backlog-quota-check" or (
+        path.endswith(_PARTITIONS) and "checkAllowAutoCreation" in QueryParams(scope["query_string"])
+    )
+    if not changes or not headers.get("user-agent", "").lower().startswith(_BROWSERS):
+        return None
+    if "origin" in headers or "sec-fetch-site" in headers:  # which have been looked at
+        return None
+    return (
+        403,
+        "a browser sent this request, which changes something, and does not say for which page: use a tool",
+    )
+
+
+def _wrong_type(method: str, path: str, headers: Headers) -> tuple[int, str] | None:
     """Refused also where a route would not read the body: a new one may, and nobody sends one for nothing."""
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     given = headers.get("content-type")
@@ -85,6 +111,8 @@ def _wrong_type(path: str, headers: Headers) -> tuple[int, str] | None:
     if kind == _JSON or (kind.startswith(_JSON_OF_PULSAR[0]) and kind.endswith(_JSON_OF_PULSAR[1])):
         return None
     if kind == _FORM and path.startswith(_FORMS_BELOW):
+        return None
+    if kind == _TEXT and method == "PUT" and path.endswith(_PARTITIONS):
         return None
     if given is None and not has_body:
         return None
