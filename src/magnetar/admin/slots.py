@@ -4,7 +4,8 @@ Sockets are cheap to open, so none of them is counted against anybody before it 
 
 * A connection without a request under way (idle, or with half of a request's head) gives way to a new one when there
   are more than `CONNECTIONS_MAX`: the one that has been so the longest.  The head of a request is waited for
-  `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.
+  `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.  Where there are twice as many and none of
+  them is idle, the one that has taken nothing the longest gives way, and the new one only if all are at work.
 * At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
   at once.  Health, metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.
 * What health and the worker are answered is short and made whole before it is sent, and their room is free again from
@@ -104,6 +105,7 @@ class Connection(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
         self._idle_since_s = 0.0
+        self._unread_since_s = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -131,6 +133,7 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._unread_timer is None:
+            self._unread_since_s = self.loop.time()
             self._unread_timer = self.loop.call_later(UNREAD_S_MAX, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -156,12 +159,14 @@ class Connection(H11Protocol):
             self._unread_timer = None
 
     def _make_room(self) -> None:
-        idle = [
-            one for one in self.connections if isinstance(one, Connection) and one.is_idle and one is not self
-        ]
+        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+        idle = [one for one in others if one.is_idle]
         if idle:
-            oldest = min(idle, key=lambda one: one._idle_since_s)
-            self.connections.discard(oldest)  # now: the next one must find another
-            oldest.transport.abort()
+            self._give_way(min(idle, key=lambda one: one._idle_since_s))
         elif len(self.connections) > 2 * CONNECTIONS_MAX:
-            self.transport.abort()
+            unread = [one for one in others if one._unread_timer is not None]
+            self._give_way(min(unread, key=lambda one: one._unread_since_s, default=self))
+
+    def _give_way(self, one: "Connection") -> None:
+        self.connections.discard(one)  # now: the next one must find another
+        one.transport.abort()

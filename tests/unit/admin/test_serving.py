@@ -272,3 +272,35 @@ def test_answers_that_nobody_takes_keep_health_and_the_worker_from_nobody(
         await unread
 
     asyncio.run(main())
+
+
+def test_who_takes_no_answers_gives_way_where_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections full of answers that nobody takes are not idle: every new one, a probe's too, was cut off at once."""
+    monkeypatch.setattr(slots, "CONNECTIONS_MAX", 1)
+
+    class Large:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            body = bytes(32 << 20) if scope["path"] == "/large" else b""
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+    async def main() -> None:
+        sockets = bind("127.0.0.1", 0)
+        port = sockets[0].getsockname()[1]
+        server = await serving.serve(Large(), sockets)
+        unread = []
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200" in await reader.readline()
+            await asyncio.sleep(0.2)
+            unread.append((reader, writer))
+        assert await _ask(port) == 200
+        with suppress(ConnectionResetError):  # the first that took nothing
+            assert len(await unread[0][0].read()) < 32 << 20
+        for _, writer in unread:
+            writer.transport.abort()
+        await server.close()
+
+    asyncio.run(main())
