@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.table_roots import TableRoots
 from magnetar.pipelines.worker.kinds import Context, Spec, find_kind
 from magnetar.pipelines.worker.kinds.query import QueryKind
 
@@ -78,6 +80,15 @@ class TestContext:
         }
         given = {"subscribe": "t", "Admin.URL": "http://there", "startingTimestamp": "1"}
         assert CONTEXT.source_options(SPEC, given) == {**given, "predefinedSubscription": "pipeline-a"}
+
+    @pytest.mark.parametrize("name", ["Admin.Url", "kafka.bootstrap.servers", "service.url"])
+    def test_another_server_does_not_say_which_files_a_worker_opens(self, name: str) -> None:
+        worker = replace(CONTEXT, table_roots=TableRoots.of(["/data/tables"]))
+        given = {name: "there:1", "READ.MODE": "direct"}
+        found = worker.source_options(SPEC, given)
+        assert found["read.mode"] == "broker"
+        assert "READ.MODE" not in found
+        assert "read.mode" not in worker.source_options(SPEC, {"subscribe": "t"})
 
     def test_a_sink_is_the_server_itself_unless_said_otherwise(self) -> None:
         assert CONTEXT.sink_options({"topic": "t"}) == {"topic": "t", "kafka.bootstrap.servers": "here:9092"}

@@ -59,11 +59,17 @@ class Context:
     def source_options(self, spec: Spec, given: Mapping[str, str]) -> dict[str, str]:
         """Options of `readStream.format("magnetar")`: those `given`, the server's address where they name none, from
         the beginning unless they say otherwise, and the subscription that keeps the pipeline's place in the topic.
+
+        Another server is read over the network only: it says which files hold its records, and those would be files of
+        this machine.
         """
         options = dict(given)
         names = {name.lower() for name in options}
         if not names & {"admin.url", "kafka.bootstrap.servers", "service.url"}:
             options["admin.url"] = self.admin_url
+        elif self.table_roots is not None:
+            options = {name: value for name, value in options.items() if name.lower() != "read.mode"}
+            options["read.mode"] = "broker"
         if not any(name.startswith("starting") for name in names):
             options["startingOffsets"] = "earliest"
         options["predefinedSubscription"] = spec.subscription
