@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from killed_store import DATA, TINY, Killed, Load, killed, start
+from killed_store import DATA, KIB, TINY, Killed, Load, killed, start
 
 from magnetar.base.errors import StorageError
 from magnetar.base.findings import Finding, Weight
@@ -144,6 +144,42 @@ def test_a_ledger_whose_creation_is_lost_is_made_again() -> None:
         assert [stat.entry_count for stat in await store.list_ledgers()] == [4]
         assert (await store.create()).stat.ledger_id == 2
         await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_segments_have_of_a_ledger_whose_beginning_is_lost_is_not_deleted() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        load = Load(store)
+        await load.create()
+        for _ in range(4):
+            await load.append(1)
+        await load.create()
+        for _ in range(6):
+            await load.append(0, 6)
+        await asyncio.sleep(0.05)  # some of it is written behind
+        dead = Killed(disk.after_power_loss(Fate.KEPT), load.acknowledged)
+        await store.close()
+        disk = dead.disk()
+        for path, position, _, _ in dead.rounds[5:7]:  # the second ledger's creation, and its first entries
+            disk.content(path)[position] ^= 1
+        segment = DATA / "segments" / f"{2:016x}.segment"
+        content = bytes(disk.content(segment))
+        assert len(content) > 8 * KIB
+        done = mend(disk)
+        assert damage_in(findings_of(disk)) == []
+        for _ in range(2):
+            store = await start(disk)
+            later = Load(store)
+            for _ in range(2):
+                await later.create()
+            await later.append(1, 1)
+            await store.close()
+        assert content in everything_in(disk).values()
+        assert [one.area for one in done] == ["segments", "journal"]
+        assert bytes(disk.content(FOLDER / "segments" / segment.name)) == content
 
     asyncio.run(scenario())
 

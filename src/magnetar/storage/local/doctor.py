@@ -310,6 +310,20 @@ def repair(examined: Examined, folder: Path) -> Iterator[Finding]:
             {"ledgers": len(examined.known.facts)},
         )
     if examined.is_journal_damaged:
+        # Before the journal: it is what makes a repair that was cut short be done again.
+        if unknown := examined.unknown_segments:
+            disk.make_directory(folder / "segments")
+            for ledger_id in unknown:
+                path = examined.segments[ledger_id]
+                disk.rename(path, folder / "segments" / path.name)
+            disk.sync_directory(folder / "segments")
+            disk.sync_directory(examined.data_dir / "segments")
+            yield Finding(
+                "segments",
+                Weight.REPAIRED,
+                f"{len(unknown)} files of ledgers whose beginning is lost are in {folder.name}/segments now",
+                {"ledgers": unknown},
+            )
         name = _write_journal(examined)
         old = [file.path for file in examined.journal.files()]
         old += [examined.data_dir / "journal" / name for name, _ in examined.journal.cut]

@@ -115,6 +115,19 @@ class Examined:
     def is_journal_damaged(self) -> bool:
         return bool(self.damage or self.journal.cut) or self._has_gaps
 
+    @property
+    def unknown_segments(self) -> list[int]:
+        """Ledgers that have segments and were never created, as far as catalogue and journal know: that is lost.
+
+        Once there are newer ledgers, a start would take them for deleted ones and remove their files.
+        """
+        first = self.known.next_ledger_id
+        return sorted(
+            one
+            for one in self.segments
+            if one >= first and one not in self.ledgers and one not in self._deleted
+        )
+
     def close(self) -> None:
         for file in self.journal.files():
             file.file.close()
