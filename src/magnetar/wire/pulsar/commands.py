@@ -25,6 +25,8 @@ FRAME_PADDING_BYTES: Final = (
     10 * 1024
 )  # a frame may exceed the greatest message by so much: the command, metadata
 COMMAND_BYTES_MAX: Final = 1 << 20  # far above any real one; an entry's bytes are not among them
+# Properties and hash ranges of one command, in messages: a megabyte of them is half a second's work.
+PARTS_MAX: Final = 4096
 # The earliest and latest ids as they stand in uint64 fields; they carry signed numbers.
 EARLIEST: Final = (1 << 64) - 1
 LATEST: Final = (1 << 63) - 1
@@ -35,8 +37,15 @@ _SIZES: Final = Struct(">II")
 _FIELDS: Final = {
     field.number: field.name for field in BaseCommand.DESCRIPTOR.fields if field.message_type is not None
 }
-# Sent for every message or so, and without any text that is read.
-_WITHOUT_TEXT: Final = frozenset((BaseCommand.SEND, BaseCommand.ACK, BaseCommand.FLOW))
+# Sent for every message or so, or of very many ids, and without any text that is read.
+_WITHOUT_TEXT: Final = frozenset(
+    (
+        BaseCommand.SEND,
+        BaseCommand.ACK,
+        BaseCommand.FLOW,
+        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES,
+    )
+)
 _WITH_ENTRY: Final = frozenset((BaseCommand.SEND, BaseCommand.MESSAGE))
 
 
@@ -71,14 +80,15 @@ def read_command(frame: memoryview) -> tuple["BaseCommand.Type", Any, memoryview
     if not body.IsInitialized():
         missing = ", ".join(body.FindInitializationErrors())
         raise WireError(f"a {BaseCommand.Type.Name(kind)} without {missing}")
-    if kind not in _WITHOUT_TEXT:
-        _check_text(body)
+    if kind not in _WITHOUT_TEXT and _check_text(body, PARTS_MAX) < 0:
+        raise WireError(f"a {BaseCommand.Type.Name(kind)} of more than {PARTS_MAX} parts")
     if end < len(frame) and kind not in _WITH_ENTRY:
         raise WireError(f"{len(frame) - end} bytes behind a {BaseCommand.Type.Name(kind)}")
     return kind, body, frame[end:]
 
 
-def _check_text(message: Message) -> None:
+def _check_text(message: Message, parts_left: int) -> int:
+    """How many more parts the command may have; below zero it has too many, and not all was looked at."""
     for field, value in message.ListFields():
         if field.type == FieldDescriptor.TYPE_STRING:
             for text in (
@@ -87,11 +97,13 @@ def _check_text(message: Message) -> None:
                 if not isinstance(text, str):  # how the runtime gives what is not UTF-8
                     raise WireError(f"{field.full_name} is not UTF-8")
         elif field.message_type is not None:
-            if isinstance(value, Message):
-                _check_text(value)
-            else:
-                for one in value:
-                    _check_text(one)
+            inner = (value,) if isinstance(value, Message) else value
+            parts_left -= len(inner)
+            if parts_left < 0:
+                return parts_left
+            for one in inner:
+                parts_left = _check_text(one, parts_left)
+    return parts_left
 
 
 def frame_command(command: BaseCommand) -> bytes:

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from magnetar.broker.subscriptions.ack_turns import IDS_AT_ONCE, WORDS_AT_ONCE
-from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandAck, CommandPing, MessageIdData
+from magnetar.protocols.pulsar.handlers.consumer import REDELIVERED_AT_ONCE
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandPing,
+    CommandRedeliverUnacknowledgedMessages,
+    MessageIdData,
+)
 from tests.unit.admin.world import World, run
 
 LARGE = 20 * IDS_AT_ONCE
@@ -115,5 +122,24 @@ def test_what_is_left_of_a_large_command_is_forgotten_with_its_subscription(play
         )
         while world.door.service.tasks:
             await asyncio.wait(set(world.door.service.tasks))
+
+    play(scenario)
+
+
+def test_redelivery_of_very_many_takes_many_turns(play: Play) -> None:
+    # A megabyte of ids was a quarter of a second.
+    async def scenario(world: World) -> None:
+        consumer, other, ledger = await ready(world)
+        unknown = [MessageIdData(ledgerId=ledger, entryId=99)] * (REDELIVERED_AT_ONCE * 5)
+        ids = [*unknown, MessageIdData(ledgerId=ledger, entryId=1)]
+        consumer.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=ids))
+        await other.ask(CommandPing(), BaseCommand.PONG)
+        assert consumer.received == [], "the command is at work"
+        again = await consumer.hear(BaseCommand.MESSAGE)
+        assert (again.message_id.entryId, again.redelivery_count) == (1, 1)
+        consumer.say(CommandRedeliverUnacknowledgedMessages(consumer_id=1, message_ids=ids))
+        consumer.leave()
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     play(scenario)

@@ -4,6 +4,7 @@ Commands of a consumer that is not there, or no longer, change nothing: after a 
 while the client has not yet heard of it.
 """
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -30,10 +31,11 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from magnetar.protocols.pulsar.session import PulsarSession
 
+REDELIVERED_AT_ONCE: Final = 2_000  # 1,000 come from Java at a time, all that were not acknowledged from C++
 _TYPE_NAMES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")  # by CommandSubscribe.SubType
 
 
@@ -99,11 +101,34 @@ def _acked(
 
 def redeliver(session: "PulsarSession", command: CommandRedeliverUnacknowledgedMessages) -> Answer:
     member = member_of(session, command.consumer_id)
-    if member is not None:
-        positions = [position_of(one) for one in command.message_ids] or None
-        epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
-        member.subscription.redeliver(member, positions, epoch)
+    if member is None:
+        return None
+    if len(command.message_ids) > REDELIVERED_AT_ONCE:
+        return _redeliver_in_turns(session, command, member)
+    _redeliver(member, command, command.message_ids)
     return None
+
+
+def _redeliver(
+    member: SubscribedConsumer,
+    command: CommandRedeliverUnacknowledgedMessages,
+    ids: "Sequence[MessageIdData]",
+) -> None:
+    positions = [position_of(one) for one in ids] or None
+    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+    member.subscription.redeliver(member, positions, epoch)
+
+
+async def _redeliver_in_turns(
+    session: "PulsarSession", command: CommandRedeliverUnacknowledgedMessages, member: SubscribedConsumer
+) -> None:
+    """As `_redeliver`, for so many that others must have their turn in between."""
+    ids = command.message_ids
+    for at in range(0, len(ids), REDELIVERED_AT_ONCE):
+        if member_of(session, command.consumer_id) is not member:
+            return
+        _redeliver(member, command, ids[at : at + REDELIVERED_AT_ONCE])
+        await asyncio.sleep(0)
 
 
 def close_consumer(session: "PulsarSession", command: CommandCloseConsumer) -> Answer:
