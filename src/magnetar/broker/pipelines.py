@@ -45,6 +45,8 @@ WAIT_S_MAX: Final = 10.0
 
 # A folder, a subscription, a Spark query and a part of a URL are named after it.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# The worker's lock and logs lie where the folders of pipelines do.
+_OF_THE_WORKER: Final = "worker."
 _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
@@ -415,3 +417,5 @@ def check_name(name: str) -> None:
             f"the name {name[:NAME_CHARS_MAX]!r} of a pipeline must begin with a letter or digit and have at most"
             f" {NAME_CHARS_MAX} ASCII letters, digits and the characters _ . -"
         )
+    if name.lower().startswith(_OF_THE_WORKER):
+        raise InvalidPipeline(f"the name {name!r} of a pipeline may not begin with {_OF_THE_WORKER}")

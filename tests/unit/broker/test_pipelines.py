@@ -79,7 +79,11 @@ class TestDeclaring:
         run(scenario)
 
     @pytest.mark.parametrize(
-        "name", ["", ".", "..", "a..b", "-a", "a/b", "a b", "ä", "a\n", "%2e", "x" * (NAME_CHARS_MAX + 1)]
+        "name",
+        [
+            *("", ".", "..", "a..b", "-a", "a/b", "a b", "ä", "a\n", "%2e", "x" * (NAME_CHARS_MAX + 1)),
+            *("worker.lock", "worker.log.1", "Worker.log"),  # files of the worker's, in the same folder
+        ],
     )
     def test_a_name_that_cannot_be_a_folder_and_a_subscription_is_refused(self, name: str) -> None:
         async def scenario(world: World) -> None:
