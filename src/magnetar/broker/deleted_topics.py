@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 
 ROOT: Final = "/deleted-topics/"
 SNAPSHOTS_ROOT: Final = "/producer-snapshots/"
-_AT_ONCE: Final = 64  # logs that are removed side by side, so that they share rounds and commits
-_PATHS_AT_ONCE: Final = 1000
+# What is removed at once: it shares rounds and commits, and holds up the event loop for 10 ms or so.
+_AT_ONCE: Final = 32  # logs
+_PATHS_AT_ONCE: Final = 500
 _RETRY_S: Final = 10.0
 
 

@@ -339,7 +339,7 @@ def test_however_much_a_topic_has_its_deletion_is_one_small_commit_and_the_rest_
         assert sizes[0] <= 4
         while broker._environment.tasks:
             await asyncio.wait(set(broker._environment.tasks))
-        assert max(sizes) <= 1000
+        assert max(sizes) <= 500
         assert await world.metadata.scan("/cursors/") == []
         assert await world.metadata.scan("/deleted-topics/") == []
         await broker.stop()
