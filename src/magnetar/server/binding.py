@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.upkeep import Job, Upkeep
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
@@ -164,17 +165,20 @@ class StoreBinding:
         self._store = store
         self._generation = generation
         self._noted = -1
-        self._task: asyncio.Task[None] | None = None
+        self._job: Job | None = None
+        self._writing: asyncio.Future[None] | None = None
 
-    def start(self) -> None:
+    def start(self, upkeep: Upkeep) -> None:
         """Note how far the metadata has got now and then."""
-        self._task = asyncio.get_running_loop().create_task(self._go_on(), name="note metadata")
+        self._job = upkeep.every(NOTE_INTERVAL_S, "the binding of metadata and ledgers", self._try_to_note)
 
     async def close(self) -> None:
         """Note where the metadata ends.  Nobody writes to it any more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self._job is not None:
+            await self._job.stop()
+        if self._writing is not None:
+            # A thread is not stopped by who gives up waiting for it.
+            await asyncio.gather(self._writing, return_exceptions=True)
         await self._try_to_note()
 
     async def note(self) -> None:
@@ -182,13 +186,11 @@ class StoreBinding:
         commits = self._metadata.commits
         if commits != self._noted:
             binding = NotedBinding(self._store.segment_files.store_id, self._generation, commits)
-            await asyncio.to_thread(write_binding, self._store.disk, self._store.data_dir, binding)
+            self._writing = asyncio.get_running_loop().run_in_executor(
+                None, write_binding, self._store.disk, self._store.data_dir, binding
+            )
+            await asyncio.shield(self._writing)
             self._noted = commits
-
-    async def _go_on(self) -> None:
-        while True:
-            await asyncio.sleep(NOTE_INTERVAL_S)
-            await self._try_to_note()
 
     async def _try_to_note(self) -> None:
         try:

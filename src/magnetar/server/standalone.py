@@ -115,12 +115,12 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         )
         stack.push_async_callback(store.close)
         binding = await bind_stores(metadata, store)
-        binding.start()
         stack.push_async_callback(binding.close)
         nodes = Nodes([one.node for one in bound])
         broker = Broker(
             _broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes
         )
+        binding.start(broker.upkeep)
         await broker.start()
         stack.push_async_callback(broker.stop)
         _watch_parts(broker.health, store, metadata, settings, open_files_max)

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import ConfigError, StorageError
+from magnetar.base.upkeep import Upkeep
 from magnetar.ledger.managed_ledger import METADATA_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.server import binding, doctor
 from magnetar.server.binding import StoreBinding, bind
+from magnetar.storage.local.binding import read_binding
 from magnetar.storage.local.disk import RealDisk
 from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.settings import LocalStoreSettings
@@ -127,6 +129,36 @@ def test_a_folder_is_started_again_and_again(tmp_path: Path) -> None:
             await folder.run()
         await folder.run(writes=0)
         await folder.run()
+
+    run(scenario())
+
+
+def test_how_far_the_metadata_has_got_is_noted_every_minute_and_at_the_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder, clock = Folder(tmp_path / "data"), FakeClock()
+        async with folder.stores() as (metadata, store):
+            upkeep = Upkeep(clock)
+            bound = await bind(metadata, store)
+            bound.start(upkeep)
+
+            def noted() -> int:
+                found = read_binding(store.disk, store.data_dir)
+                assert found is not None
+                return found.commits
+
+            begin = noted()
+            await use(metadata, store, 1)
+            assert noted() == begin
+            clock.advance(60)
+            await upkeep.idle()
+            assert noted() == metadata.commits > begin
+            await use(metadata, store, 1)
+            clock.advance(60)
+            await asyncio.sleep(0)  # it is at work
+            await use(metadata, store, 1)
+            await bound.close()
+            assert noted() == metadata.commits
+            assert upkeep.problem is None
 
     run(scenario())
 
