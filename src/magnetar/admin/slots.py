@@ -7,9 +7,10 @@ Sockets are cheap to open, so none of them is counted against anybody before it 
   `HEAD_S_MAX`, a client that takes nothing of its answer `UNREAD_S_MAX`.  Where there are twice as many and none of
   them is idle, the one that has taken nothing the longest gives way, and the new one only if all are at work.
 * At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
-  at once.  Health, metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.
-* What health and the worker are answered is short and made whole before it is sent, and their room is free again from
-  then on: who asks and takes no answer keeps it from nobody.
+  at once.  Metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.  Health is always asked:
+  however many ask, what takes time is tried once for all of them.
+* What the worker is answered is short and made whole before it is sent, and its room is free again from then on: who
+  asks and takes no answer keeps it from nobody.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class Slots:
         self._by_client: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
         elif (kind := _reserved_kind(scope["path"])) is not None:
             await self._serve_reserved(kind, scope, receive, send)
@@ -92,8 +93,6 @@ class Slots:
 
 def _reserved_kind(path: str) -> str | None:
     """Which of those that have room of their own asks, if one of them does."""
-    if path in PROBES:
-        return "probe"
     return next((kind for kind in (_METRICS, _WORKER) if path.startswith(kind)), None)
 
 

@@ -245,6 +245,27 @@ def test_who_watches_the_server_is_answered_while_every_slot_is_taken(
     asyncio.run(main())
 
 
+def test_health_is_answered_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seventeenth that asked at once got 503, which says that the server does not work."""
+    monkeypatch.setattr(slots, "RESERVED", 1)
+    monkeypatch.setattr(slots, "REQUESTS_MAX", 1)
+
+    async def main() -> None:
+        inner = Hello()
+        inner.may_answer.clear()
+        sockets = bind("127.0.0.1", 0)
+        server = await serving.serve(inner, sockets)
+        port = sockets[0].getsockname()[1]
+        asking = [asyncio.create_task(_ask(port, "/ready")) for _ in range(20)]
+        await inner.asked.wait()
+        await asyncio.sleep(0.1)
+        inner.may_answer.set()
+        assert await asyncio.gather(*asking) == [200] * 20
+        await server.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("path", ["/health", "/magnetar/v1/worker/lease"])
 def test_answers_that_nobody_takes_keep_health_and_the_worker_from_nobody(
     monkeypatch: pytest.MonkeyPatch, path: str
