@@ -7,8 +7,8 @@ that send batches which expand a thousandfold, announce what they never send, as
 the thousand, name a topic two hundred thousand times, sit on idle sockets, invent names, and send bytes at random.
 Reported at the end: the normal client's p99 alone and beside them, how long `/health` took, the server's memory.
 
-It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, or takes more memory
-than its limits and `HEADROOM_BYTES`.
+It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, takes more memory than
+its limits and `HEADROOM_BYTES`, or does not end on SIGTERM while they go on.
 """
 
 import argparse
@@ -181,7 +181,7 @@ class Trial:
         self._over = threading.Event()
 
     def run(self, quiet_s: float, hostile_s: float) -> str:
-        """The closing line; raises `Broken`."""
+        """The closing line; raises `Broken`, and `ServerFailed` when SIGTERM does not end the server."""
         with Wire(self._server.ports[0]) as wire:
             wire.create(TOPIC)
             wire.create(TARGET)
@@ -201,23 +201,25 @@ class Trial:
             for process in attackers:
                 process.start()
             self._over.wait(hostile_s)
-        finally:
             self._over.set()
             for thread in watchers:
                 thread.join()
+            said = self._judge()
+            self._server.terminate()
+            self._look_for_traceback()
+            return said
+        finally:
+            self._over.set()
             for process in attackers:
                 if process.pid is not None:
                     process.kill()
                     process.join()
-        return self._judge()
 
     def _judge(self) -> str:
         seen = self._seen
         if not self._server.running:
             raise Broken(f"the server ended: {self._server.log[-500:]}")
-        if "Traceback" in self._server.log:
-            log = self._server.log
-            raise Broken(f"a traceback: {log[log.index('Traceback') :][:800]}")
+        self._look_for_traceback()
         if seen.failures:
             raise Broken(seen.failures[0])
         limit = LIMIT_BYTES + CACHE_BYTES + HEADROOM_BYTES
@@ -230,6 +232,11 @@ class Trial:
             f" (max {max(seen.produce_s[1]) * 1000:.0f}); /health p99 {health:.0f} ms;"
             f" {seen.resident / MIB:.0f} MiB resident at most"
         )
+
+    def _look_for_traceback(self) -> None:
+        log = self._server.log
+        if "Traceback" in log:
+            raise Broken(f"a traceback: {log[log.index('Traceback') :][:800]}")
 
     def _produce(self) -> None:
         offset = 0

@@ -37,8 +37,8 @@ def declare_network_metrics(
     )
     metrics.gauge(
         "magnetar_connection_memory_holders",
-        "Connections that receive a large request, wait for memory for one, have not taken what was sent to them, or"
-        " are not read from because there is no memory.",
+        "Connections that receive a large request, wait for memory for one, have not taken what was sent to them, are"
+        " not read from because there is no memory, or whose large request waits for others of its kind.",
         lambda: [((what,), count) for what, count in memory.shares()],
         labels=("state",),
     )

@@ -9,6 +9,9 @@ Nobody may take the last of it, and everybody must get on:
   of everything at most) besides.  So whoever is let in can finish, and what is small finds room when what is large does
   not.  The others wait in the order they came; one that fits passes one that does not.  A frame counts half of the
   budget at most, so that a budget smaller than a frame still lets one in at a time.
+- **Objects** that large requests are read into have a quarter of their own, beside the rest (`objects`): a few large
+  requests would hold up all others.  What needs more gets in alone; requests that wait for it do so in the order they
+  came, and count as frames meanwhile.
 - **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
   is, the smaller they are.
 - **Past the limit** sessions handle no further request until an eighth is free again.
@@ -17,7 +20,9 @@ Nobody may take the last of it, and everybody must get on:
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
@@ -83,6 +88,8 @@ class MemoryBudget:
         self._waiting: dict[Receiver, int] = {}
         self._sending: dict[Sender, _Progress] = {}
         self._held: set[Held] = set()
+        self.objects_used = 0  # not part of `used`
+        self._objects_waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._is_checking = False
         self._is_serving = False
 
@@ -178,6 +185,48 @@ class MemoryBudget:
             for session in held:
                 session.resume_if_possible()
 
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def objects(self, request_bytes: int, size: int) -> AsyncIterator[None]:
+        """Inside, `size` bytes of objects may be made out of a request of `request_bytes`, which counts already."""
+        if self._objects_waiting or not self.has_room_for_objects(size):
+            granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._objects_waiting.append((size, granted))
+            self._frames += request_bytes  # as good as a frame that is still to be handled
+            try:
+                await granted
+            except asyncio.CancelledError:
+                if granted.done() and not granted.cancelled():
+                    self._give_objects(size)
+                raise
+            finally:
+                self._frames -= request_bytes
+        else:
+            self.objects_used += size
+        try:
+            yield
+        finally:
+            self._give_objects(size)
+
+    def has_room_for_objects(self, size: int) -> bool:
+        """Whether so many could be made at this moment."""
+        return not self.objects_used or self.objects_used + size <= self.bytes_max // 4
+
+    @property
+    def objects_waiting(self) -> int:
+        """Requests that wait until there is."""
+        return sum(not granted.done() for _, granted in self._objects_waiting)
+
+    def _give_objects(self, size: int) -> None:
+        self.objects_used -= size
+        waiting = self._objects_waiting
+        while waiting and (waiting[0][1].done() or self.has_room_for_objects(waiting[0][0])):
+            wanted, granted = waiting.popleft()
+            if not granted.done():  # who waited may have gone
+                self.objects_used += wanted
+                granted.set_result(None)
+
     # --- responses ---------------------------------------------------------------------------------------------------
 
     def sending(self, sender: Sender, unsent_bytes: int) -> None:
@@ -246,3 +295,4 @@ class MemoryBudget:
         yield "waiting", len(self._waiting)
         yield "sending", len(self._sending)
         yield "held", len(self._held)
+        yield "queued", self.objects_waiting

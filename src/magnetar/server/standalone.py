@@ -131,6 +131,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         service = KafkaService(broker, arena, _kafka_settings(settings), memory)
         pulsar = PulsarService(broker, arena, _pulsar_settings(settings, pulsar_sockets[0]), memory)
         connections = Connections(_connection_limits(settings, open_files_max), clock, memory)
+        stack.callback(service.large.close)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
         for one in bound:
             for name, sockets in one.sockets.items():

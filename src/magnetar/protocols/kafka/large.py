@@ -56,11 +56,12 @@ class LargeMessages:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="magnetar-large")
         self._lane = asyncio.Lock()
+        self._is_closed = False
         self.turns = 0  # pieces of work done
         self.elements_in_turn_max = 0  # of the largest
 
     async def decode(self, decode: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, decode)
+        return await self._on_thread(decode)
 
     async def encode(
         self, encode: "Callable[[int, Any, list[Buffer]], None]", version: int, response: Any
@@ -72,7 +73,17 @@ class LargeMessages:
                 parts = [b"".join(parts)]
             return Encoded(parts)
 
+        return await self._on_thread(work)
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise asyncio.CancelledError  # as what was queued when it was closed
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        """Begin nothing more, and cancel who waits: the process shall not wait for what nobody will be told."""
+        self._is_closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
     async def turn(self, element_count: int) -> AsyncIterator[None]:

@@ -23,6 +23,7 @@ what it does not catch is our bug: the connection logs it and closes.
 ApiVersions is computed from these modules, so nothing can be advertised that has no handler.
 """
 
+import asyncio
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Coroutine
@@ -86,6 +87,25 @@ class Parked(Deferred):
 
     __slots__ = ()
     keeps_request = False
+
+
+def resolved(deferred: Deferred) -> "asyncio.Future[object]":
+    """Done when it is resolved, cancelled when nobody waits for it any more."""
+    answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    abandon = deferred.abandon
+
+    def leave() -> None:
+        if abandon is not None:
+            abandon()
+        answer.cancel()
+
+    def resolve(response: object) -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    deferred.abandon = leave
+    deferred.attach(resolve)
+    return answer
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.handlers import api_versions
 from magnetar.protocols.kafka.large import LargeMessages
+from magnetar.protocols.kafka.peer import Peer
 from magnetar.protocols.kafka.registry import Deferred, load_apis
-from magnetar.protocols.kafka.session import KafkaSession, Peer
+from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.framing import SCRATCH_BYTES
 
 if TYPE_CHECKING:

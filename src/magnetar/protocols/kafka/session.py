@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import WireError
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
-from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine
+from magnetar.protocols.kafka.peer import Peer
+from magnetar.protocols.kafka.registry import Api, Deferred, RequestContext, is_coroutine, resolved
 from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
 from magnetar.wire.kafka.runtime import Buffer
@@ -37,27 +38,17 @@ log = logging.getLogger(__name__)
 UNANSWERED_REQUESTS_MAX: Final = 2_000
 UNANSWERED_BYTES_MAX: Final = 64 << 20
 PRODUCE_KEY: Final = 0
-TURN_S: Final = (
-    0.005  # of work on requests of one connection that came together; then everybody else has a turn
-)
+TURN_S: Final = 0.005  # of work on requests of one connection that came together; then all others have a turn
 # What a request's objects occupy besides its bytes while it is not answered: an element of 33 bytes in a Fetch becomes
-# 500, and there are no more of them than `REQUEST_ELEMENTS_MAX`.  Produce's are few and gone when it waits.
+# 500, and there are no more of them than `REQUEST_ELEMENTS_MAX`.  Produce's are few and gone when it waits; a large
+# request waits until there is room for them.
 OBJECTS_RATIO: Final = 15
 OBJECTS_BYTES_MAX: Final = 100 << 20
 JOIN_BYTES_MAX: Final = (
     16 * 1024
-)  # smaller responses are joined into one piece: cheaper than a vector of crumbs
+)  # smaller responses are joined into one piece, cheaper than a vector of crumbs
 
 _pack_size: Final = Struct(">i").pack
-
-
-class Peer(Protocol):
-    """What a session may do to its connection; the server implements it."""
-
-    def send(self, parts: list[Buffer]) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class _Slot:
@@ -65,8 +56,8 @@ class _Slot:
 
     __slots__ = ("deferred", "parts", "request_bytes", "response_bytes")
 
-    def __init__(self, request_bytes: int) -> None:
-        self.request_bytes = request_bytes
+    def __init__(self) -> None:
+        self.request_bytes = 0  # and its objects
         self.response_bytes = 0  # while a large one waits for its turn
         self.deferred: Deferred | None = None  # what will resolve it, while that is not known
         self.parts: list[Buffer] | None = None  # the encoded response; empty when none is due
@@ -109,6 +100,7 @@ class KafkaSession:
         # A request that all others wait for, until its response was sent or it only waits for the disk.
         self._at_work: _Slot | None = None
         self._stage_one: asyncio.Task[None] | None = None  # of the latest request that has to wait in it
+        self._waits_for_room: asyncio.Task[Any] | None = None  # a large request, for its objects
         self._held: deque[Frame] = deque()  # received before reading paused
         self._awaits_turn = False
         self.get_buffer = self._frames.get_buffer
@@ -241,11 +233,10 @@ class KafkaSession:
         size = len(frame.data)
         if isinstance(answer, Deferred) and not answer.keeps_request:
             size = 0
-        slot = _Slot(size if api.key == PRODUCE_KEY else size + min(size * OBJECTS_RATIO, OBJECTS_BYTES_MAX))
+        has_few_objects = api.key == PRODUCE_KEY or size > LARGE_REQUEST_BYTES
+        slot = _Slot()
         self._slots.append(slot)
-        self._unanswered_bytes += slot.request_bytes
-        service.queued_bytes += slot.request_bytes
-        self._memory.take(slot.request_bytes)
+        self._count(slot, size if has_few_objects else size * (1 + OBJECTS_RATIO))
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if isinstance(answer, Deferred):
             if answer.mutes or answer.stage_one is not None:
@@ -308,27 +299,43 @@ class KafkaSession:
     async def _answer_large(
         self, api: Api, version: int, client_id: str | None, data: memoryview, position: int
     ) -> object:
-        """Answer a request of many elements: read on a thread, handled in pieces where it can be cut."""
+        """Answer a request of many elements: read on a thread, handled in pieces where it can be cut, and encoded."""
         service = self._service
         slot = self._at_work
-        request = await service.large.decode(partial(api.decode_request, version, data, position))
+        if slot is None:
+            return None  # the client has gone
+        objects_bytes = min(len(data) * OBJECTS_RATIO, OBJECTS_BYTES_MAX)
+        self._waits_for_room = asyncio.current_task()
+        async with self._memory.objects(len(data), objects_bytes):
+            self._waits_for_room = None
+            request = await service.large.decode(partial(api.decode_request, version, data, position))
+            if self._closed:
+                return None
+            service.request_counts[api.key] += 1
+            context = self._context_of(version, client_id, True)
+            if api.pieces is not None:
+                ask = partial(api.handle, context)
+                answer: Any = await service.large.in_pieces(ask, request, api.pieces)
+            else:
+                answer = api.handle(context, request)
+            if not isinstance(answer, Deferred):
+                return await self._encoded(api, version, await answer if is_coroutine(answer) else answer)
+        # It may wait for long: others of its kind shall not wait for that.
+        slot.deferred = answer
+        if answer.keeps_request:
+            self._count(slot, objects_bytes)
+            if self._memory.is_over:
+                service.answer_waiting_fetches()
+        else:
+            del request, data
+            self._lighten(slot)
+        return await self._encoded(api, version, await resolved(answer))
+
+    async def _encoded(self, api: Api, version: int, answer: object) -> Encoded | None:
         if self._closed:
             return None
-        service.request_counts[api.key] += 1
-        context = self._context_of(version, client_id, True)
-        if api.pieces is not None:
-            return await service.large.in_pieces(partial(api.handle, context), request, api.pieces)
-        answer = api.handle(context, request)
-        if isinstance(answer, Deferred):
-            assert slot is not None
-            slot.deferred = answer
-            if not answer.keeps_request:
-                del request, data
-                self._lighten(slot)
-            answer = await _resolved(answer)
-        elif is_coroutine(answer):
-            answer = await answer
-        return answer if isinstance(answer, Large) else Large(answer)
+        response = answer.response if isinstance(answer, Large) else answer
+        return await self._service.large.encode(api.encode_response, version, response)
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
         try:
@@ -389,6 +396,12 @@ class KafkaSession:
                 self._peer.close()
         else:
             self.resume_if_possible()
+
+    def _count(self, slot: _Slot, size: int) -> None:
+        slot.request_bytes += size
+        self._unanswered_bytes += size
+        self._service.queued_bytes += size
+        self._memory.take(size)
 
     def _forget(self, slot: _Slot) -> None:
         if slot is self._at_work:
@@ -472,6 +485,11 @@ class KafkaSession:
         self._memory.give_frame(self._frame_cost)
         if self._stage_one is not None:
             self._stage_one.cancel()
+        if self._waits_for_room is not None:
+            self._waits_for_room.cancel()
+            self._waits_for_room = (
+                None  # it knows this session: a cycle would leave the request to the collector
+            )
         while self._slots:
             slot = self._slots.popleft()
             self._forget(slot)
@@ -481,22 +499,3 @@ class KafkaSession:
 
     def __str__(self) -> str:
         return f"{self._connection_id} from {self._client_host} on {self._listener_name}"
-
-
-def _resolved(deferred: Deferred) -> "asyncio.Future[object]":
-    """Done when it is resolved, cancelled when nobody waits for it any more."""
-    resolved: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    abandon = deferred.abandon
-
-    def leave() -> None:
-        if abandon is not None:
-            abandon()
-        resolved.cancel()
-
-    def resolve(response: object) -> None:
-        if not resolved.done():
-            resolved.set_result(response)
-
-    deferred.abandon = leave
-    deferred.attach(resolve)
-    return resolved

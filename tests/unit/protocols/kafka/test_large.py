@@ -1,15 +1,17 @@
 """Requests and answers of very many elements are worked on in pieces, and come out as if they were not."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from magnetar.base.memory_budget import MemoryBudget
 from magnetar.broker.topics import NewTopic
 from magnetar.protocols.kafka import fetch_sessions
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
-from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, Pieces, cut
+from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, LargeMessages, Pieces, cut
 from magnetar.testing.clock import FakeClock
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
@@ -164,6 +166,96 @@ def test_a_topic_that_is_named_many_times_is_described_once_and_in_turns(with_br
         wire.session.closed()
 
     with_broker(scenario)
+
+
+def test_all_topics_are_listed_in_turns(with_broker: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ten thousand of them held the loop for 650 ms.
+    from magnetar.protocols.kafka.handlers import metadata as handler
+
+    monkeypatch.setattr(handler, "ELEMENTS_AT_ONCE", 10)
+
+    async def scenario(client: Any) -> None:
+        names = [f"n{number}" for number in range(20)]
+        for name in names:
+            await create(client, name, 2)
+        wire = Wire(client)
+        for wanted in (None, [MetadataRequestTopic(name=name) for name in names] * 2):
+            turns = client.service.large.turns
+            every = await wire.ask(metadata, 12, MetadataRequest(wanted))
+            assert {topic.name: len(topic.partitions) for topic in every.topics} == dict.fromkeys(names, 2)
+            assert len(every.topics) == len(names)
+            assert turns + 2 <= client.service.large.turns < turns + len(names), "several topics in each"
+        wire.session.closed()
+
+    with_broker(scenario)
+
+
+def test_large_requests_wait_for_each_other_and_hold_up_nobody_else(with_broker: Run) -> None:
+    # Eight that named a topic 200,000 times took all of the budget for their objects: no request at all was handled.
+    async def scenario(client: Any) -> None:
+        await create(client, "one", 1)
+        memory = client.service.memory = MemoryBudget(4 << 20, client.service.broker.clock)
+        large = [Wire(client) for _ in range(8)]
+        small = Wire(client)
+        names = [MetadataRequestTopic(name="one")] * 20_000
+        for wire in large:
+            wire.feed(metadata, 12, MetadataRequest(names))
+        await asyncio.sleep(0)
+        assert not memory.is_over
+        assert memory.objects_used > 0
+        assert not memory.has_room_for_objects(1)
+        assert len((await small.ask(metadata, 12, MetadataRequest(names[:1]))).topics) == 1
+        assert not memory.held_count
+        gone = large.pop()
+        gone.session.closed()
+        await until(lambda: all(wire.bytes for wire in large))
+        assert not gone.bytes
+        await until(lambda: not client.service.tasks)
+        assert memory.objects_used == 0
+        assert memory.used == 0
+
+    with_broker(scenario)
+
+
+def test_a_large_request_whose_client_has_gone_leaves_its_place(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        memory = client.service.memory = MemoryBudget(4 << 20, client.service.broker.clock)
+        wires = [Wire(client) for _ in range(3)]
+        async with memory.objects(0, 4 << 20):
+            for wire in wires:
+                wire.feed(metadata, 12, MetadataRequest([MetadataRequestTopic(name="one")] * 20_000))
+            await until(lambda: memory.objects_waiting == 3)
+            for wire in wires:
+                wire.session.closed()
+            await until(lambda: not client.service.tasks)
+            assert memory.used == 0
+        assert (memory.objects_used, memory.objects_waiting) == (0, 0)
+        assert not client.service.request_counts[metadata.API_KEY], "nobody works for them"
+
+    with_broker(scenario)
+
+
+def test_a_stop_waits_for_the_large_message_at_work_and_for_no_other() -> None:
+    async def scenario() -> None:
+        large = LargeMessages()
+        begun, go_on = threading.Event(), threading.Event()
+
+        def work() -> str:
+            begun.set()
+            go_on.wait()
+            return "done"
+
+        at_work = asyncio.ensure_future(large.decode(work))
+        queued = [asyncio.ensure_future(large.decode(work)) for _ in range(3)]
+        await asyncio.to_thread(begun.wait)
+        large.close()
+        later = asyncio.ensure_future(large.decode(work))
+        gone = await asyncio.gather(*queued, later, return_exceptions=True)
+        assert [type(one) for one in gone] == [asyncio.CancelledError] * 4
+        go_on.set()
+        assert await at_work == "done"
+
+    asyncio.run(scenario())
 
 
 def test_metadata_makes_as_many_topics_as_create_topics_would(

@@ -7,7 +7,7 @@ Who asks for authorized operations may do all of them: there is no authorizer (`
 50 partitions each, which have no records; nobody writes to them, changes or deletes them.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError
@@ -36,6 +36,7 @@ MESSAGE = "metadata"
 VERSIONS = (0, 13)
 
 _AUTO_CREATE_FIELD_SINCE: Final = 4
+NAMES_PER_TURN: Final = 10_000  # of which it is only found out whether they are the same
 
 
 def handle(
@@ -52,16 +53,22 @@ def handle(
     answer = _Answer(context, request, response)
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version == 0):
-        for topic in (*broker.topics, *broker.internal_topics.present()):
-            answer.add(topic, broker.kafka_name(topic.name))
+        every = [*broker.topics, *broker.internal_topics.present()]
+        if len(every) > ELEMENTS_AT_ONCE:
+            return answer.list_in_turns(every)
+        for topic in every:
+            answer.show(topic)
         return answer.finish()
-    # Named twice, it is described once: so does Kafka.
-    unique = list({(one.topic_id, one.name): one for one in wanted}.values())
-    if len(unique) > ELEMENTS_AT_ONCE:
-        return answer.find_in_turns(unique)
-    for one in unique:
+    if len(wanted) > ELEMENTS_AT_ONCE:
+        return answer.find_in_turns(wanted)
+    for one in _unique(wanted).values():
         answer.find(one)
     return answer.finish()
+
+
+def _unique(wanted: "Sequence[MetadataRequestTopic]") -> dict[tuple[bytes, str | None], MetadataRequestTopic]:
+    """Named twice, it is described once: so does Kafka."""
+    return {(one.topic_id, one.name): one for one in wanted}
 
 
 def _with_operations(request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
@@ -92,12 +99,15 @@ class _Answer:
         self._response.topics.append(row)
         self._found.append((row, topic))
 
+    def show(self, topic: "Topic") -> None:
+        self.add(topic, self._context.broker.kafka_name(topic.name))
+
     def find(self, wanted: MetadataRequestTopic) -> None:
         broker = self._context.broker
         try:
             if wanted.topic_id != ZERO_UUID:
                 topic = broker.topics.get_by_id(wanted.topic_id)
-                self.add(topic, broker.kafka_name(topic.name))
+                self.show(topic)
             elif not wanted.name:
                 self._refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, wanted.name)
             else:
@@ -116,8 +126,17 @@ class _Answer:
         self._response.topics.append(row)
         return row
 
+    async def list_in_turns(self, topics: "Sequence[Topic]") -> "Large":
+        await self._context.service.large.each(topics, self.show)
+        return await self._finish_in_turns()
+
     async def find_in_turns(self, wanted: list[MetadataRequestTopic]) -> "Large":
-        await self._context.service.large.each(wanted, self.find)
+        large = self._context.service.large
+        unique: dict[tuple[bytes, str | None], MetadataRequestTopic] = {}
+        for start in range(0, len(wanted), NAMES_PER_TURN):
+            async with large.turn(0):
+                unique |= _unique(wanted[start : start + NAMES_PER_TURN])
+        await large.each(list(unique.values()), self.find)
         return await self._finish_in_turns()
 
     def finish(self) -> "MetadataResponse | Awaitable[MetadataResponse | Large]":
@@ -142,10 +161,9 @@ class _Answer:
         if self._missing:
             await self._create()
         large = self._context.service.large
-        for row, topic in self._found:
-            for start in range(0, topic.partition_count, ELEMENTS_PER_TURN):
-                end = min(start + ELEMENTS_PER_TURN, topic.partition_count)
-                async with large.turn(end - start):
+        for parts in _in_turns(self._found):
+            async with large.turn(sum(end - start for _, _, start, end in parts)):
+                for row, topic, start, end in parts:
                     row.partitions += _partitions(topic, start, end)
         return Large(_with_operations(self._request, self._response))
 
@@ -163,6 +181,26 @@ class _Answer:
             else:
                 row.error_code, row.topic_id = ErrorCode.NONE, topic.topic_id
                 self._found.append((row, topic))
+
+
+def _in_turns(
+    found: "Iterable[tuple[MetadataResponseTopic, Topic]]",
+) -> "Iterator[list[tuple[MetadataResponseTopic, Topic, int, int]]]":
+    """Which partitions to describe in each turn: (row, topic, first, end) of a few topics, or of a part of one."""
+    parts: list[tuple[MetadataResponseTopic, Topic, int, int]] = []
+    room = ELEMENTS_PER_TURN
+    for row, topic in found:
+        start = 0
+        while start < topic.partition_count:
+            end = min(start + room, topic.partition_count)
+            parts.append((row, topic, start, end))
+            room -= end - start
+            start = end
+            if not room:
+                yield parts
+                parts, room = [], ELEMENTS_PER_TURN
+    if parts:
+        yield parts
 
 
 def _partitions(topic: "Topic", start: int, end: int) -> list[MetadataResponsePartition]:
