@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -273,6 +274,36 @@ def test_a_topic_that_goes_while_a_large_fetch_looks_at_it_is_told_so(
         codes = {row.error_code for one in response.responses for row in one.partitions}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert not client.service.fetches_waiting
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(("largest", "at_once"), [(1 << 20, 16), (12 << 20, 1), (100 << 20, 1)])
+def test_cold_partitions_are_read_as_their_greatest_entries_leave_room(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch, largest: int, at_once: int
+) -> None:
+    # 32 were, each for an entry at least: 340 MiB were read, of which 12 were sent.
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        for index in range(WIDTH):
+            await client.append(topic.partition(index), 1)
+        monkeypatch.setattr(type(topic.partition(0).log), "read_cached", lambda *_: None)
+        topic.config = replace(topic.config, max_message_bytes=largest)
+        read_cold = handler._Fetch._read_cold
+        counts: list[int] = []
+
+        async def noted(fetch: Any, rows: list[Any]) -> None:
+            counts.append(len(rows))
+            await read_cold(fetch, rows)
+
+        monkeypatch.setattr(handler._Fetch, "_read_cold", noted)
+        response = await handle(client, asked(range(WIDTH), max_wait_ms=0))
+        rows = [row for one in response.responses for row in one.partitions]
+        assert len(rows) == WIDTH
+        assert all(row.records for row in rows)
+        assert counts[0] == at_once
+        assert sum(counts) == WIDTH
+        assert client.service.memory.used == 0
 
     with_broker(scenario)
 

@@ -48,7 +48,9 @@ VERSIONS = (4, 18)
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 16
 _READ_COMMITTED: Final = 1
-COLD_READS_AT_ONCE: Final = 32  # partitions of one fetch; each gives an entry at least, however large
+COLD_READS_AT_ONCE: Final = 32  # partitions of one fetch
+# Each of them gives an entry at least, whatever may be sent: so much may be read that is not sent after all.
+COLD_BYTES_AT_ONCE: Final = 16 << 20
 _FOLLOWERS_BEGIN: Final = 0  # replica ids from here on are brokers
 
 
@@ -253,13 +255,24 @@ class _Fetch:
         memory = self._context.service.memory
         try:
             await self._convert_found()
-            for start in range(0, len(self.cold), COLD_READS_AT_ONCE):
-                if self._bytes_left <= 0 and self._bytes_total:
-                    break
-                await self._read_cold(self.cold[start : start + COLD_READS_AT_ONCE])
+            start = 0
+            while start < len(self.cold) and (self._bytes_left > 0 or not self._bytes_total):
+                rows = self._cold_at_once(start)
+                await self._read_cold(rows)
+                start += len(rows)
         finally:
             memory.give(reserved)
         return self.response()
+
+    def _cold_at_once(self, start: int) -> list[_Row]:
+        """As many as cannot give much more than may be sent, whatever the size of their entries; one at least."""
+        room = max(self._bytes_left, COLD_BYTES_AT_ONCE)
+        rows = self.cold[start : start + COLD_READS_AT_ONCE]
+        for count, (_, partition, _) in enumerate(rows):
+            room -= partition.topic.config.max_message_bytes
+            if room < 0:
+                return rows[: max(count, 1)]
+        return rows
 
     async def _convert_found(self) -> None:
         results = await asyncio.gather(
