@@ -15,8 +15,13 @@ _OTHERS: Final = 0o007
 
 def private_folder(path: Path) -> None:
     """A folder that others cannot enter, made if it is not there; OSError."""
-    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    new_private_folder(path)
     _close(path)
+
+
+def new_private_folder(path: Path) -> None:
+    """As `private_folder`, where somebody chose the folder: one that is there, such as /tmp, stays as it is."""
+    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def private_file(path: Path) -> None:

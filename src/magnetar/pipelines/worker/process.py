@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
-from magnetar.base.private import private_folder
+from magnetar.base.private import new_private_folder
 from magnetar.base.table_roots import TableRoots
 from magnetar.pipelines import session, setup
 from magnetar.pipelines.worker.link import Link
@@ -73,7 +73,7 @@ def run(options: WorkerOptions) -> int:
     _listen_to_signals(stop)
     if options.with_parent:
         threading.Thread(target=_end_with_input, args=(stop,), name="parent", daemon=True).start()
-    private_folder(options.folder)
+    new_private_folder(options.folder)
     lock = _lock(options.folder, stop)
     if lock is None:
         return 0
