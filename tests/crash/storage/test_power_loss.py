@@ -7,7 +7,7 @@ deleted ledgers stay deleted and no ledger id comes back.  Then the power goes a
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +236,24 @@ def test_power_loss_soon_after_a_kill_between_a_write_and_its_sync(fate: Fate, d
                     f"killed in sync point {point}, and the power went in the {again}th after that"
                 )
                 raise
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_power_loss_takes_no_ledger_that_somebody_was_told_of_without_syncing_either(direct: bool) -> None:
+    """Its place in a chain is synced, and a chain whose ledgers are missing is refused."""
+
+    async def load(disk: CrashDisk, history: History) -> None:
+        settings = replace(TINY, journal_sync_data=False, checkpoint_entries_max=1000)
+        store = await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=disk)
+        first = await store.create()
+        await asyncio.wait(history.append(first, 25))  # into the second file
+        second = await store.create()
+        await asyncio.wait(history.append(second, 1))
+        await store.delete(first.ledger_id)
+        lost = disk.after_power_loss(Fate.DROPPED)
+        await store.close()
+        store = await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=lost)
+        assert [stat.ledger_id for stat in await store.list_ledgers()] == [second.ledger_id]
+        await store.close()
+
+    asyncio.run(load(CrashDisk(direct=direct), History()))

@@ -17,6 +17,9 @@ nothing of it is on disk, so nothing has to be cut.
 What follows a round proves that it was whole (`replay`).  When nothing does for a second, an empty round is written:
 from then on damage to the last round is not taken for a torn tail either.
 
+Without syncing (`journal.sync.data=false`) the power may take rounds, but none with a fact about a ledger: a chain
+names a ledger as soon as it is made, and the metadata is synced always.
+
 An exception that nobody foresaw, in the thread or anywhere else in the store (`break_off`), ends all writing: what
 waits fails, and so does every later append.  Nothing is cut then: what failed may be there after the next start.
 """
@@ -150,6 +153,8 @@ class Journal:
         self._salt = salt
         self._flags = 0 if is_synced else UNSYNCED
         self._sync_after_write = sync_after_write
+        self._unsynced: dict[RingFile, None] = {}
+        """Written to since their last sync, oldest first, while rounds are not synced."""
         self._loop = loop
         self._clock = clock
         self._counters = counters
@@ -387,6 +392,10 @@ class Journal:
             target.file.write(round_.finish(target.epoch, sequence, self._salt, self._flags), target.position)
             if self._sync_after_write:
                 target.file.sync()
+            elif self._flags & UNSYNCED:
+                self._unsynced[target] = None
+                if any(entry.ledger is None for entry in round_.entries):
+                    self._sync_all()
         except OSError as error:
             log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, error)
             self._counters.journal_errors += 1
@@ -402,6 +411,12 @@ class Journal:
         self._counters.rounds += 1
         self._counters.round_bytes += size
         return None
+
+    def _sync_all(self) -> None:
+        """The rounds before, too: what is behind one that the power took does not count."""
+        for file in list(self._unsynced):
+            del self._unsynced[file]  # a sync that fails says nothing when it is tried again
+            file.file.sync()
 
     def _write_and_report(self, round_: Round) -> None:
         error = self._write(round_)
