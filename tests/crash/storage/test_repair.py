@@ -90,7 +90,8 @@ def test_of_a_damaged_journal_all_is_kept_that_follows_without_a_hole(seed: int,
                 if count == 1:
                     assert [(one["file"], one["position"]) for one in told] == [(path.name, position)]
             epochs = [file.epoch for file in examine(disk, DATA).files.values()]
-            assert [done.area for done in mend(disk)] == ["journal"]
+            # And segments, when a ledger's beginning was hit and the flusher had been there.
+            assert {done.area for done in mend(disk)} - {"segments"} == {"journal"}
             assert damage_in(findings_of(disk)) == []
             assert [file.epoch > max(epochs) for file in examine(disk, DATA).files.values()] == [True]
             for path, content in before.items():
