@@ -92,6 +92,7 @@ class ManagedLedger(ReadableLog):
         self._queued: list[tuple[Entry, Sequence[Buffer], int, Done]] = []
         self._in_flight = 0
         self._metadata_lock = asyncio.Lock()
+        self._is_erased = False  # or is being: nothing of it is written any more
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -367,6 +368,8 @@ class ManagedLedger(ReadableLog):
         if self.state is State.REFUSED:
             raise StorageError(self.problem)
         async with self._metadata_lock:
+            if self._is_erased:
+                raise StorageError(f"{self.name} was deleted")
             now_ms = self._environment.clock.now_ms() if now_ms is None else now_ms
             plan = self._chain.plan_trim(
                 self.log_start if log_start is None else max(self.log_start, log_start),
@@ -431,6 +434,7 @@ class ManagedLedger(ReadableLog):
             await self._seal_all_but(None)
         async with self._metadata_lock:  # whoever adds a ledger to the chain now finds the log closed
             environment = self._environment
+            self._is_erased = True
             await delete_all(environment.store, self.ledger_ids)
             if self._metadata_version != MUST_NOT_EXIST:
                 await environment.metadata.delete(METADATA_ROOT + self.name)

@@ -181,6 +181,24 @@ async def test_a_log_that_is_deleted_while_a_ledger_is_being_made_leaves_nothing
 
 
 @run
+async def test_a_start_that_is_moved_while_the_log_is_deleted_leaves_nothing_behind() -> None:
+    chain = Chain(MemoryLedgerStore())
+    await chain.written(3)
+    chain.metadata.hold()
+    first = asyncio.ensure_future(chain.log.trim(log_start=1))
+    await settle()
+    deletion = asyncio.ensure_future(chain.log.erase())
+    await settle()
+    second = asyncio.ensure_future(chain.log.trim(log_start=2))  # it waits, and comes behind the deletion
+    await settle()
+    chain.metadata.release()
+    await asyncio.gather(first, deletion)
+    with pytest.raises(StorageError):
+        await second
+    assert await chain.metadata.scan(METADATA_ROOT) == []
+
+
+@run
 async def test_a_ledger_that_cannot_be_recorded_is_kept_for_the_next_append_that_tries_again() -> None:
     """Whether the commit that names it is on the disk all the same is not known, so it is not deleted."""
     chain = Chain(MemoryLedgerStore())
