@@ -15,7 +15,7 @@ from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, LargeMessages, Pie
 from magnetar.testing.clock import FakeClock
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
-from magnetar.wire.kafka.messages import fetch, list_offsets, metadata
+from magnetar.wire.kafka.messages import fetch, list_offsets, metadata, offset_fetch
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -23,6 +23,7 @@ from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from magnetar.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from magnetar.wire.kafka.runtime import Buffer
 
 Run = Callable[..., None]
@@ -186,6 +187,23 @@ def test_all_topics_are_listed_in_turns(with_broker: Run, monkeypatch: pytest.Mo
             assert len(every.topics) == len(names)
             assert turns + 2 <= client.service.large.turns < turns + len(names), "several topics in each"
         wire.session.closed()
+
+    with_broker(scenario)
+
+
+def test_the_offsets_of_many_groups_are_fetched_in_turns(with_broker: Run) -> None:
+    # Ten thousand groups held the loop for a second.
+    async def scenario(client: Any) -> None:
+        wire = Wire(client)
+        names = [f"group-{number}" for number in range(1_010)]
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(name, topics=None) for name in names])
+        answer = await wire.ask(offset_fetch, 8, asked)
+        assert [(group.group_id, group.error_code) for group in answer.groups] == [
+            (name, 0) for name in names
+        ]
+        assert client.service.large.turns == 21
+        wire.session.closed()
+        assert client.service.memory.used == 0
 
     with_broker(scenario)
 

@@ -5,7 +5,7 @@ v10+). With `require_stable` an offset that an open transaction may move is UNST
 member fields matter to the new consumer protocol only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +14,11 @@ from magnetar.base.names import TopicName
 from magnetar.broker.groups.errors import GroupError
 from magnetar.ledger.cursor import Cursor
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, full_name, is_coordinator, shown_name
+from magnetar.protocols.kafka.large import Large
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -37,6 +39,7 @@ VERSIONS = (1, 10)
 _GROUP_ERROR_SINCE: Final = 2
 _MANY_GROUPS_SINCE: Final = 8
 _TOPIC_IDS_SINCE: Final = 10
+_GROUPS_AT_ONCE: Final = 50
 
 
 @dataclass(slots=True)
@@ -50,17 +53,15 @@ class _Topic:
     unstable: Set[int] = frozenset()  # partitions whose offset an open transaction may move
 
 
-def handle(context: "RequestContext", request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(
+    context: "RequestContext", request: OffsetFetchRequest
+) -> "OffsetFetchResponse | Awaitable[Large]":
     if context.api_version >= _MANY_GROUPS_SINCE:
-        response = OffsetFetchResponse()
-        for group in request.groups:
-            error, topics = _fetch(context, group.group_id, group.topics, request.require_stable)
-            rows = [
-                OffsetFetchResponseTopics(topic.name, topic.topic_id, _many_partitions(topic))
-                for topic in topics
-            ]
-            response.groups.append(OffsetFetchResponseGroup(group.group_id, rows, error))
-        return response
+        if len(request.groups) > _GROUPS_AT_ONCE:
+            return _answer_in_turns(context, request)
+        return OffsetFetchResponse(
+            groups=[_group(context, group, request.require_stable) for group in request.groups]
+        )
     error, topics = _fetch(context, request.group_id, request.topics, request.require_stable)
     if error != ErrorCode.NONE and context.api_version < _GROUP_ERROR_SINCE:
         topics = [
@@ -71,6 +72,27 @@ def handle(context: "RequestContext", request: OffsetFetchRequest) -> OffsetFetc
         topics=[OffsetFetchResponseTopic(topic.name, _partitions(topic)) for topic in topics],
         error_code=error,
     )
+
+
+async def _answer_in_turns(context: "RequestContext", request: OffsetFetchRequest) -> Large:
+    """As `handle`, with others having their turn after every few groups."""
+    response = OffsetFetchResponse()
+    large = context.service.large
+    for start in range(0, len(request.groups), _GROUPS_AT_ONCE):
+        some = request.groups[start : start + _GROUPS_AT_ONCE]
+        async with large.turn(len(some)):
+            response.groups += [_group(context, group, request.require_stable) for group in some]
+    return Large(response)
+
+
+def _group(
+    context: "RequestContext", group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    error, topics = _fetch(context, group.group_id, group.topics, require_stable)
+    rows = [
+        OffsetFetchResponseTopics(topic.name, topic.topic_id, _many_partitions(topic)) for topic in topics
+    ]
+    return OffsetFetchResponseGroup(group.group_id, rows, error)
 
 
 def _fetch(
