@@ -24,8 +24,9 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from magnetar.broker.errors import PolicyViolation
 from magnetar.protocols.pulsar import handlers
 from magnetar.protocols.pulsar.errors import refuse_request
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
@@ -33,6 +34,21 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 Answer: TypeAlias = "BaseCommand | Coroutine[Any, Any, BaseCommand | None] | None"
 # (command, error) -> the answer that says so; None when the protocol has none, which closes the connection.
 Refusal: TypeAlias = Callable[[Any, Exception], BaseCommand | None]
+
+
+# What a producer or consumer says of itself (names, properties) is kept as long as it is there.
+DESCRIPTION_BYTES_MAX: Final = 64 << 10
+
+
+def check_description(command: Any) -> None:
+    """Refuse a PRODUCER or SUBSCRIBE that says more than is kept; its schema is looked at elsewhere.
+
+    Raises:
+        PolicyViolation: it does.
+    """
+    size = command.ByteSize() - len(command.schema.schema_data)
+    if size > DESCRIPTION_BYTES_MAX:
+        raise PolicyViolation(f"names and properties of {size} bytes; {DESCRIPTION_BYTES_MAX} are allowed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,13 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandPing,
     CommandPong,
+    CommandProducer,
     CommandSeek,
+    CommandSubscribe,
     CommandSuccess,
     CommandUnsubscribe,
+    KeyValue,
+    Schema,
     ServerError,
 )
 
@@ -482,5 +486,37 @@ def test_commands_that_wait_for_their_turn_are_forgotten_with_their_connection(w
             await asyncio.sleep(0)
         assert door.service.command_counts[BaseCommand.PING] <= 1
         assert client.session._memory.used == 0
+
+    with_door(scenario)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CommandProducer(topic="t", producer_id=1, request_id=1, producer_name="n" * 70_000),
+        CommandProducer(
+            topic="t", producer_id=1, request_id=1, metadata=[KeyValue(key="k", value="v" * 70_000)]
+        ),
+        CommandSubscribe(
+            topic="t",
+            subscription="s",
+            subType=CommandSubscribe.Shared,
+            consumer_id=1,
+            request_id=1,
+            consumer_name="n" * 70_000,
+        ),
+    ],
+)
+def test_what_is_kept_of_producers_and_consumers_is_bounded(with_door: WithDoor, command: Any) -> None:
+    # 400 of them on one connection, of a megabyte each, were 370 MiB under a limit of 64 MiB.
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        refused = await client.ask(command, BaseCommand.ERROR)
+        assert refused.error == ServerError.NotAllowedError
+        assert not client.session.producers
+        assert not client.session.consumers
+        large_schema = Schema(name="s", schema_data=bytes(70_000), type=Schema.Bytes)
+        asked = CommandProducer(topic="t", producer_id=1, request_id=2, schema=large_schema)
+        assert (await client.ask(asked, BaseCommand.PRODUCER_SUCCESS)).request_id == 2
 
     with_door(scenario)

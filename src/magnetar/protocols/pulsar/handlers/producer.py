@@ -25,7 +25,7 @@ from magnetar.broker.producers import (
 )
 from magnetar.protocols.pulsar.errors import error_command, server_error
 from magnetar.protocols.pulsar.handlers.schema import schema_of
-from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.registry import Answer, Command, check_description
 from magnetar.wire.pulsar.commands import NO_REQUEST_ID
 from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, ChecksumMismatch, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -283,6 +283,7 @@ def producer(session: "PulsarSession", command: CommandProducer) -> Answer:
         if there.state in (State.READY, State.WAITING) and there.topic == command.topic:
             return there.success(command.request_id)
         raise ProducerIdInUse("Producer is already present on the connection")
+    check_description(command)
     attached = AttachedProducer(session, command)
     session.producers[command.producer_id] = attached
     session.producers_closed_by_broker.discard(command.producer_id)

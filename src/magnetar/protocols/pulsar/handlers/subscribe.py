@@ -13,7 +13,7 @@ from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequ
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.schema import schema_of
-from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.registry import Answer, Command, check_description
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandSubscribe,
@@ -40,6 +40,7 @@ def subscribe(session: "PulsarSession", command: CommandSubscribe) -> Answer:
         )
     if not command.subscription:
         raise SubscriptionNotAllowed("Empty subscription name")
+    check_description(command)
     _, index = parse_partition(command.topic)
     uses_epochs = command.HasField("consumer_epoch")
     consumer = ConnectedConsumer(session, command.consumer_id, index, uses_epochs=uses_epochs)
