@@ -14,29 +14,38 @@ be acknowledged by the broker.  What cannot be decoded is counted and said once.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt, StorageError, WireError
 from magnetar.broker.interop_chunks import earlier_chunks
+from magnetar.broker.interop_convert import (
+    Bad,
+    Convert,
+    Form,
+    LastChunk,
+    Outcome,
+    Work,
+    assembled,
+    convert_one,
+    convert_some,
+    cover,
+    is_simple_for_kafka,
+    to_kafka,
+)
 from magnetar.broker.opening import SMALL, Opener
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.forms import Formed, is_marker
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.convert import (
-    assembled_to_kafka,
-    covering_batch,
     engine,
     kafka_to_pulsar,
-    pulsar_to_kafka,
 )
-from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.record_scan import Budget
 from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
-from magnetar.wire.pulsar.entry import EntryView, read_entry
-from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
+from magnetar.wire.pulsar.entry import EntryView
 
 log: Final = logging.getLogger(__name__)
 
@@ -66,26 +75,7 @@ class Counters:
     incomplete_chunked_messages: int = 0
 
 
-class Form(NamedTuple):
-    """An entry in the other protocol's form; `payload` is None when it has no message."""
-
-    payload: memoryview | None
-
-
-class _LastChunk(NamedTuple):
-    """The others have to be found in the log first."""
-
-    view: EntryView
-
-
-class _Bad(NamedTuple):
-    reason: str
-
-
-_Outcome = Form | _LastChunk | _Bad
 _Key = tuple[str, int]
-_Work = tuple[Entry, int]  # and the leader epoch of its offsets
-_Convert = Callable[[_Work, Budget], _Outcome]
 
 
 class _Later(NamedTuple):
@@ -179,10 +169,10 @@ class Interop:
             form = self._for_kafka.get((name, entry.base_offset))
             if form is None:
                 left -= max(len(entry.payload), _AT_ONCE_CHARGE)
-                if left < 0 or not engine.is_compiled() or not _is_simple_for_kafka(entry):
+                if left < 0 or not engine.is_compiled() or not is_simple_for_kafka(entry):
                     return None
                 form = self._settle_for_kafka(
-                    partition, entry, _convert_one((entry, _epoch(partition, entry)), _to_kafka)
+                    partition, entry, convert_one((entry, _epoch(partition, entry)), to_kafka)
                 )
             formed.append(_as_kafka(entry, form))
         return formed
@@ -194,20 +184,20 @@ class Interop:
             StorageError: the chunks of a message cannot be read now.
         """
         foreign = [entry for entry in entries if entry.kind is not _KAFKA]
-        forms = await self._formed(self._for_kafka, partition, foreign, _to_kafka)
+        forms = await self._formed(self._for_kafka, partition, foreign, to_kafka)
         given = iter(forms)
         return [
             entry if entry.kind is _KAFKA else _as_kafka(entry, next(given))
             for entry in _up_to(entries, foreign, len(forms))
         ]
 
-    def _settle_for_kafka(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
-        assert not isinstance(outcome, _LastChunk)
+    def _settle_for_kafka(self, partition: Partition, entry: Entry, outcome: Outcome) -> Form:
+        assert not isinstance(outcome, LastChunk)
         counters = self.counters
-        if isinstance(outcome, _Bad):
+        if isinstance(outcome, Bad):
             if self._note(partition, entry, "Kafka", outcome.reason):
                 counters.undecodable_to_kafka += 1
-            outcome = Form(_cover(entry, _epoch(partition, entry)))
+            outcome = Form(cover(entry, _epoch(partition, entry)))
         counters.entries_to_kafka += 1
         counters.bytes_to_kafka += len(outcome.payload or b"")
         self._for_kafka.keep((partition.log.name, entry.base_offset), outcome)
@@ -226,16 +216,16 @@ class Interop:
         else:
             reason = "there are chunks missing in front of it"
         epoch = _epoch(partition, entry)
-        outcome: _Outcome
+        outcome: Outcome
         if earlier is None:
             if self._note(partition, entry, "Kafka", f"chunked message {view.metadata.uuid!r}: {reason}"):
                 self.counters.incomplete_chunked_messages += 1
-            outcome = Form(_cover(entry, epoch))
+            outcome = Form(cover(entry, epoch))
         else:
             pieces = [*earlier, view.payload]
             outcome = await self._opener.run(
                 partition.log.name,
-                partial(_assembled, view, pieces, entry.last_offset, epoch),
+                partial(assembled, view, pieces, entry.last_offset, epoch),
                 is_large=view.metadata.total_chunk_msg_size > SMALL.bytes_max,
             )
         return self._settle_for_kafka(partition, entry, outcome)
@@ -266,7 +256,7 @@ class Interop:
                     or read_header(entry.payload).attributes & COMPRESSION_MASK
                 ):
                     return self._pulsar_form_later(partition, entries)
-                form = self._settle_for_pulsar(partition, entry, _convert_one((entry, 0), self._to_pulsar))
+                form = self._settle_for_pulsar(partition, entry, convert_one((entry, 0), self._to_pulsar))
             formed.append(Formed(entry, form.payload))
         return formed
 
@@ -293,7 +283,7 @@ class Interop:
                 self.counters.undecodable_to_pulsar += 1
             return None
 
-    def _to_pulsar(self, work: _Work, budget: Budget) -> _Outcome:
+    def _to_pulsar(self, work: Work, budget: Budget) -> Outcome:
         """On any thread."""
         payload = kafka_to_pulsar(work[0].payload, self._message_bytes_max, budget)
         if len(payload) > self._message_bytes_max:
@@ -302,10 +292,10 @@ class Interop:
             )
         return Form(payload)
 
-    def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: _Outcome) -> Form:
-        assert not isinstance(outcome, _LastChunk)
+    def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: Outcome) -> Form:
+        assert not isinstance(outcome, LastChunk)
         counters = self.counters
-        if isinstance(outcome, _Bad):
+        if isinstance(outcome, Bad):
             if self._note(partition, entry, "Pulsar", outcome.reason):
                 counters.undecodable_to_pulsar += 1
             outcome = _NO_MESSAGE
@@ -317,7 +307,7 @@ class Interop:
     # --- on threads --------------------------------------------------------------------------------------------------
 
     async def _formed(
-        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: _Convert
+        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: Convert
     ) -> list[Form]:
         """The forms of the first entries, of one at least: kept ones, ones on their way, and the others converted."""
         found: list[Form] = []
@@ -332,7 +322,7 @@ class Interop:
         return found
 
     def _begin(
-        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: _Convert
+        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: Convert
     ) -> "list[Form | asyncio.Future[_Settled]]":
         if self._is_closed:
             raise StorageError(_NOT_NOW)
@@ -354,7 +344,7 @@ class Interop:
         return waits
 
     async def _convert(
-        self, forms: _Forms, partition: Partition, entries: list[Entry], convert: _Convert
+        self, forms: _Forms, partition: Partition, entries: list[Entry], convert: Convert
     ) -> None:
         name = partition.log.name
         waiting = {entry.base_offset: forms.pending[name, entry.base_offset] for entry in entries}
@@ -363,10 +353,10 @@ class Interop:
         try:
             while entries and given < _GIVEN_BYTES_MAX:
                 work = [(entry, _epoch(partition, entry)) for entry in entries]
-                outcomes = await self._opener.run(name, partial(_convert_some, work, convert))
+                outcomes = await self._opener.run(name, partial(convert_some, work, convert))
                 for entry, outcome in zip(entries, outcomes, strict=False):
                     form: Form | StorageError
-                    if isinstance(outcome, _LastChunk):
+                    if isinstance(outcome, LastChunk):
                         try:
                             form = await self._assemble(partition, entry, outcome.view)
                         except StorageError as error:
@@ -419,14 +409,6 @@ def _up_to(entries: Sequence[Entry], foreign: Sequence[Entry], count: int) -> Se
     return [entry for entry in entries if entry.base_offset < end]
 
 
-def _convert_one(work: _Work, convert: _Convert) -> _Outcome:
-    """What has become of a small one, on the event loop."""
-    try:
-        return convert(work, SMALL)
-    except WireError as error:
-        return _Bad(str(error))
-
-
 def _epoch(partition: Partition, entry: Entry) -> int:
     return partition.log.epoch_at(entry.base_offset)
 
@@ -439,10 +421,6 @@ def _as_kafka(entry: Entry, form: Form) -> Entry:
     )  # fmt: skip
 
 
-def _cover(entry: Entry, leader_epoch: int) -> memoryview:
-    return covering_batch(entry.base_offset, entry.last_offset, leader_epoch, max(entry.max_timestamp_ms, 0))
-
-
 def _has_messages(partition: Partition, entry: Entry) -> bool:
     """Whether a batch has anything to read for readers of committed records."""
     header = read_header(entry.payload)
@@ -452,65 +430,3 @@ def _has_messages(partition: Partition, entry: Entry) -> bool:
         one.producer_id != header.producer_id
         for one in partition.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
     )
-
-
-def _is_simple_for_kafka(entry: Entry) -> bool:
-    """Whether it takes as long as it is large: small compressed bytes can be huge ones."""
-    try:
-        view = read_entry(entry.payload, verify=False)
-    except WireError:
-        return True
-    return view.metadata.compression == CompressionType.NONE and not view.is_chunk
-
-
-def _convert_some(work: Sequence[_Work], convert: _Convert, budget: Budget) -> list[_Outcome]:
-    """On a thread: what has become of the first ones, of one at least, as far as the budget goes.
-
-    Raises:
-        TooLargeExpanded: the first one alone is beyond this budget, and there is a larger one.
-    """
-    outcomes: list[_Outcome] = []
-    left = budget.bytes_max if budget == SMALL else 0
-    for one in work:
-        try:
-            outcomes.append(convert(one, budget))
-        except TooLargeExpanded as error:
-            if outcomes:
-                break  # it begins anew, as the first one
-            if budget == SMALL:
-                raise
-            outcomes.append(_Bad(str(error)))
-        except WireError as error:
-            outcomes.append(_Bad(str(error)))
-        outcome = outcomes[-1]
-        left -= len(outcome.payload or b"") if isinstance(outcome, Form) else 0
-        if left <= 0:
-            break
-    return outcomes
-
-
-def _to_kafka(work: _Work, budget: Budget) -> _Outcome:
-    entry, leader_epoch = work
-    view = read_entry(entry.payload, verify=False)
-    if view.num_messages != entry.last_offset - entry.base_offset + 1:
-        return _Bad(f"it has {view.num_messages} messages")
-    if view.is_marker:
-        return Form(_cover(entry, leader_epoch))
-    if view.is_chunk and not view.is_encrypted:
-        metadata = view.metadata
-        is_last = metadata.chunk_id == metadata.num_chunks_from_msg - 1
-        return _LastChunk(view) if is_last else Form(_cover(entry, leader_epoch))
-    return Form(pulsar_to_kafka(view, entry.base_offset, leader_epoch, budget))
-
-
-def _assembled(
-    view: EntryView, pieces: Sequence[memoryview], offset: int, leader_epoch: int, budget: Budget
-) -> _Outcome:
-    try:
-        return Form(assembled_to_kafka(view, pieces, offset, leader_epoch, budget))
-    except TooLargeExpanded as error:
-        if budget == SMALL:
-            raise
-        return _Bad(str(error))
-    except WireError as error:
-        return _Bad(str(error))

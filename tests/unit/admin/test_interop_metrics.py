@@ -2,7 +2,8 @@
 
 from magnetar.admin.interop_metrics import declare_interop_metrics
 from magnetar.base.metrics import Metrics
-from magnetar.broker.interop import Form, Interop
+from magnetar.broker.interop import Interop
+from magnetar.broker.interop_convert import Form
 from magnetar.broker.opening import Opener
 
 

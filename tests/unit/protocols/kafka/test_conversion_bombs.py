@@ -10,6 +10,7 @@ import cramjam
 import pytest
 
 from magnetar.broker import interop as interop_module
+from magnetar.broker import interop_convert
 from magnetar.broker.subscriptions import forms as forms_module
 from magnetar.broker.subscriptions.forms import Formed, cut_by_key
 from magnetar.wire.convert.engine import load
@@ -102,7 +103,9 @@ def test_a_reader_gets_the_first_ones_when_all_together_are_large(
 ) -> None:
     monkeypatch.setattr(interop_module, "_GIVEN_BYTES_MAX", 3000)
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
-    monkeypatch.setattr(interop_module, "SMALL", client_budget := interop_module.SMALL._replace(bytes_max=1))
+    client_budget = interop_module.SMALL._replace(bytes_max=1)
+    for module in (interop_module, interop_convert):
+        monkeypatch.setattr(module, "SMALL", client_budget)
 
     async def scenario(client: Any) -> None:
         client.broker.opener._small.budget = client_budget
@@ -138,7 +141,9 @@ def test_readers_of_one_log_at_several_places_all_get_on(
     """Those who wait for what another one has begun, and has left for later, begin it themselves."""
     monkeypatch.setattr(interop_module, "_GIVEN_BYTES_MAX", 1)
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
-    monkeypatch.setattr(interop_module, "SMALL", client_budget := interop_module.SMALL._replace(bytes_max=1))
+    client_budget = interop_module.SMALL._replace(bytes_max=1)
+    for module in (interop_module, interop_convert):
+        monkeypatch.setattr(module, "SMALL", client_budget)
 
     async def scenario(client: Any) -> None:
         client.broker.opener._small.budget = client_budget

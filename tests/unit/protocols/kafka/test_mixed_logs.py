@@ -265,14 +265,14 @@ def test_readers_at_the_same_time_share_one_conversion(
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
     converted: list[int] = []
     may_go_on = threading.Event()
-    convert = interop_module._to_kafka
+    convert = interop_module.to_kafka
 
     def counted(work: Any, budget: Any) -> Any:
         converted.append(work[0].base_offset)
         assert may_go_on.wait(10)
         return convert(work, budget)
 
-    monkeypatch.setattr(interop_module, "_to_kafka", counted)
+    monkeypatch.setattr(interop_module, "to_kafka", counted)
 
     async def scenario(client: Any) -> None:
         log = await Mixed.create(client)
@@ -312,7 +312,7 @@ def test_whoever_waits_for_a_conversion_hears_of_the_stop(
 ) -> None:
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
     may_go_on = threading.Event()
-    monkeypatch.setattr(interop_module, "_to_kafka", lambda work, budget: may_go_on.wait(10))
+    monkeypatch.setattr(interop_module, "to_kafka", lambda work, budget: may_go_on.wait(10))
 
     async def scenario(client: Any) -> None:
         log = await Mixed.create(client)
