@@ -22,7 +22,7 @@ from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatche
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics import NewTopic
+from magnetar.broker.topic import NewTopic
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry
 from magnetar.testing.clock import FakeClock

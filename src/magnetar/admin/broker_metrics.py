@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.partition import Partition
     from magnetar.broker.rates import Rate
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
     from magnetar.ledger.cursor import Cursor
     from magnetar.storage.local.counters import StoreCounters
     from magnetar.storage.local.leases import Leases

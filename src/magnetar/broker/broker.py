@@ -48,8 +48,9 @@ from magnetar.broker.subscription_admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicDefaults
-from magnetar.broker.topics import SNAPSHOTS_ROOT, Topic, TopicRegistry
+from magnetar.broker.topics import SNAPSHOTS_ROOT, TopicRegistry
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorStore

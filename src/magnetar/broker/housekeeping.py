@@ -32,7 +32,7 @@ from magnetar.ledger.cursor_store import CursorKey
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.partition import Partition
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
 
 log: Final = logging.getLogger(__name__)
 

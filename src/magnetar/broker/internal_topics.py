@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.topics import Topic
+from magnetar.broker.topic import Topic
 
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName

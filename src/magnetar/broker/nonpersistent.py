@@ -40,7 +40,7 @@ from magnetar.wire.pulsar.entry import EntryView
 
 if TYPE_CHECKING:
     from magnetar.broker.subscriptions.delivered import AckedId
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
 
 _LEDGER: Final = LedgerId(0)
 _ENTRY: Final = EntryId(0)

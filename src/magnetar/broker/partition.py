@@ -37,7 +37,7 @@ from magnetar.wire.pulsar.entry import EntryView
 from magnetar.wire.stored import PULSAR_MAGIC
 
 if TYPE_CHECKING:
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
 
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
 _prefixes: Final = EntryPrefix()

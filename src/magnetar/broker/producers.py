@@ -27,7 +27,7 @@ from magnetar.metadata.store import MetadataStore
 
 if TYPE_CHECKING:
     from magnetar.broker.partition import Partition
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
 
 _log = logging.getLogger(__name__)
 

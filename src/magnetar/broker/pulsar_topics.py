@@ -14,12 +14,13 @@ from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic
 from magnetar.broker.namespaces import NamespaceNotFound
-from magnetar.broker.topics import NewTopic
+from magnetar.broker.topic import NewTopic
 
 if TYPE_CHECKING:
     from magnetar.broker.namespaces import Namespaces
     from magnetar.broker.partition import Partition
-    from magnetar.broker.topics import Topic, TopicRegistry
+    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics import TopicRegistry
 
 
 class NotPartitioned(UnknownTopic):

@@ -17,7 +17,7 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
 from magnetar.broker.partition import Partition
 from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType
-from magnetar.broker.topics import NewTopic, Topic
+from magnetar.broker.topic import NewTopic, Topic
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.rules import Producer
 from magnetar.ledger.cursor import Cursor

@@ -12,7 +12,7 @@ from magnetar.broker.producers import AccessMode, Producer
 from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.request import SubscribeRequest
-from magnetar.broker.topics import topic_path
+from magnetar.broker.topic import topic_path
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.metadata.store import Delete, Put

@@ -18,7 +18,8 @@ from magnetar.broker.errors import (
     UnknownTopicId,
 )
 from magnetar.broker.nodes import Node, Nodes
-from magnetar.broker.topics import SNAPSHOTS_ROOT, TOPICS_ROOT, NewTopic
+from magnetar.broker.topic import TOPICS_ROOT, NewTopic
+from magnetar.broker.topics import SNAPSHOTS_ROOT
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT

@@ -27,7 +27,7 @@ from magnetar.storage.store import LEASE_S_MAX
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.partition import Partition
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
     from magnetar.storage.store import Buffer
 
 router: Final = APIRouter()

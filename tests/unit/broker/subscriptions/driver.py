@@ -17,7 +17,7 @@ from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics import NewTopic
+from magnetar.broker.topic import NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.testing.clock import FakeClock

@@ -14,7 +14,7 @@ from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.subscriptions.request import SubscribeRequest
-from magnetar.broker.topics import NewTopic
+from magnetar.broker.topic import NewTopic
 from magnetar.wire.pulsar.entry import frame_entry, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 

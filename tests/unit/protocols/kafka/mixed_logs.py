@@ -11,7 +11,7 @@ from kafka.record.default_records import (  # type: ignore[import-untyped]
 
 from magnetar.broker.partition import Partition
 from magnetar.broker.subscriptions.forms import Formed
-from magnetar.broker.topics import NewTopic
+from magnetar.broker.topic import NewTopic
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.records import read_header
 from magnetar.wire.pulsar.entry import frame_entry, read_entry

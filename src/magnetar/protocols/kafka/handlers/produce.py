@@ -33,7 +33,7 @@ from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.records import read_header
 
 if TYPE_CHECKING:
-    from magnetar.broker.topics import Topic
+    from magnetar.broker.topic import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "produce"
