@@ -269,7 +269,9 @@ class World:
         """The process ends without a word; what was acknowledged since the position was stored comes again."""
         while self.partition.log.high_watermark < self.end_offset:
             await self.turn()  # what was published is to be durable: its loss is not the subject here
-        for task in [*self.broker._housekeeping, *self.broker._environment.tasks]:
+        for job in self.broker.upkeep.jobs:
+            job.cancel()
+        for task in self.broker._environment.tasks:
             task.cancel()
         for client in self.clients:
             client.is_dead = True

@@ -32,7 +32,11 @@ TINY = LocalStoreSettings(
 
 
 async def start(disk: CrashDisk, settings: LocalStoreSettings = TINY) -> LocalLedgerStore:
-    return await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=disk)
+    """The store, with all files of its ring: while some are missing, it makes checkpoints earlier."""
+    store = await LocalLedgerStore.start(DATA, settings=settings, clock=FakeClock(), disk=disk)
+    if store._preparing is not None:
+        await store._preparing
+    return store
 
 
 def body_of(ledger_id: int, number: int) -> bytes:

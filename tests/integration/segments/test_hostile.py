@@ -27,7 +27,8 @@ POSITIONS = "/magnetar/v1/positions"
 
 def ask(server: MagnetarProcess, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=TIMEOUT_S)
-    connection.request(method, path, body)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    connection.request(method, path, body, headers)
     answer = connection.getresponse()
     content = answer.read()
     connection.close()
@@ -143,9 +144,8 @@ def test_one_record_larger_than_asked_for_is_given_whole(server: MagnetarProcess
 def waiting(server: MagnetarProcess, topic: str) -> socket.socket:
     """A connection that waits for a record."""
     made = socket.create_connection(("127.0.0.1", server.http_port))
-    made.sendall(
-        f"GET {ENTRIES}?topic={topic}&partition=0&offset=0&wait_ms=30000 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-    )
+    path = f"{ENTRIES}?topic={topic}&partition=0&offset=0&wait_ms=30000"
+    made.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     return made
 
 
