@@ -164,9 +164,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 100))
     def time_passes(self, seconds: int) -> None:
-        self.chain.clock.advance(seconds)
-
         async def roll() -> None:
+            self.chain.clock.advance(seconds)  # in the loop: what is due makes tasks
             self.chain.log.roll_if_old()
             await settle()
 
