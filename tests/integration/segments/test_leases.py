@@ -156,9 +156,15 @@ def test_reads_under_leases_go_on_while_records_are_deleted_behind_them(
     assert read_count > 10
 
 
-@pytest.mark.parametrize("wrong", ["soon", 0, -5, 1e9, True, float("inf"), float("nan")])
+@pytest.mark.parametrize("wrong", ["soon", 0, -5, 1e9, True])
 def test_a_length_that_is_none_is_refused(server: MagnetarProcess, client: RestClient, wrong: float) -> None:
     with pytest.raises(Refused, match="lease_s must be a number of seconds, up to 3600"):
+        client.segments([], lease_s=wrong)
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan")])
+def test_a_length_that_json_does_not_have_is_refused(client: RestClient, wrong: float) -> None:
+    with pytest.raises(Refused, match="the body is not JSON: Out of range float"):
         client.segments([], lease_s=wrong)
 
 
