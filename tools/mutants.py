@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 SOURCE: Final = REPOSITORY / "src"
@@ -126,9 +126,10 @@ def _may_be_left_out(node: ast.AST) -> bool:
     return isinstance(node, ast.AugAssign | ast.Delete | ast.Raise)
 
 
-class _Change:
-    def __call__(self, node: ast.AST, tree: ast.AST) -> str:
-        raise NotImplementedError
+class _Change(Protocol):
+    """Changes `node` of `tree` in place; the line as it is then."""
+
+    def __call__(self, node: ast.AST, tree: ast.AST) -> str: ...
 
 
 class _Swap(_Change):

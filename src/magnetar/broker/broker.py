@@ -20,6 +20,7 @@ from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicN
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker import partition_recovery
+from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
@@ -50,7 +51,7 @@ from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionN
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topic import Topic
 from magnetar.broker.topic_config import TopicDefaults
-from magnetar.broker.topics import SNAPSHOTS_ROOT, TopicRegistry
+from magnetar.broker.topics import TopicRegistry
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorStore

@@ -20,8 +20,7 @@ from weakref import WeakValueDictionary
 
 from magnetar.base.errors import BrokerError, StorageError
 from magnetar.base.names import TopicName
-from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT as SNAPSHOTS_ROOT
-from magnetar.broker.deleted_topics import DeletedTopics
+from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT, DeletedTopics
 from magnetar.broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,

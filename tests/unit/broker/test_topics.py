@@ -10,6 +10,7 @@ import pytest
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT
 from magnetar.broker.errors import (
     InvalidPartitions,
     TopicExists,
@@ -19,7 +20,6 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.nodes import Node, Nodes
 from magnetar.broker.topic import TOPICS_ROOT, NewTopic
-from magnetar.broker.topics import SNAPSHOTS_ROOT
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT
