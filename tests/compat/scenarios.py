@@ -5,9 +5,38 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from outcomes import Outcome, Status
+import brokers
+from outcomes import Outcome, Status, with_second_try
+from task import Task, names_of
 
 DETAIL_MAX = 200
+TIMEOUT_S = 300.0
+
+
+def execute(
+    task: Task,
+    title: str,
+    prepare: Callable[[Path], Path],
+    command_of: Callable[[Path, brokers.Addresses], Sequence[str]],
+) -> list[Outcome] | None:
+    """Run a suite that is one program: `prepare` makes it, `command_of` says how it is called.
+
+    None if no test of the suite was asked for.
+    """
+    if not task.concerns_named_tests:
+        return None
+    program = prepare(task.work)
+    task.refuse_bootstrap("this suite starts its broker itself")
+    print(f"== {title}", flush=True)
+    start = brokers.magnetar_with_pulsar if task.broker == "magnetar" else brokers.apache_pulsar
+
+    def once(task: Task, words: Sequence[str]) -> list[Outcome]:
+        with start(brokers.Profile({}), task.logs / "server.log") as addresses:
+            command = [*command_of(program, addresses), *words]
+            return run(command, program.parent, task.logs / "scenarios.txt", TIMEOUT_S, task.report)
+
+    outcomes = once(task, task.words)
+    return with_second_try(outcomes, task.allowed, lambda ids: once(task.again, names_of(ids)))
 
 
 def run(

@@ -1,40 +1,28 @@
 """npm's pulsar-flex produces and consumes: a second opinion, as its codec and its client are its own."""
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import brokers
 import fetch
 import scenarios
-from outcomes import Outcome, with_second_try
-from task import Task, names_of
+from outcomes import Outcome
+from task import Task
 
 NAME = "pulsar-flex"
 VERSION = "1.1.1"
 SHA256 = "9c1215891511b20e16b5fb2b8b9258a3510d29d52612c20f99b1063bdd155c38"
 SOURCE = Path(__file__).resolve().parent / NAME / "scenarios.cjs"
-TIMEOUT_S = 300.0
 
 
 def execute(task: Task) -> list[Outcome] | None:
     """None if no test of this suite was asked for."""
-    if not task.concerns_named_tests:
-        return None
-    program = prepare(task.work)
-    task.refuse_bootstrap("this suite starts its broker itself")
-    print(f"== {NAME} {VERSION}", flush=True)
-    start = brokers.magnetar_with_pulsar if task.broker == "magnetar" else brokers.apache_pulsar
+    return scenarios.execute(task, f"{NAME} {VERSION}", prepare, command_of)
 
-    def once(task: Task, words: Sequence[str]) -> list[Outcome]:
-        with start(brokers.Profile({}), task.logs / "server.log") as addresses:
-            command = ["node", program.name, urlsplit(addresses.pulsar).netloc, *words]
-            log = task.logs / "scenarios.txt"
-            return scenarios.run(command, program.parent, log, TIMEOUT_S, task.report)
 
-    outcomes = once(task, task.words)
-    return with_second_try(outcomes, task.allowed, lambda ids: once(task.again, names_of(ids)))
+def command_of(program: Path, addresses: brokers.Addresses) -> list[str]:
+    return ["node", program.name, urlsplit(addresses.pulsar).netloc]
 
 
 def prepare(work: Path) -> Path:
