@@ -16,7 +16,7 @@ Nobody may take the last of it, and everybody must get on:
   is, the smaller they are.
 - **Past the limit** sessions handle no further request until an eighth is free again.
 - **Who makes no progress** (a frame that does not grow, a socket that takes nothing) is cut off: after `STALL_S` while
-  memory is short, after `FRAME_STALL_S` in any case where a frame is concerned.
+  memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would read.
 """
 
 import asyncio
@@ -38,6 +38,10 @@ class Receiver(Protocol):
 
     def frame_filled(self) -> int:
         """Bytes of it that have come."""
+        ...
+
+    def is_paused(self) -> bool:
+        """Whether it does not read now, so that nothing can come."""
         ...
 
     def memory_granted(self, cost: int) -> None:
@@ -272,6 +276,8 @@ class MemoryBudget:
             filled = receiver.frame_filled()
             if filled >= progress.mark + (GROWTH_BYTES if is_short else 1):
                 progress.mark, progress.since_s = filled, now_s
+            elif not is_short and receiver.is_paused():
+                progress.since_s = now_s  # it waits for an answer of ours, such as that of a long fetch
             elif now_s - progress.since_s >= (STALL_S if is_short else FRAME_STALL_S):
                 self._cut_off(receiver, now_s - progress.since_s, "a request that is announced does not come")
         for sender, progress in list(self._sending.items()):

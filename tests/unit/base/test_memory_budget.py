@@ -19,9 +19,13 @@ class Peer:
         self.granted: list[int] = []
         self.reasons: list[str] = []
         self.resumed = 0
+        self.paused = False
 
     def frame_filled(self) -> int:
         return self.filled
+
+    def is_paused(self) -> bool:
+        return self.paused
 
     def unsent_bytes(self) -> int:
         return self.unsent
@@ -163,6 +167,29 @@ def test_a_frame_that_does_not_grow_is_cut_off_sooner_when_memory_is_short() -> 
             clock.advance(1)
         assert waiting.reasons, "in the end even with memory to spare"
         assert not busy.reasons
+
+    run(scenario)
+
+
+def test_a_frame_that_we_do_not_read_is_not_blamed_for_not_growing() -> None:
+    """A client with a long fetch under way may have begun to send its next large request."""
+
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        polite = Peer()
+        polite.paused = True
+        assert memory.begin_frame(polite, 20 * MIB)
+        for _ in range(int(FRAME_STALL_S) * 3):
+            clock.advance(1)
+        assert not polite.reasons
+        polite.paused = False
+        for _ in range(int(FRAME_STALL_S) - 2):
+            clock.advance(1)
+        assert not polite.reasons, "its time begins when it is read again"
+        polite.paused = True
+        assert not memory.begin_frame(Peer(), 40 * MIB)
+        for _ in range(int(STALL_S) + 2):
+            clock.advance(1)
+        assert polite.reasons, "others need its memory"
 
     run(scenario)
 

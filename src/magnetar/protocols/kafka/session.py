@@ -90,6 +90,7 @@ class KafkaSession:
             service.scratch, service.arena.take, service.settings.request_bytes_max, self._admit
         )
         self._frame_cost = 0  # what frames that are being received or held count in the budget
+        self._held_cost = 0  # of it, copies of what was received with others
         self._slots: deque[_Slot] = deque()
         self._unanswered_bytes = 0
         self._flush_scheduled = False
@@ -115,19 +116,20 @@ class KafkaSession:
         except WireError as error:
             self._abort("%s", error)
             return
+        if frames and frames[0].owned and not self._frames.is_receiving:
+            self._memory.end_frame(self)
         over_s = self._monotonic() + TURN_S
-        for frame in frames:
-            if frame.owned and not self._frames.is_receiving:
-                self._memory.end_frame(self)
+        is_over = self._memory.is_over  # it is asked again by each request that is handled
+        for position, frame in enumerate(frames):
             if self._closed:
                 return
-            if self._paused or self._at_work is not None or self._memory.is_over:
-                self._hold(frame)
-            elif self._monotonic() >= over_s:
-                self._hold(frame)
-                self._await_turn()
-            else:
-                self._handle(frame)
+            has_turn = self._monotonic() < over_s
+            if self._paused or self._at_work is not None or is_over or not has_turn:
+                self._hold(frames[position:])
+                if not has_turn:
+                    self._await_turn()
+                break
+            self._handle(frame)
         if self._frames.is_waiting and not self._paused:
             self._pause()
 
@@ -153,29 +155,43 @@ class KafkaSession:
         except WireError as error:
             self._abort("%s", error)
             return
-        for frame in frames:
-            if frame.owned and not self._frames.is_receiving:
-                self._memory.end_frame(self)
-            self._hold(frame)
+        if frames and not self._frames.is_receiving:
+            self._memory.end_frame(self)
+        self._hold(frames)
         self.resume_if_possible()
 
     def frame_filled(self) -> int:
         return self._frames.filled_bytes
 
+    def is_paused(self) -> bool:
+        return self._paused
+
     def cut_off(self, reason: str) -> None:
         self._abort("%s", reason)
 
-    def _hold(self, frame: Frame) -> None:
-        """Keep a request that was received before its turn; no more is read meanwhile."""
+    def _hold(self, frames: list[Frame]) -> None:
+        """Keep requests that were received before their turn; no more is read meanwhile."""
         # Not before one has come: who waits for his answer costs no calls, and is missed at once when he hangs up.
         if not self._paused:
             self._pause()
             if self._memory.is_over:
                 self._memory.hold(self)
-        if not frame.owned:
-            self._charge(self._memory.cost(len(frame.data)))
-            frame = Frame(memoryview(bytearray(frame.data)), True)
-        self._held.append(frame)
+        borrowed = [frame.data for frame in frames if not frame.owned]
+        if borrowed:
+            # One copy for all of them, and still lent: who keeps a small request must not keep its neighbours.
+            copies = memoryview(b"".join(borrowed))
+            cost = self._memory.cost(len(copies))
+            self._held_cost += cost
+            self._charge(cost)
+            position = 0
+            for frame in frames:
+                if not frame.owned:
+                    end = position + len(frame.data)
+                    frame = Frame(copies[position:end], False)
+                    position = end
+                self._held.append(frame)
+        else:
+            self._held += frames
 
     def _await_turn(self) -> None:
         """Go on with what is held once everybody else has had his turn."""
@@ -231,25 +247,27 @@ class KafkaSession:
         if answer is None:
             return
         size = len(frame.data)
-        if isinstance(answer, Deferred) and not answer.keeps_request:
-            size = 0
-        has_few_objects = api.key == PRODUCE_KEY or size > LARGE_REQUEST_BYTES
+        if api.key != PRODUCE_KEY and size <= LARGE_REQUEST_BYTES:
+            size *= 1 + OBJECTS_RATIO
         slot = _Slot()
         self._slots.append(slot)
-        self._count(slot, size if has_few_objects else size * (1 + OBJECTS_RATIO))
         complete = partial(self._complete, slot, api, version, header.correlation_id)
-        if isinstance(answer, Deferred):
+        if not isinstance(answer, Deferred):
+            self._count(slot, size)
+            if is_coroutine(answer):
+                self._at_task(self._finish(answer, complete))
+                self._at_work = slot
+            else:
+                complete(answer)
+        else:
+            if answer.keeps_request:
+                self._count(slot, size)
             if answer.mutes or answer.stage_one is not None:
                 self._at_work = slot
             slot.deferred = answer
             answer.attach(complete)
             if answer.stage_one is not None:
                 self._stage_one = self._at_task(self._finish_stage_one(slot, answer.stage_one))
-        elif is_coroutine(answer):
-            self._at_task(self._finish(answer, complete))
-            self._at_work = slot
-        else:
-            complete(answer)
         if not self._paused and (
             len(self._slots) > UNANSWERED_REQUESTS_MAX
             or self._unanswered_bytes > UNANSWERED_BYTES_MAX
@@ -386,9 +404,15 @@ class KafkaSession:
             return
         slots = self._slots
         out: list[Buffer] = []
+        request_bytes = response_bytes = 0
         while slots and (parts := slots[0].parts) is not None:
             out.extend(parts)
-            self._forget(slots.popleft())
+            slot = slots.popleft()
+            request_bytes += slot.request_bytes
+            response_bytes += slot.response_bytes
+            if slot is self._at_work:
+                self._at_work = None
+        self._give(request_bytes, response_bytes)
         if out:
             self._peer.send(out)
         if self._finishing:
@@ -403,18 +427,16 @@ class KafkaSession:
         self._service.queued_bytes += size
         self._memory.take(size)
 
-    def _forget(self, slot: _Slot) -> None:
-        if slot is self._at_work:
-            self._at_work = None
-        self._lighten(slot)
-        self._memory.give(slot.response_bytes)
-
     def _lighten(self, slot: _Slot) -> None:
         """Nothing of the request is kept any more."""
-        self._unanswered_bytes -= slot.request_bytes
-        self._service.queued_bytes -= slot.request_bytes
-        self._memory.give(slot.request_bytes)
+        self._give(slot.request_bytes, 0)
         slot.request_bytes = 0
+
+    def _give(self, request_bytes: int, response_bytes: int) -> None:
+        """What slots counted is gone."""
+        self._unanswered_bytes -= request_bytes
+        self._service.queued_bytes -= request_bytes
+        self._memory.give(request_bytes + response_bytes)
 
     def resume_if_possible(self) -> None:
         """Read on, if there is little enough to answer and the peer takes it."""
@@ -439,6 +461,10 @@ class KafkaSession:
                     self._await_turn()
                     break
                 self._handle(self._held.popleft())
+            if not self._held and not self._closed:
+                self._frame_cost -= self._held_cost
+                self._memory.give_frame(self._held_cost)
+                self._held_cost = 0
             if self._held or self._frames.is_waiting:
                 self._paused = True
             elif not self._paused and not self._closed:
@@ -490,9 +516,10 @@ class KafkaSession:
             self._waits_for_room = (
                 None  # it knows this session: a cycle would leave the request to the collector
             )
+        self._at_work = None
         while self._slots:
             slot = self._slots.popleft()
-            self._forget(slot)
+            self._give(slot.request_bytes, slot.response_bytes)
             if slot.deferred is not None and slot.deferred.abandon is not None:
                 slot.deferred.abandon()
         self._memory.let_go(self)

@@ -231,6 +231,9 @@ class PulsarSession:
     def frame_filled(self) -> int:
         return self._frames.filled_bytes
 
+    def is_paused(self) -> bool:
+        return self._paused
+
     def cut_off(self, reason: str) -> None:
         self.abort("%s", reason)
 
