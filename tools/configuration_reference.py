@@ -10,7 +10,7 @@ from magnetar.base.server_key import Section, ServerKey
 from magnetar.base.settings import environment_name
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
 from magnetar.base.settings_table import SERVER_KEYS
-from magnetar.broker.topic_keys import TOPIC_KEYS, Effect, TopicKey
+from magnetar.broker.policy.topic_keys import TOPIC_KEYS, Effect, TopicKey
 
 FILE = Path(__file__).parent.parent / "docs" / "reference" / "configuration.md"
 

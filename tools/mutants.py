@@ -43,7 +43,7 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "cursor": ("ledger/cursor.py", LEDGER),
     "cursor_store": ("ledger/cursor_store.py", LEDGER),
     "producer_recovery": (
-        "broker/producer_recovery.py",
+        "broker/log/producer_recovery.py",
         ("tests/unit/broker/test_producer_recovery.py", "tests/unit/broker/test_transaction_index.py"),
     ),
 }

@@ -12,8 +12,8 @@ from typing import Any
 
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.nodes import Node, Nodes
-from magnetar.broker.partition import Partition
+from magnetar.broker.cluster.nodes import Node, Nodes
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
 from magnetar.broker.subscriptions.delivered import AckedId
@@ -22,7 +22,7 @@ from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatche
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry
 from magnetar.testing.clock import FakeClock

@@ -28,7 +28,10 @@ from magnetar.base.errors import (
 )
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors
-from magnetar.broker.namespaces import (
+from magnetar.broker.history.segments import NonPersistent
+from magnetar.broker.jobs.pipelines import InvalidPipeline, PipelineExists, PipelineNotFound
+from magnetar.broker.jobs.worker_lease import WorkerBusy, WorkerFenced
+from magnetar.broker.policy.namespaces import (
     InvalidNamespace,
     NamespaceExists,
     NamespaceNotFound,
@@ -37,14 +40,11 @@ from magnetar.broker.namespaces import (
     TenantNotFound,
     UnknownCluster,
 )
-from magnetar.broker.pipelines import InvalidPipeline, PipelineExists, PipelineNotFound
-from magnetar.broker.policies import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
-from magnetar.broker.pulsar_topics import NamespaceNotEmpty, NotPartitioned, TopicInUse
+from magnetar.broker.policy.policies import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
-from magnetar.broker.segments import NonPersistent
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed, SubscriptionNotFound
-from magnetar.broker.worker_lease import WorkerBusy, WorkerFenced
+from magnetar.broker.topics.pulsar import NamespaceNotEmpty, NotPartitioned, TopicInUse
 
 log = logging.getLogger(__name__)
 

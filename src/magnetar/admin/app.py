@@ -45,7 +45,7 @@ from magnetar.admin.routes import (
 if TYPE_CHECKING:
     from magnetar.base.metrics import Metrics
     from magnetar.broker.broker import Broker
-    from magnetar.broker.nodes import Endpoint
+    from magnetar.broker.cluster.nodes import Endpoint
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")

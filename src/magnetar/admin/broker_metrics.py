@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.base.metrics import CHILDREN_MAX
-from magnetar.broker.subscription_admin import partition_name
+from magnetar.broker.subscriptions.admin import partition_name
 
 if TYPE_CHECKING:
     from magnetar.base.metrics import Labels, Metrics
     from magnetar.base.names import TopicName
     from magnetar.broker.broker import Broker
-    from magnetar.broker.partition import Partition
-    from magnetar.broker.rates import Rate
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.log.partition import Partition
+    from magnetar.broker.log.rates import Rate
+    from magnetar.broker.topics.topic import Topic
     from magnetar.ledger.cursor import Cursor
     from magnetar.storage.local.counters import StoreCounters
     from magnetar.storage.local.leases import Leases

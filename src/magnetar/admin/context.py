@@ -10,7 +10,7 @@ from magnetar.admin.peek import Bodies
 if TYPE_CHECKING:
     from magnetar.admin.access import Access
     from magnetar.broker.broker import Broker
-    from magnetar.broker.nodes import Endpoint
+    from magnetar.broker.cluster.nodes import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.base.metrics import Labels, Metrics
-    from magnetar.broker.interop import Counters, Interop
+    from magnetar.broker.interop.interop import Counters, Interop
 
 _READER = ("reader",)
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from magnetar.admin.answers import BadBody
-from magnetar.broker.subscription_admin import MessagePosition
+from magnetar.broker.subscriptions.admin import MessagePosition
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
 
 
 def message_id(

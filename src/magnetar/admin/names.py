@@ -13,7 +13,7 @@ from magnetar.base.names import TopicName, parse_partition
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
 
 
 class _Domain(Convertor[str]):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.base.metrics import Labels, Metrics
-    from magnetar.broker.pipelines import Pipelines
+    from magnetar.broker.jobs.pipelines import Pipelines
 
 
 def declare_pipeline_metrics(metrics: "Metrics", pipelines: "Pipelines") -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from magnetar.admin.access import Access
     from magnetar.base.metrics import Metrics
     from magnetar.broker.broker import Broker
-    from magnetar.broker.nodes import Endpoint
+    from magnetar.broker.cluster.nodes import Endpoint
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.backlog import backlog_bytes
-from magnetar.broker.nonpersistent import NonPersistentPartition, NonPersistentSubscription
-from magnetar.broker.policies import QuotaType
-from magnetar.broker.producers import AccessMode, Producer
+from magnetar.broker.log.backlog import backlog_bytes
+from magnetar.broker.policy.policies import QuotaType
+from magnetar.broker.producers.admission import AccessMode, Producer
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.positions import position_below, published_ms
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition, NonPersistentSubscription
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import State
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer
@@ -24,7 +24,7 @@ from magnetar.protocols.pulsar.handlers.producer import AttachedProducer
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
     from magnetar.ledger.cursor import Cursor
 
 _TYPES: Final = {

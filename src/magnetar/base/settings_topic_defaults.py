@@ -1,7 +1,7 @@
 """The server's keys that are defaults of topic configurations, each documented by the topic key that it
 stands behind.
 
-`broker/topic_keys.py` has the same keys from the other side; a test holds the two together.
+`broker/policy/topic_keys.py` has the same keys from the other side; a test holds the two together.
 """
 
 from typing import Final

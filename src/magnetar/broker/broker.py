@@ -19,41 +19,41 @@ from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
-from magnetar.broker import partition_recovery
-from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT
+from magnetar.broker.cluster.nodes import Nodes
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
-from magnetar.broker.health import Health, metadata_probe
-from magnetar.broker.housekeeping import Housekeeping
-from magnetar.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
-from magnetar.broker.interop import Interop
-from magnetar.broker.interop_offsets import TimeLookups
-from magnetar.broker.namespaces import Namespaces
-from magnetar.broker.nodes import Nodes
-from magnetar.broker.nonpersistent import NonPersistentPartition
-from magnetar.broker.opening import Opener
-from magnetar.broker.partition import Partition
-from magnetar.broker.pipelines import Pipelines
-from magnetar.broker.producer_ids import ProducerIds
-from magnetar.broker.producer_snapshots import split_path
-from magnetar.broker.producers import Producers
-from magnetar.broker.pulsar_topics import PulsarTopics
-from magnetar.broker.rates import Count, RateBoard
-from magnetar.broker.retention import trim_limits
+from magnetar.broker.history.segments import SegmentCatalogue
+from magnetar.broker.history.stored_records import StoredRecords
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.log import partition_recovery
+from magnetar.broker.log.opening import Opener
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.producer_snapshots import split_path
+from magnetar.broker.log.rates import Count, RateBoard
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.policy.topic_config import TopicDefaults
+from magnetar.broker.producers.admission import Producers
+from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.segments import SegmentCatalogue
-from magnetar.broker.stored_records import StoredRecords
-from magnetar.broker.subscription_admin import SubscriptionAdmin
+from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.topic import Topic
-from magnetar.broker.topic_config import TopicDefaults
-from magnetar.broker.topics import TopicRegistry
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition
+from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
+from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
+from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.upkeep.health import Health, metadata_probe
+from magnetar.broker.upkeep.housekeeping import Housekeeping
+from magnetar.broker.upkeep.retention import trim_limits
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry

@@ -21,7 +21,7 @@ from magnetar.base.logging import get_logger
 from magnetar.base.private import private_folder
 
 if TYPE_CHECKING:
-    from magnetar.broker.pipelines import Pipelines
+    from magnetar.broker.jobs.pipelines import Pipelines
 
 log = get_logger(__name__)
 

@@ -38,10 +38,10 @@ from magnetar.base.settings_network import told_host
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
 from magnetar.broker.groups.settings import GroupSettings
-from magnetar.broker.health import Health, files_probe, space_probe
-from magnetar.broker.nodes import Endpoint, Node, Nodes
 from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.upkeep.health import Health, files_probe, space_probe
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings

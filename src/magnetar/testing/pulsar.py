@@ -18,7 +18,7 @@ from typing import Any
 
 from magnetar.base.arena import Arena
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.nodes import Endpoint, Node, Nodes
+from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore

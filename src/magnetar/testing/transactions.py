@@ -17,7 +17,7 @@ from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
-from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions.coordinator import Initialised, TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.record import TopicPartition, TransactionRecord, TransactionState

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from magnetar.broker.partition import Partition
-from magnetar.broker.topic_config import TopicDefaults
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry

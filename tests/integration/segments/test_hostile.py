@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from magnetar.broker.stored_records import WAITERS_MAX
+from magnetar.broker.history.stored_records import WAITERS_MAX
 from magnetar.client.errors import NotFound, OutOfRange, Refused, Unavailable
 from magnetar.client.rest import Range, RestClient
 from magnetar.testing.server import MagnetarProcess

@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.base.clock import SystemClock
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.nodes import Node, Nodes
+from magnetar.broker.cluster.nodes import Node, Nodes
 from magnetar.testing.metadata import MemoryMetadataStore
 
 

@@ -10,7 +10,7 @@ from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
-from magnetar.broker.nodes import Endpoint
+from magnetar.broker.cluster.nodes import Endpoint
 
 ANY = object()
 Step = tuple[

@@ -16,7 +16,7 @@ from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
-from magnetar.broker.topic import NewTopic, Topic
+from magnetar.broker.topics.topic import NewTopic, Topic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 

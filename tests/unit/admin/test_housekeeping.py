@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.backlog import backlog_bytes, offset_leaving
 from magnetar.broker.errors import ProducersHeld, ProducersRefused
-from magnetar.broker.housekeeping import INTERVAL_S
+from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
+from magnetar.broker.upkeep.housekeeping import INTERVAL_S
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb

@@ -2,9 +2,9 @@
 
 from magnetar.admin.interop_metrics import declare_interop_metrics
 from magnetar.base.metrics import Metrics
-from magnetar.broker.interop import Interop
-from magnetar.broker.interop_convert import Form
-from magnetar.broker.opening import Opener
+from magnetar.broker.interop.convert import Form
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.log.opening import Opener
 
 
 def test_every_number_of_the_conversions_is_shown() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.admin.answers import Refused
 from magnetar.admin.peek import BODIES_BYTES_MAX, BODY_BYTES_MAX, Bodies, message_response
-from magnetar.broker.opening import Opener
+from magnetar.broker.log.opening import Opener
 from magnetar.broker.subscriptions.forms import Formed
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from magnetar.base.masking import HIDDEN
-from magnetar.broker.worker_lease import LEASE_S
+from magnetar.broker.jobs.worker_lease import LEASE_S
 
 from .test_cross_site import routes
 from .world import WORKER_TOKEN, World, run

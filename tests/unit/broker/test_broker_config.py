@@ -1,6 +1,6 @@
 from magnetar.base.config import ConfigSource, ConfigType
 from magnetar.base.settings_table import SERVER_KEYS
-from magnetar.broker.broker_config import describe_broker
+from magnetar.broker.policy.broker_config import describe_broker
 
 
 def test_every_key_that_has_an_effect_is_shown_read_only() -> None:

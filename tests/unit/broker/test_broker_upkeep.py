@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.ledger.managed_ledger import ManagedLedger
 
 from .test_producer_state import settle

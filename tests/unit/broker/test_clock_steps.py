@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.expiry_time import ACCEPT_S
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.record import TransactionState
 from magnetar.ledger.cursor import Cursor

@@ -15,9 +15,9 @@ from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicExists, UnknownTopic
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType
-from magnetar.broker.topic import NewTopic, Topic
+from magnetar.broker.topics.topic import NewTopic, Topic
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.rules import Producer
 from magnetar.ledger.cursor import Cursor

@@ -8,11 +8,11 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.producers import AccessMode, Producer
+from magnetar.broker.producers.admission import AccessMode, Producer
 from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.request import SubscribeRequest
-from magnetar.broker.topic import topic_path
+from magnetar.broker.topics.topic import topic_path
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.metadata.store import Delete, Put

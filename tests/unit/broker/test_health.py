@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StorageError
-from magnetar.broker import health as module
-from magnetar.broker.health import PROBE_EVERY_S, PROBE_S_MAX, Health, files_probe, space_probe
+from magnetar.broker.upkeep import health as module
+from magnetar.broker.upkeep.health import PROBE_EVERY_S, PROBE_S_MAX, Health, files_probe, space_probe
 from magnetar.testing.clock import FakeClock
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from magnetar.broker.interop import Interop
-from magnetar.broker.opening import Opener
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.log.opening import Opener
 from magnetar.ledger.entry import EntryKind
 from magnetar.wire.convert import engine
 

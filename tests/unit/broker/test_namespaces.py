@@ -9,8 +9,8 @@ import pytest
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.names import TopicName
-from magnetar.broker import namespaces as module
-from magnetar.broker.namespaces import (
+from magnetar.broker.policy import namespaces as module
+from magnetar.broker.policy.namespaces import (
     InvalidNamespace,
     NamespaceExists,
     NamespaceNotFound,
@@ -21,7 +21,7 @@ from magnetar.broker.namespaces import (
     TenantNotFound,
     UnknownCluster,
 )
-from magnetar.broker.policies import (
+from magnetar.broker.policy.policies import (
     AutoTopicCreation,
     BacklogQuota,
     Compatibility,

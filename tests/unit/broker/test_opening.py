@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import StorageError
-from magnetar.broker.opening import LARGE, SMALL, Opener
+from magnetar.broker.log.opening import LARGE, SMALL, Opener
 from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.record_scan import Budget
 

@@ -10,9 +10,9 @@ import pytest
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt, StorageError
-from magnetar.broker import partition_recovery
-from magnetar.broker.aborted_index import BLOCK_ROWS, AbortedIndex, AbortedRange
-from magnetar.broker.partition import Partition
+from magnetar.broker.log import partition_recovery
+from magnetar.broker.log.aborted_index import BLOCK_ROWS, AbortedIndex, AbortedRange
+from magnetar.broker.log.partition import Partition
 from magnetar.metadata.store import VALUE_BYTES_MAX
 from magnetar.testing.ledgers import MemoryLedger
 

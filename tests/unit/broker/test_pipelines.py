@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import MetadataError
-from magnetar.broker.pipelines import (
+from magnetar.broker.jobs.pipelines import (
     CONFIG_BYTES_MAX,
     NAME_CHARS_MAX,
     Desired,
@@ -16,7 +16,7 @@ from magnetar.broker.pipelines import (
     State,
     WorkerSays,
 )
-from magnetar.broker.worker_lease import LEASE_S, WorkerBusy, WorkerFenced
+from magnetar.broker.jobs.worker_lease import LEASE_S, WorkerBusy, WorkerFenced
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.testing.clock import FakeClock

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker import producer_snapshots
-from magnetar.broker.aborted_index import AbortedRange
-from magnetar.broker.deduplication import INACTIVITY_MS, Deduplication
-from magnetar.broker.producer_recovery import ProducerMemory, restore
-from magnetar.broker.producer_state import ProducerStates
-from magnetar.broker.transaction_index import TransactionIndex
+from magnetar.broker.log import producer_snapshots
+from magnetar.broker.log.aborted_index import AbortedRange
+from magnetar.broker.log.deduplication import INACTIVITY_MS, Deduplication
+from magnetar.broker.log.producer_recovery import ProducerMemory, restore
+from magnetar.broker.log.producer_state import ProducerStates
+from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.metadata.store import VALUE_BYTES_MAX
 
 from .pulsar_entries import sent

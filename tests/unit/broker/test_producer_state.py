@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from magnetar.base.errors import EntryCorrupt, StorageError
 from magnetar.broker.errors import InvalidProducerEpoch, OutOfOrderSequence
-from magnetar.broker.partition import Partition
-from magnetar.broker.producer_state import ProducerStates, sequence_after
-from magnetar.broker.topic_config import TopicDefaults
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.producer_state import ProducerStates, sequence_after
+from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment

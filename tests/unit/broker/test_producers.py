@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.errors import BrokerError, MetadataError
-from magnetar.broker.producers import AccessMode, PartitionProducers, Producer, ProducerBusy, ProducerFenced
+from magnetar.broker.producers.admission import (
+    AccessMode,
+    PartitionProducers,
+    Producer,
+    ProducerBusy,
+    ProducerFenced,
+)
 
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
 WAIT, FENCING = AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.policies import Retention
-from magnetar.broker.retention import TrimLimits, trim_limits
-from magnetar.broker.topic_config import TopicDefaults
+from magnetar.broker.policy.policies import Retention
+from magnetar.broker.policy.topic_config import TopicDefaults
+from magnetar.broker.upkeep.retention import TrimLimits, trim_limits
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 

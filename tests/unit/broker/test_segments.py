@@ -11,8 +11,8 @@ import pytest
 from magnetar.base.errors import BrokerError, LeaseNotFound, LedgerNotFound, StorageError, TooManyLeases
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.partition import Partition
-from magnetar.broker.segments import CUTS_MAX, Located, Range, SegmentCatalogue
+from magnetar.broker.history.segments import CUTS_MAX, Located, Range, SegmentCatalogue
+from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment

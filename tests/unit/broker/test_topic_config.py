@@ -5,7 +5,7 @@ import pytest
 from magnetar.base.config import ConfigSource, ConfigType
 from magnetar.base.server_key import Section
 from magnetar.base.settings_table import SERVER_KEYS
-from magnetar.broker.topic_config import (
+from magnetar.broker.policy.topic_config import (
     AlterOperation,
     ConfigChange,
     InvalidConfig,
@@ -13,7 +13,7 @@ from magnetar.broker.topic_config import (
     TopicConfig,
     TopicDefaults,
 )
-from magnetar.broker.topic_keys import TOPIC_KEYS, Effect
+from magnetar.broker.policy.topic_keys import TOPIC_KEYS, Effect
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 DAY_MS = 86_400_000

@@ -10,7 +10,7 @@ import pytest
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.deleted_topics import SNAPSHOTS_ROOT
+from magnetar.broker.cluster.nodes import Node, Nodes
 from magnetar.broker.errors import (
     InvalidPartitions,
     TopicExists,
@@ -18,8 +18,8 @@ from magnetar.broker.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from magnetar.broker.nodes import Node, Nodes
-from magnetar.broker.topic import TOPICS_ROOT, NewTopic
+from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
+from magnetar.broker.topics.topic import TOPICS_ROOT, NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker.aborted_index import AbortedRange
-from magnetar.broker.transaction_index import TransactionIndex
+from magnetar.broker.log.aborted_index import AbortedRange
+from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import end_transaction_marker, is_intact, marker_commits, read_header
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.clock import SystemClock
-from magnetar.broker.pipelines import Pipelines
+from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.server import pipeline_worker
 from magnetar.server.pipeline_worker import LOG_NAME, PipelineWorker

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from magnetar import __version__
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, text, unsupported, value
 from magnetar.admin.context import broker_of, context_of, web_url
-from magnetar.broker.namespaces import CLUSTER, Tenant
+from magnetar.broker.policy.namespaces import CLUSTER, Tenant
 
 router: Final = APIRouter()
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from magnetar.admin.answers import Refused, body, done, flag, object_body, unsupported, value
 from magnetar.admin.context import broker_of
-from magnetar.broker.namespaces import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
-from magnetar.broker.policies import POLICIES
+from magnetar.broker.policy.namespaces import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
+from magnetar.broker.policy.policies import POLICIES
 
 router: Final = APIRouter()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"

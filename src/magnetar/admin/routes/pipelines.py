@@ -14,11 +14,11 @@ from starlette.responses import JSONResponse, Response
 from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
 from magnetar.admin.context import broker_of, context_of
 from magnetar.base.masking import masked
-from magnetar.broker.pipelines import Pipeline, Pipelines, WorkerSays
-from magnetar.broker.worker_lease import LEASE_S, WORKER_ID_CHARS_MAX
+from magnetar.broker.jobs.pipelines import Pipeline, Pipelines, WorkerSays
+from magnetar.broker.jobs.worker_lease import LEASE_S, WORKER_ID_CHARS_MAX
 
 if TYPE_CHECKING:
-    from magnetar.broker.pipelines import Report
+    from magnetar.broker.jobs.pipelines import Report
 
 router: Final = APIRouter()
 _P: Final = "/magnetar/v1/pipelines"

@@ -15,7 +15,7 @@ from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_bo
 from magnetar.admin.context import broker_of
 from magnetar.admin.names import topic_name
 from magnetar.base.names import TopicName
-from magnetar.broker.policies import (
+from magnetar.broker.policy.policies import (
     InvalidPolicy,
     JsonValue,
     MalformedPolicy,

@@ -17,7 +17,7 @@ from magnetar.broker.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
 
 router: Final = APIRouter()
 _PATH: Final = "/magnetar/v1/positions"

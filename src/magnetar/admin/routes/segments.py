@@ -19,15 +19,15 @@ from magnetar.admin.answers import BadBody, Refused, code_of, done, object_body,
 from magnetar.admin.context import broker_of
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError
+from magnetar.broker.history.segments import Located, Range, Segment
 from magnetar.broker.schemas.compatibility import text_of
 from magnetar.broker.schemas.model import SchemaNotFound
-from magnetar.broker.segments import Located, Range, Segment
 from magnetar.storage.store import LEASE_S_MAX
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.partition import Partition
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.log.partition import Partition
+    from magnetar.broker.topics.topic import Topic
     from magnetar.storage.store import Buffer
 
 router: Final = APIRouter()

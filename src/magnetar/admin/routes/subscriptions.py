@@ -13,13 +13,13 @@ from magnetar.admin.context import broker_of, context_of
 from magnetar.admin.message_ids import position_in
 from magnetar.admin.names import partitions_of, topic_hash, topic_name
 from magnetar.admin.peek import message_response
-from magnetar.broker.subscription_admin import MessagePosition, offset_of
 from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.admin import MessagePosition, offset_of
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
 
 router: Final = APIRouter()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"

@@ -12,13 +12,13 @@ from magnetar.admin.context import broker_of, context_of
 from magnetar.admin.message_ids import message_id, position_in
 from magnetar.admin.names import partitions_of, topic_name
 from magnetar.admin.peek import message_response
-from magnetar.broker.backlog import backlog_bytes
-from magnetar.broker.subscription_admin import offset_of
+from magnetar.broker.log.backlog import backlog_bytes
 from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.admin import offset_of
 from magnetar.storage.store import EntryId, LedgerId
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
 
 router: Final = APIRouter()
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"

@@ -10,8 +10,8 @@ from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_bo
 from magnetar.admin.context import broker_of
 from magnetar.admin.names import topic_name
 from magnetar.base.names import PARTITION_SEPARATOR, TopicName
-from magnetar.broker.policies import Level, checked, whole_number
-from magnetar.broker.replicas import PARTITIONS_MAX
+from magnetar.broker.cluster.placement import PARTITIONS_MAX
+from magnetar.broker.policy.policies import Level, checked, whole_number
 
 router: Final = APIRouter()
 _D: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}"

@@ -1,7 +1,7 @@
 """The broker's topics as groups see them."""
 
 from magnetar.base.names import TopicName
-from magnetar.broker.topics import TopicRegistry
+from magnetar.broker.topics.registry import TopicRegistry
 
 
 class RegistryCatalogue:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar.broker.policies import Compatibility
+from magnetar.broker.policy.policies import Compatibility
 from magnetar.broker.schemas import avro
 from magnetar.broker.schemas.model import (
     DEFINITION_BYTES_MAX,

@@ -15,7 +15,7 @@ from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionT
 from magnetar.ledger.cursor import Cursor
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
     from magnetar.broker.subscriptions.delivered import AckedId
     from magnetar.broker.subscriptions.subscription import Subscription
 

@@ -1,7 +1,7 @@
 """The dispatcher that a subscription gets from its first consumer's wishes and its topic's policies."""
 
-from magnetar.broker.partition import Partition
-from magnetar.broker.policies import Policies
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.policies import Policies
 from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
 from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher

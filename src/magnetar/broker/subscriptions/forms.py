@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, cast
 
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, intersection
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType, Unit
 from magnetar.broker.subscriptions.sharing import Part, entry_slot, part_entry_id, split_by_key

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.forms import Formed, Forms
 
 log: Final = logging.getLogger(__name__)

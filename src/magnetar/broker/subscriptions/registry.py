@@ -14,9 +14,8 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.base.names import TopicName
 from magnetar.base.upkeep import Job, Upkeep
-from magnetar.broker.nonpersistent import NonPersistentPartition, NonPersistentSubscription
-from magnetar.broker.partition import Partition
-from magnetar.broker.policies import Policies
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.policies import Policies
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerPort, ConsumerSpec, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
@@ -40,6 +39,7 @@ from magnetar.broker.subscriptions.request import (
     properties_of,
 )
 from magnetar.broker.subscriptions.subscription import Counters, Environment, Subscription
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition, NonPersistentSubscription
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 

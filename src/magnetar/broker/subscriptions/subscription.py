@@ -21,7 +21,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
 from magnetar.broker.subscriptions.ack_turns import AckTurns
 from magnetar.broker.subscriptions.consumer import (

@@ -19,7 +19,7 @@ from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.offsets import CommitRequest, GroupOffsets, OffsetToCommit
-from magnetar.broker.producer_ids import ProducerIds
+from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, sleep, write_markers

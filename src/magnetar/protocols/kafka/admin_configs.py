@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.topic_config import InvalidConfigRequest
+from magnetar.broker.policy.topic_config import InvalidConfigRequest
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from magnetar.broker.nodes import Nodes
+    from magnetar.broker.cluster.nodes import Nodes
 
 CLUSTER_DEFAULT: Final = ""  # the name of the BROKER resource that stands for all brokers
 

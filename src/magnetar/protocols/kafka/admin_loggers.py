@@ -8,7 +8,12 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.broker.topic_config import AlterOperation, ConfigChange, InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.topic_config import (
+    AlterOperation,
+    ConfigChange,
+    InvalidConfig,
+    InvalidConfigRequest,
+)
 
 ROOT: Final = "root"
 LEVELS: Final = {

@@ -5,7 +5,7 @@ from typing import Final
 from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
-from magnetar.broker.topic_config import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.topic_config import InvalidConfig, InvalidConfigRequest
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 _CODES: Final[dict[type[Exception], ErrorCode]] = {

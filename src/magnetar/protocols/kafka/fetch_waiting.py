@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 
 WAIT_MS_MAX: Final = 300_000
 """A fetch that asks for more is answered after this all the same: the most that librdkafka lets a user ask for

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from magnetar.broker.nodes import Endpoint, Node
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.cluster.nodes import Endpoint, Node
+    from magnetar.broker.log.partition import Partition
     from magnetar.protocols.kafka.registry import RequestContext
 
 Row = TypeVar("Row")

@@ -36,7 +36,7 @@ from magnetar.protocols.kafka.large import Pieces
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.nodes import Node
+    from magnetar.broker.cluster.nodes import Node
     from magnetar.protocols.kafka.service import KafkaService
     from magnetar.wire.kafka.runtime import Buffer
 

@@ -20,7 +20,7 @@ from magnetar.wire.framing import SCRATCH_BYTES
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.nodes import Node
+    from magnetar.broker.cluster.nodes import Node
 
 MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, where nobody says otherwise
 FETCHES_ANSWERED_AT_ONCE: Final = 4

@@ -30,7 +30,7 @@ from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, 
 from magnetar.wire.kafka.runtime import Buffer
 
 if TYPE_CHECKING:
-    from magnetar.broker.nodes import Node
+    from magnetar.broker.cluster.nodes import Node
     from magnetar.protocols.kafka.service import KafkaService
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from typing import Any, Final
 from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
-from magnetar.broker import namespaces, producers
+from magnetar.broker.policy import namespaces
+from magnetar.broker.producers import admission as producers
 from magnetar.broker.schemas import model as schemas
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy

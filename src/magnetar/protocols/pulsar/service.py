@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar import __version__
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.broker.nodes import Endpoint
+from magnetar.broker.cluster.nodes import Endpoint
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.pulsar.registry import load_commands
 from magnetar.protocols.pulsar.session import Peer, PulsarSession

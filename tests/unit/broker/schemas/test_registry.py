@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.names import TopicName
-from magnetar.broker.policies import Compatibility, Policies
+from magnetar.broker.policy.policies import Compatibility, Policies
 from magnetar.broker.schemas.compatibility import text_of
 from magnetar.broker.schemas.model import (
     DEFINITION_BYTES_MAX,

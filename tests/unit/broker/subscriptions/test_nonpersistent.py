@@ -8,13 +8,13 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import PolicyViolation
-from magnetar.broker.nonpersistent import NonPersistentPartition
 from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.subscriptions.request import SubscribeRequest
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.wire.pulsar.entry import frame_entry, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 

@@ -14,8 +14,8 @@ from crc32c import crc32c
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.nodes import Endpoint, Node, Nodes
-from magnetar.broker.partition import Partition
+from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
+from magnetar.broker.log.partition import Partition
 from magnetar.protocols.kafka.registry import Deferred, RequestContext, is_coroutine
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.storage.local.settings import LocalStoreSettings

@@ -9,9 +9,9 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from magnetar.broker import interop_offsets
-from magnetar.broker.batch_check import RECORD_ERRORS_MAX, RECORDS_MAX
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.interop import lookups as interop_offsets
+from magnetar.broker.log.batch_check import RECORD_ERRORS_MAX, RECORDS_MAX
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import describe_configs, heartbeat, list_offsets, produce
 from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topic import NewTopic, Topic
+from magnetar.broker.topics.topic import NewTopic, Topic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import alter_configs, incremental_alter_configs
 from magnetar.wire.kafka.messages.describe_configs import (

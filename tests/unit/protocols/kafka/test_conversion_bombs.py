@@ -9,8 +9,8 @@ from typing import Any
 import cramjam
 import pytest
 
-from magnetar.broker import interop as interop_module
-from magnetar.broker import interop_convert
+from magnetar.broker.interop import convert as interop_convert
+from magnetar.broker.interop import interop as interop_module
 from magnetar.broker.subscriptions import forms as forms_module
 from magnetar.broker.subscriptions.forms import Formed, cut_by_key
 from magnetar.wire.convert.engine import load

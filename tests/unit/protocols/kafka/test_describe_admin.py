@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topic import NewTopic, Topic
+from magnetar.broker.topics.topic import NewTopic, Topic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.handlers import fetch as handler
 from magnetar.protocols.kafka.registry import Deferred, RequestContext

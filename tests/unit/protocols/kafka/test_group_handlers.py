@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
+from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
 from magnetar.broker.errors import UnknownTopicId
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.nodes import Endpoint, Node, Nodes
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES

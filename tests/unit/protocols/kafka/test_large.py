@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.protocols.kafka import fetch_sessions
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, LargeMessages, Pieces, cut

@@ -14,10 +14,10 @@ from mixed_logs import BASE_MS, Mixed, records_of
 
 from conftest import record_batch
 from magnetar.base.errors import StorageError
-from magnetar.broker import interop as interop_module
-from magnetar.broker import interop_chunks
-from magnetar.broker.interop import Interop
-from magnetar.broker.opening import Opener
+from magnetar.broker.interop import chunks as interop_chunks
+from magnetar.broker.interop import interop as interop_module
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.log.opening import Opener
 from magnetar.wire.convert import load
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_records import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topic import NewTopic, Topic
+from magnetar.broker.topics.topic import NewTopic, Topic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.wire.kafka.error_codes import ErrorCode

@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.protocols.kafka.transactions import TRANSACTION_ERROR_CODES
 from magnetar.wire.kafka.error_codes import ErrorCode

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.base.names import TopicName
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry import Entry
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.entry import frame_entry

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.nodes import Endpoint
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.cluster.nodes import Endpoint
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.topic import NewTopic
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.protocols.pulsar.topic_lists import (
     PATTERN_CHARS_MAX,
     UPDATE_DELAY_S,

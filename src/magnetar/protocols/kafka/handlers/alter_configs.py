@@ -6,7 +6,7 @@ succeeds, to change any is refused.
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.topic_config import InvalidConfigRequest
+from magnetar.broker.policy.topic_config import InvalidConfigRequest
 from magnetar.protocols.kafka.admin_configs import (
     CLUSTER_DEFAULT,
     ResourceType,

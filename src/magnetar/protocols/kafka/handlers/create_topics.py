@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import TopicExists
-from magnetar.broker.topic import NewTopic, Topic
-from magnetar.broker.topic_config import InvalidConfig
+from magnetar.broker.policy.topic_config import InvalidConfig
+from magnetar.broker.topics.topic import NewTopic, Topic
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.create_topics import (

@@ -22,7 +22,7 @@ from magnetar.wire.kafka.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "delete_records"

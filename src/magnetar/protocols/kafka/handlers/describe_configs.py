@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.config import ConfigType
 from magnetar.base.errors import BrokerError
-from magnetar.broker.broker_config import describe_broker
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.topic_config import ConfigEntry, InvalidConfigRequest
+from magnetar.broker.policy.broker_config import describe_broker
+from magnetar.broker.policy.topic_config import ConfigEntry, InvalidConfigRequest
 from magnetar.protocols.kafka import admin_loggers
 from magnetar.protocols.kafka.admin_configs import CLUSTER_DEFAULT, ResourceType, node_id_of
 from magnetar.protocols.kafka.errors import error_code

@@ -22,7 +22,7 @@ from magnetar.wire.kafka.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics.topic import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "describe_log_dirs"

@@ -21,7 +21,7 @@ from magnetar.wire.kafka.messages.describe_topic_partitions import (
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics.topic import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "describe_topic_partitions"

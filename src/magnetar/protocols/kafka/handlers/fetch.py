@@ -2,8 +2,8 @@
 
 Served: v4-18 (v7 sessions, v12 divergence of epochs, v13 topic ids, v16 leader hints).  What the entry cache holds is
 answered in stage one and leaves as the memory it was received in; what it does not hold is read from the store, and
-what Pulsar clients published is turned into batches first (`broker/interop.py`).  With too little to send, the request
-waits for `min_bytes` or `max_wait_ms`; an append wakes it (`fetch_waiting.py`).
+what Pulsar clients published is turned into batches first (`broker/interop/interop.py`).  With too little to send, the
+request waits for `min_bytes` or `max_wait_ms`; an append wakes it (`fetch_waiting.py`).
 
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
 each, all of what is sent; the first partition with data sends at least one batch, however large (KIP-74).  Readers of
@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.partition import Partition
+from magnetar.broker.log.partition import Partition
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting

@@ -6,7 +6,12 @@ metrics have none here.
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.topic_config import AlterOperation, ConfigChange, InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.topic_config import (
+    AlterOperation,
+    ConfigChange,
+    InvalidConfig,
+    InvalidConfigRequest,
+)
 from magnetar.protocols.kafka import admin_loggers
 from magnetar.protocols.kafka.admin_configs import (
     CLUSTER_DEFAULT,

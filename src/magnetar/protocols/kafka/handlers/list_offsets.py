@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.partition import Partition, TimestampLookup
+from magnetar.broker.log.partition import Partition, TimestampLookup
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error

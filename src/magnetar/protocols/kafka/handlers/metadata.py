@@ -29,7 +29,7 @@ from magnetar.wire.kafka.messages.metadata import (
 from magnetar.wire.kafka.runtime import ZERO_UUID
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics.topic import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "metadata"

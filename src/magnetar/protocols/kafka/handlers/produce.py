@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.batch_check import NeedsOpening, check_keys
 from magnetar.broker.errors import InvalidRecord, NotLeader, RecordTooLarge
+from magnetar.broker.log.batch_check import NeedsOpening, check_keys
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
 from magnetar.protocols.kafka.registry import Deferred
@@ -33,7 +33,7 @@ from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.records import read_header
 
 if TYPE_CHECKING:
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.topics.topic import Topic
     from magnetar.protocols.kafka.registry import RequestContext
 
 MESSAGE = "produce"

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.errors import PolicyViolation, TopicTerminated
-from magnetar.broker.producers import (
+from magnetar.broker.producers.admission import (
     AccessMode,
     EncryptionRequired,
     Producer,
@@ -39,7 +39,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
     from magnetar.ledger.entry import Entry
     from magnetar.protocols.pulsar.session import PulsarSession
     from magnetar.wire.pulsar.entry import EntryView

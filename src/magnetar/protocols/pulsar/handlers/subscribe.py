@@ -24,7 +24,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.broker.partition import Partition
+    from magnetar.broker.log.partition import Partition
     from magnetar.protocols.pulsar.session import PulsarSession
 
 

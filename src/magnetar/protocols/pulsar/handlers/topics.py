@@ -8,7 +8,7 @@ time is over, and a consumer of a pattern may come before the namespace.
 from typing import TYPE_CHECKING
 
 from magnetar.base.names import InvalidTopicName
-from magnetar.broker.namespaces import NamespaceNotFound
+from magnetar.broker.policy.namespaces import NamespaceNotFound
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.topic_lists import TopicListWatcher, matcher, topics_hash
 from magnetar.wire.pulsar.PulsarApi_pb2 import (

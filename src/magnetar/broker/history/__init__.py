@@ -1,0 +1,1 @@
+"""What a topic has stored, for readers that go past the broker."""

@@ -1,0 +1,161 @@
+"""Entries of a partition as *store records*: the bytes of a segment file, for readers that take the rest from there.
+
+Whoever reads history from files reads the tail here, and both are decoded by one decoder.  A reader that is ahead of
+the log waits for the next append as a Kafka fetch does.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import StorageError
+from magnetar.broker.errors import OffsetOutOfRange, UnknownTopic
+from magnetar.ledger.entry_format import EntryPrefix, decode_entry
+from magnetar.storage.local.format import RECORD_BYTES, record_header
+from magnetar.storage.store import LedgerId, StoredEntry
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.log.partition import Partition
+    from magnetar.storage.store import Buffer
+
+AT_ONCE_MAX: Final = 64  # entries of an answer that is made on the event loop: a tenth of a millisecond
+AT_ONCE_BYTES_MAX: Final = 1 << 20
+WAITERS_MAX: Final = 128  # of HTTP's 256 connections: the others must find the server answering
+
+_prefixes: Final = EntryPrefix()
+
+
+class StoredRecords:
+    """See the module's text."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._is_stopping = False
+
+    async def read(
+        self, partition: "Partition", offset: int, end_offset: int, bytes_max: int, *, as_kafka: bool = False
+    ) -> "list[Buffer]":
+        """The records from the one that holds `offset` on and before `end_offset`: one, then what fits `bytes_max`.
+
+        Their bytes side by side are what is returned.  `as_kafka`: every entry holds a Kafka batch, those of Pulsar
+        clients converted.
+
+        Raises:
+            UnknownTopic, OffsetOutOfRange: see `check`.
+            StorageError: the log cannot be read.
+        """
+        log = partition.log
+        self.check(partition, offset)
+        try:
+            ledger_id, stored = await log.read_stored(offset, bytes_max)
+        except StorageError:
+            self.check(partition, offset)  # retention, or the topic's deletion, may have been faster
+            raise
+        wanted = _wanted(stored, offset, end_offset, log.high_watermark)
+        if as_kafka:
+            wanted = await self._as_kafka(partition, ledger_id, wanted)
+        if len(wanted) <= AT_ONCE_MAX and sum(len(one.body) for one in wanted) <= AT_ONCE_BYTES_MAX:
+            return _parts(ledger_id, wanted, bytes_max)
+        return await asyncio.to_thread(_parts, ledger_id, wanted, bytes_max)
+
+    def check(self, partition: "Partition", offset: int) -> None:
+        """Whether there is, or will be, something to read at `offset`.
+
+        Raises:
+            UnknownTopic: the topic has been deleted.
+            OffsetOutOfRange: it lies before the log's start or behind its end.
+        """
+        log = partition.log
+        if partition.topic.is_deleted:
+            raise UnknownTopic(f"topic {partition.topic.name} has been deleted")
+        if not log.log_start <= offset <= log.next_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {partition.topic.name} partition {partition.index} cannot be read: "
+                f"the log goes from {log.log_start} to {log.high_watermark}"
+            )
+
+    async def _as_kafka(
+        self, partition: "Partition", ledger_id: LedgerId, stored: Sequence[StoredEntry]
+    ) -> list[StoredEntry]:
+        interop = self._broker.interop
+        entries = [decode_entry(ledger_id, one) for one in stored]
+        formed = interop.kafka_form(partition, entries)
+        if formed is None:
+            formed = await interop.kafka_form_later(partition, entries)
+        found = []
+        for entry, given, one in zip(
+            entries, formed, stored, strict=False
+        ):  # the first ones, if they grow large
+            if given is entry:
+                found.append(one)
+                continue
+            count = given.message_count
+            prefix = _prefixes.kafka(partition.log.now_ms(), given.last_offset, count)
+            body = memoryview(b"".join((prefix, given.payload)))
+            found.append(StoredEntry(one.entry_id, given.last_offset, given.max_timestamp_ms, body))
+        return found
+
+    async def wait(self, partition: "Partition", offset: int, wait_s: float) -> None:
+        """Return when there is something to read at `offset`, after `wait_s` at the latest, or when the server stops.
+
+        Cancelling it is harmless.
+        """
+        if partition.log.high_watermark > offset or self._is_stopping or wait_s <= 0:
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        wake = _resolver(woken)
+        self._waiting.add(woken)
+        partition.waiters.add(wake)
+        timer = self._broker.clock.call_later(wait_s, wake)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            partition.waiters.discard(wake)
+            self._waiting.discard(woken)
+
+    @property
+    def is_crowded(self) -> bool:
+        """As many wait as may."""
+        return len(self._waiting) >= WAITERS_MAX
+
+    def stop_waiting(self) -> None:
+        """The server stops: who waits is answered with what there is, and nobody waits any more."""
+        self._is_stopping = True
+        for woken in list(self._waiting):
+            _resolver(woken)()
+
+
+def _wanted(
+    stored: Sequence[StoredEntry], offset: int, end_offset: int, high_watermark: int
+) -> Sequence[StoredEntry]:
+    """Those that begin before `end_offset` and can be seen whole; the first one holds `offset`."""
+    begin = offset
+    for number, one in enumerate(stored):
+        if begin >= end_offset or one.last_offset >= high_watermark:
+            return stored[:number]
+        begin = one.last_offset + 1
+    return stored
+
+
+def _parts(ledger_id: LedgerId, stored: Sequence[StoredEntry], bytes_max: int) -> "list[Buffer]":
+    """On any thread: records, one at least, that fit `bytes_max`."""
+    parts: list[Buffer] = []
+    size = 0
+    for one in stored:
+        size += RECORD_BYTES + len(one.body)
+        if parts and size > bytes_max:
+            break
+        parts += (record_header(ledger_id, one), one.body)
+    return parts
+
+
+def _resolver(woken: "asyncio.Future[None]") -> Callable[[], None]:
+    def resolve() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    return resolve

@@ -1,0 +1,1 @@
+"""Entries as clients of the other protocol read them."""

@@ -1,0 +1,432 @@
+"""Entries as clients of the other protocol read them: who converts, when, and what becomes of what cannot be.
+
+What a client reads in its own protocol is not looked at here but for its kind.  The rest is converted when somebody
+asks for it (`wire/convert`), and kept for the next one, up to a number of bytes.  A little is converted at once; more,
+or what is compressed or in chunks, on a thread, once however many ask for it at a time, and within the budgets of
+`log/opening.py`: what is expanded by all conversions together, and what one of them gives out at a time, is bounded.
+
+Every offset stays covered.  To a Kafka client, what has no record (a chunk but the last one of its message, a broker's
+marker, an entry that cannot be decoded) is a batch that it skips; to a Pulsar subscription, what has no message
+(control batches, batches of aborted transactions, entries that cannot be decoded) is a `Formed` without payload, to
+be acknowledged by the broker.  What cannot be decoded is counted and said once.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt, StorageError, WireError
+from magnetar.broker.interop.chunks import earlier_chunks
+from magnetar.broker.interop.convert import (
+    Bad,
+    Convert,
+    Form,
+    LastChunk,
+    Outcome,
+    Work,
+    assembled,
+    convert_one,
+    convert_some,
+    cover,
+    is_simple_for_kafka,
+    to_kafka,
+)
+from magnetar.broker.log.opening import SMALL, Opener
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.forms import Formed, is_marker
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.wire.convert import (
+    engine,
+    kafka_to_pulsar,
+)
+from magnetar.wire.kafka.record_scan import Budget
+from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
+from magnetar.wire.pulsar.entry import EntryView
+
+log: Final = logging.getLogger(__name__)
+
+AT_ONCE_BYTES_MAX: Final = 16 << 10  # converted on the event loop: a tenth of a millisecond or two
+_AT_ONCE_CHARGE: Final = 1 << 10  # the least that an entry counts for: each has a cost of its own
+_GIVEN_BYTES_MAX: Final = (
+    16 << 20
+)  # converted in one go: who reads comes for the rest when these are on their way
+_NOTED_MAX: Final = 10_000  # undecodable entries that were said, so that they are not said again
+_FORM_OVERHEAD_BYTES: Final = 300
+
+_NOT_NOW: Final = "what clients of the other protocol wrote cannot be read now"
+_KAFKA: Final = EntryKind.KAFKA
+_PULSAR: Final = EntryKind.PULSAR
+
+
+@dataclass(slots=True)
+class Counters:
+    """Of everything converted since the start.  `_to` is whose form it was given."""
+
+    entries_to_kafka: int = 0
+    entries_to_pulsar: int = 0
+    bytes_to_kafka: int = 0
+    bytes_to_pulsar: int = 0
+    undecodable_to_kafka: int = 0
+    undecodable_to_pulsar: int = 0
+    incomplete_chunked_messages: int = 0
+
+
+_Key = tuple[str, int]
+
+
+class _Later(NamedTuple):
+    """What an entry has become when enough was converted in front of it."""
+
+
+_Settled = Form | StorageError | _Later
+
+
+class _Forms:
+    """The forms of one protocol: those kept, the last used last, and those on their way."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        self.pending: dict[_Key, asyncio.Future[_Settled]] = {}
+        self._kept: OrderedDict[_Key, Form] = OrderedDict()
+
+    def get(self, key: _Key) -> Form | None:
+        form = self._kept.get(key)
+        if form is not None:
+            self._kept.move_to_end(key)
+        return form
+
+    def keep(self, key: _Key, form: Form) -> None:
+        if key in self._kept:
+            return
+        self._kept[key] = form
+        self.bytes_used += _charge(form)
+        while self.bytes_used > self.bytes_max:
+            self.bytes_used -= _charge(self._kept.popitem(last=False)[1])
+
+
+def _charge(form: Form) -> int:
+    return _FORM_OVERHEAD_BYTES + (0 if form.payload is None else len(form.payload))
+
+
+class Interop:
+    """See the module's text.  All methods run on the event loop.
+
+    `cache_bytes` is for each protocol; `message_bytes_max` is what Pulsar clients were told: they refuse larger ones.
+    """
+
+    def __init__(self, cache_bytes: int, message_bytes_max: int, opener: Opener) -> None:
+        self.counters = Counters()
+        self._message_bytes_max = message_bytes_max
+        self._for_kafka = _Forms(cache_bytes)
+        self._for_pulsar = _Forms(cache_bytes)
+        self._noted: OrderedDict[_Key, None] = OrderedDict()
+        self._opener = opener
+        self._assembling = asyncio.Lock()  # chunks are in memory all at once: those of one message at a time
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._connected: set[EntryKind] = set()
+
+    def client_connected(self, protocol: EntryKind) -> None:
+        """A client has come.  Once both protocols have clients, what converts is loaded: one of them may read what the
+        other wrote.  A server of one protocol alone never pays for it.
+        """
+        if protocol not in self._connected:
+            self._connected.add(protocol)
+            if len(self._connected) == len(EntryKind):
+                engine.prepare()
+
+    @property
+    def cache_bytes_used(self) -> int:
+        return self._for_kafka.bytes_used + self._for_pulsar.bytes_used
+
+    def close(self) -> None:
+        """Convert nothing more; whoever waits is told that it cannot be read."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    # --- for Kafka ---------------------------------------------------------------------------------------------------
+
+    def kafka_form(self, partition: Partition, entries: list[Entry]) -> list[Entry] | None:
+        """The entries as record batches, without waiting; None when `kafka_form_later` has to be asked."""
+        for entry in entries:
+            if entry.kind is not _KAFKA:
+                break
+        else:
+            return entries
+        name = partition.log.name
+        left = AT_ONCE_BYTES_MAX
+        formed: list[Entry] = []
+        for entry in entries:
+            if entry.kind is _KAFKA:
+                formed.append(entry)
+                continue
+            form = self._for_kafka.get((name, entry.base_offset))
+            if form is None:
+                left -= max(len(entry.payload), _AT_ONCE_CHARGE)
+                if left < 0 or not engine.is_compiled() or not is_simple_for_kafka(entry):
+                    return None
+                form = self._settle_for_kafka(
+                    partition, entry, convert_one((entry, _epoch(partition, entry)), to_kafka)
+                )
+            formed.append(_as_kafka(entry, form))
+        return formed
+
+    async def kafka_form_later(self, partition: Partition, entries: Sequence[Entry]) -> list[Entry]:
+        """As `kafka_form`: the first ones, one at least; more than `_GIVEN_BYTES_MAX` are not converted in one go.
+
+        Raises:
+            StorageError: the chunks of a message cannot be read now.
+        """
+        foreign = [entry for entry in entries if entry.kind is not _KAFKA]
+        forms = await self._formed(self._for_kafka, partition, foreign, to_kafka)
+        given = iter(forms)
+        return [
+            entry if entry.kind is _KAFKA else _as_kafka(entry, next(given))
+            for entry in _up_to(entries, foreign, len(forms))
+        ]
+
+    def _settle_for_kafka(self, partition: Partition, entry: Entry, outcome: Outcome) -> Form:
+        assert not isinstance(outcome, LastChunk)
+        counters = self.counters
+        if isinstance(outcome, Bad):
+            if self._note(partition, entry, "Kafka", outcome.reason):
+                counters.undecodable_to_kafka += 1
+            outcome = Form(cover(entry, _epoch(partition, entry)))
+        counters.entries_to_kafka += 1
+        counters.bytes_to_kafka += len(outcome.payload or b"")
+        self._for_kafka.keep((partition.log.name, entry.base_offset), outcome)
+        return outcome
+
+    async def _assemble(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
+        """The message whose last chunk this is; raises StorageError."""
+        async with self._assembling:
+            return await self._assemble_alone(partition, entry, view)
+
+    async def _assemble_alone(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
+        try:
+            earlier = await earlier_chunks(partition.log, entry, view)
+        except EntryCorrupt as error:
+            earlier, reason = None, str(error)
+        else:
+            reason = "there are chunks missing in front of it"
+        epoch = _epoch(partition, entry)
+        outcome: Outcome
+        if earlier is None:
+            if self._note(partition, entry, "Kafka", f"chunked message {view.metadata.uuid!r}: {reason}"):
+                self.counters.incomplete_chunked_messages += 1
+            outcome = Form(cover(entry, epoch))
+        else:
+            pieces = [*earlier, view.payload]
+            outcome = await self._opener.run(
+                partition.log.name,
+                partial(assembled, view, pieces, entry.last_offset, epoch),
+                is_large=view.metadata.total_chunk_msg_size > SMALL.bytes_max,
+            )
+        return self._settle_for_kafka(partition, entry, outcome)
+
+    # --- for Pulsar --------------------------------------------------------------------------------------------------
+
+    def pulsar_form(
+        self, partition: Partition, entries: Sequence[Entry]
+    ) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
+        """The entries as Pulsar entries; an awaitable when something has to be converted first, of the first ones at
+        least: more than `_GIVEN_BYTES_MAX` are not converted in one go.
+        """
+        name = partition.log.name
+        left = AT_ONCE_BYTES_MAX
+        formed: list[Formed] = []
+        for entry in entries:
+            if entry.kind is _PULSAR:
+                formed.append(Formed(entry, self._own_payload(partition, entry)))
+                continue
+            form = self._for_pulsar.get((name, entry.base_offset))
+            if form is None and not _has_messages(partition, entry):
+                form = _NO_MESSAGE
+            if form is None:
+                left -= max(len(entry.payload), _AT_ONCE_CHARGE)
+                if (
+                    left < 0
+                    or not engine.is_compiled()
+                    or read_header(entry.payload).attributes & COMPRESSION_MASK
+                ):
+                    return self._pulsar_form_later(partition, entries)
+                form = self._settle_for_pulsar(partition, entry, convert_one((entry, 0), self._to_pulsar))
+            formed.append(Formed(entry, form.payload))
+        return formed
+
+    async def _pulsar_form_later(self, partition: Partition, entries: Sequence[Entry]) -> Sequence[Formed]:
+        foreign = [entry for entry in entries if entry.kind is _KAFKA and _has_messages(partition, entry)]
+        found = await self._formed(self._for_pulsar, partition, foreign, self._to_pulsar)
+        forms = {entry.base_offset: form for entry, form in zip(foreign, found, strict=False)}
+        return [
+            Formed(
+                entry,
+                self._own_payload(partition, entry)
+                if entry.kind is _PULSAR
+                else forms.get(entry.base_offset, _NO_MESSAGE).payload,
+            )
+            for entry in _up_to(entries, foreign, len(found))
+        ]
+
+    def _own_payload(self, partition: Partition, entry: Entry) -> memoryview | None:
+        """What a Pulsar client published, as it is; None for what no consumer sees."""
+        try:
+            return None if is_marker(entry.payload) else entry.payload
+        except WireError as error:
+            if self._note(partition, entry, "Pulsar", str(error)):
+                self.counters.undecodable_to_pulsar += 1
+            return None
+
+    def _to_pulsar(self, work: Work, budget: Budget) -> Outcome:
+        """On any thread."""
+        payload = kafka_to_pulsar(work[0].payload, self._message_bytes_max, budget)
+        if len(payload) > self._message_bytes_max:
+            raise WireError(
+                f"its {len(payload)} bytes are more than the {self._message_bytes_max} that clients take"
+            )
+        return Form(payload)
+
+    def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: Outcome) -> Form:
+        assert not isinstance(outcome, LastChunk)
+        counters = self.counters
+        if isinstance(outcome, Bad):
+            if self._note(partition, entry, "Pulsar", outcome.reason):
+                counters.undecodable_to_pulsar += 1
+            outcome = _NO_MESSAGE
+        counters.entries_to_pulsar += 1
+        counters.bytes_to_pulsar += len(outcome.payload or b"")
+        self._for_pulsar.keep((partition.log.name, entry.base_offset), outcome)
+        return outcome
+
+    # --- on threads --------------------------------------------------------------------------------------------------
+
+    async def _formed(
+        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: Convert
+    ) -> list[Form]:
+        """The forms of the first entries, of one at least: kept ones, ones on their way, and the others converted."""
+        found: list[Form] = []
+        while entries and not found:
+            for wait in self._begin(forms, partition, entries, convert):
+                form = wait if isinstance(wait, Form) else await asyncio.shield(wait)
+                if isinstance(form, StorageError):
+                    raise form
+                if isinstance(form, _Later):
+                    break
+                found.append(form)
+        return found
+
+    def _begin(
+        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: Convert
+    ) -> "list[Form | asyncio.Future[_Settled]]":
+        if self._is_closed:
+            raise StorageError(_NOT_NOW)
+        name = partition.log.name
+        loop = asyncio.get_running_loop()
+        waits: list[Form | asyncio.Future[_Settled]] = []
+        fresh: list[Entry] = []
+        for entry in entries:
+            key = (name, entry.base_offset)
+            wait = forms.get(key) or forms.pending.get(key)
+            if wait is None:
+                wait = forms.pending[key] = loop.create_future()
+                fresh.append(entry)
+            waits.append(wait)
+        if fresh:
+            task = loop.create_task(self._convert(forms, partition, fresh, convert), name=f"convert {name}")
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
+        return waits
+
+    async def _convert(
+        self, forms: _Forms, partition: Partition, entries: list[Entry], convert: Convert
+    ) -> None:
+        name = partition.log.name
+        waiting = {entry.base_offset: forms.pending[name, entry.base_offset] for entry in entries}
+        rest: _Settled = StorageError(_NOT_NOW)  # closed, or our own bug, which the task reports
+        given = 0
+        try:
+            while entries and given < _GIVEN_BYTES_MAX:
+                work = [(entry, _epoch(partition, entry)) for entry in entries]
+                outcomes = await self._opener.run(name, partial(convert_some, work, convert))
+                for entry, outcome in zip(entries, outcomes, strict=False):
+                    form: Form | StorageError
+                    if isinstance(outcome, LastChunk):
+                        try:
+                            form = await self._assemble(partition, entry, outcome.view)
+                        except StorageError as error:
+                            form = error
+                    elif forms is self._for_kafka:
+                        form = self._settle_for_kafka(partition, entry, outcome)
+                    else:
+                        form = self._settle_for_pulsar(partition, entry, outcome)
+                    if isinstance(form, Form):
+                        given += len(form.payload or b"")
+                    del forms.pending[name, entry.base_offset]
+                    waiting.pop(entry.base_offset).set_result(form)
+                entries = entries[len(outcomes) :]
+            rest = _Later()
+        except StorageError:
+            pass  # the server stops
+        finally:
+            for base_offset, future in waiting.items():  # nobody may wait for it for ever
+                del forms.pending[name, base_offset]
+                future.set_result(rest)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("conversion failed: %s", task.get_name(), exc_info=error)
+
+    def _note(self, partition: Partition, entry: Entry, reader: str, reason: str) -> bool:
+        """Say once that nothing of an entry can be read; whether this was the first time."""
+        key = (partition.log.name, entry.base_offset)
+        if key in self._noted:
+            return False
+        self._noted[key] = None
+        if len(self._noted) > _NOTED_MAX:
+            self._noted.popitem(last=False)
+        log.warning(
+            "%s partition %d: %s clients get nothing of offsets %d to %d: %s",
+            partition.topic.name, partition.index, reader, entry.base_offset, entry.last_offset, reason,
+        )  # fmt: skip
+        return True
+
+
+_NO_MESSAGE: Final = Form(None)
+
+
+def _up_to(entries: Sequence[Entry], foreign: Sequence[Entry], count: int) -> Sequence[Entry]:
+    """The entries in front of `foreign[count]`, all when there is none."""
+    if count == len(foreign):
+        return entries
+    end = foreign[count].base_offset
+    return [entry for entry in entries if entry.base_offset < end]
+
+
+def _epoch(partition: Partition, entry: Entry) -> int:
+    return partition.log.epoch_at(entry.base_offset)
+
+
+def _as_kafka(entry: Entry, form: Form) -> Entry:
+    assert form.payload is not None
+    return Entry(
+        entry.base_offset, entry.last_offset, entry.max_timestamp_ms, form.payload, _KAFKA,
+        entry.ledger_id, entry.entry_id,
+    )  # fmt: skip
+
+
+def _has_messages(partition: Partition, entry: Entry) -> bool:
+    """Whether a batch has anything to read for readers of committed records."""
+    header = read_header(entry.payload)
+    if header.is_control:
+        return False
+    return not header.is_transactional or all(
+        one.producer_id != header.producer_id
+        for one in partition.transactions.aborted_between(entry.base_offset, entry.last_offset + 1)
+    )

@@ -1,0 +1,93 @@
+"""Offsets by time, as Kafka's clients see the records of both protocols.
+
+The log's index knows of each entry the greatest time that it claims: of a Pulsar entry the later one of publish and
+event time, where Kafka's clients see the event time if there is one.  So what the index finds is looked into, on a
+thread (`log/opening.py`).  Where many entries claim times that none of their records has, that is a walk through the
+log: it is given up when whoever asked has done so, too.
+"""
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from magnetar.broker.errors import LookupTimedOut
+from magnetar.broker.log.partition import Partition
+from magnetar.ledger.entry import Entry
+from magnetar.wire.kafka.record_scan import Budget, Stamped, first_at, newest
+from magnetar.wire.kafka.records import BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+
+T = TypeVar("T")
+
+SEARCH_S_MAX: Final = 30.0
+"""As long as Kafka's clients wait for an answer unless they are told otherwise (`request.timeout.ms`)."""
+
+
+class TimeLookups:
+    """Look-ups in all partitions; `owner` is on whose behalf: in the queue for threads owners take turns."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    async def first_at(self, partition: Partition, timestamp_ms: int, owner: Hashable) -> Stamped | None:
+        """The first readable record at or after `timestamp_ms`; None when there is none.
+
+        Raises:
+            LookupTimedOut: it takes longer than `SEARCH_S_MAX`.
+            WireError, StorageError: a batch on the way cannot be read.
+        """
+        log = partition.log
+        clock = self._broker.clock
+        offset = log.log_start
+        deadline = clock.monotonic() + SEARCH_S_MAX
+        while (entry := await log.entry_for_timestamp(timestamp_ms, offset)) is not None:
+            found = await self._look_into(
+                partition, entry, owner, partial(_first_at, timestamp_ms=timestamp_ms, offset=offset)
+            )
+            if found is not None:
+                return found
+            # The record lies below the log's start, or the entry claims a time that none of its records has.
+            offset = entry.last_offset + 1
+            if clock.monotonic() > deadline:
+                raise LookupTimedOut(f"the offset at {timestamp_ms} was not found in {SEARCH_S_MAX:.0f} s")
+        return None
+
+    async def newest(self, partition: Partition, owner: Hashable) -> Stamped | None:
+        """The first record that has the log's greatest timestamp; None when the log is empty.
+
+        Where the entry that claims the greatest time has no record of that time (event times that lie behind publish
+        times), it is that entry's greatest: looking further would mean to read the whole log.
+
+        Raises as `first_at`.
+        """
+        greatest = partition.log.max_timestamp_ms
+        if greatest < 0:
+            return None
+        found = await self.first_at(partition, greatest, owner)
+        if found is not None:
+            return found
+        entry = await partition.log.entry_for_timestamp(greatest, partition.log.log_start)
+        return None if entry is None else await self._look_into(partition, entry, owner, newest)
+
+    async def _look_into(
+        self,
+        partition: Partition,
+        entry: Entry,
+        owner: Hashable,
+        look: Callable[[memoryview, BatchHeader, Budget], Stamped | None],
+    ) -> Stamped | None:
+        interop = self._broker.interop
+        formed = interop.kafka_form(partition, [entry]) or await interop.kafka_form_later(partition, [entry])
+        batch = formed[0].payload
+        header = read_header(batch)
+        if header.is_control:
+            return None
+        return await self._broker.opener.run(owner, partial(look, batch, header))
+
+
+def _first_at(
+    batch: memoryview, header: BatchHeader, budget: Budget, *, timestamp_ms: int, offset: int
+) -> Stamped | None:
+    return first_at(batch, header, timestamp_ms, offset, budget)

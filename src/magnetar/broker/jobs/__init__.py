@@ -1,0 +1,1 @@
+"""Pipelines as they are declared, and the lease of their worker."""

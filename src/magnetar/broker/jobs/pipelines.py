@@ -1,0 +1,421 @@
+"""Declared pipelines: what they are, what is wanted of them, and what the worker says of them.
+
+The broker runs none of them: it stores a name, a kind and a configuration, and hands them to the worker, which checks
+them, runs them and reports.  Of a kind it knows only that a `table` has a path, which must be where tables may lie.
+Stored, as JSON::
+
+    /pipelines/<name>   {"v": 1, "id": "...", "kind": "...", "config": {...}, "desired": "RUNNING", "run": 1,
+                         "created_ms": ...}
+
+`desired` is RUNNING, STOPPED or DELETED.  `run` grows with each start and restart that somebody asks for, so that a
+worker tells "still wanted" from "wanted again"; `id` tells a pipeline from an earlier one of the same name, whose
+checkpoint is of no use to it.  A deleted pipeline stays until the worker has let go of it, or at once when there is no
+worker; its subscription, `pipeline-<name>`, goes in the same step.
+
+What is reported is kept in memory only: it is old after seconds, and a worker repeats it.
+"""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError, ConfigError
+from magnetar.base.masking import HIDDEN, scrubbed, secrets_in
+from magnetar.base.table_roots import TableRoots
+from magnetar.broker.jobs.worker_lease import WorkerLease
+from magnetar.ledger.cursor_store import CursorStore
+from magnetar.metadata.store import Delete, MetadataStore
+
+ROOT: Final = "/pipelines/"
+TABLE: Final = "table"
+SUBSCRIPTION_PREFIX: Final = "pipeline-"
+NAME_CHARS_MAX: Final = 100
+PIPELINES_MAX: Final = 1000
+CONFIG_BYTES_MAX: Final = 64 << 10
+CONFIGS_BYTES_MAX: Final = 8 << 20  # of all together: a worker gets them in one answer
+STATUS_BYTES_MAX: Final = 64 << 10
+REASON_CHARS_MAX: Final = 4000
+WAIT_S_MAX: Final = 10.0
+
+# A folder, a subscription, a Spark query and a part of a URL are named after it.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+# The worker's lock and logs lie where the folders of pipelines do.
+_OF_THE_WORKER: Final = "worker."
+_KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+class PipelineNotFound(BrokerError):
+    """No pipeline has this name."""
+
+
+class PipelineExists(BrokerError):
+    """A pipeline of this name is there already."""
+
+
+class InvalidPipeline(BrokerError):
+    """What was declared, or reported, cannot be."""
+
+
+class Desired(StrEnum):
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    DELETED = "DELETED"
+
+
+class State(StrEnum):
+    """What a pipeline does.  FAILED always has a reason."""
+
+    CREATED = "CREATED"  # and no worker has looked at it
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+    DELETING = "DELETING"
+
+
+_REPORTED: Final = frozenset(State) - {State.CREATED}
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A declared pipeline; see the module's text."""
+
+    name: str
+    id: str
+    kind: str
+    config: Mapping[str, Any]
+    desired: Desired
+    run: int
+    created_ms: int
+
+    @property
+    def subscription(self) -> str:
+        """The name of the subscription that keeps its place, and its data."""
+        return SUBSCRIPTION_PREFIX + self.name
+
+    def encode(self) -> bytes:
+        document = {
+            "v": 1,
+            "id": self.id,
+            "kind": self.kind,
+            "config": self.config,
+            "desired": self.desired,
+            "run": self.run,
+            "created_ms": self.created_ms,
+        }
+        return json.dumps(document).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the worker last said of a pipeline: which run of it this is about, its state, and numbers."""
+
+    id: str
+    run: int
+    state: State
+    reason: str
+    status: Mapping[str, Any]
+    at_ms: int
+
+
+@dataclass(slots=True)
+class WorkerSays:
+    """What the worker last said of itself; `trouble` is why it cannot run anything."""
+
+    trouble: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    at_ms: int = 0
+
+
+class Pipelines:
+    """All pipelines of a cluster.  Reads are answered from memory; changes are durable when they return.
+
+    Changes raise MetadataError when they cannot be stored.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        clock: Clock,
+        cursors: CursorStore,
+        table_roots: TableRoots = TableRoots(),  # noqa: B008  it cannot change
+    ) -> None:
+        self.lease = WorkerLease(metadata, clock)
+        self.worker = WorkerSays()
+        self.table_roots = table_roots
+        # Told after each change: the server starts a worker when the first pipeline is there.
+        self.on_change: list[Callable[[], None]] = []
+        self._metadata = metadata
+        self._clock = clock
+        self._cursors = cursors
+        self._pipelines: dict[str, Pipeline] = {}
+        self._reports: dict[str, Report] = {}
+        self._changing = asyncio.Lock()
+        self._instance = secrets.token_hex(4)  # versions of another start of the server mean nothing here
+        self._changes = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def load(self) -> None:
+        """Read everything; MetadataError."""
+        for path, stored in await self._metadata.scan(ROOT):
+            name = path.removeprefix(ROOT)
+            document = json.loads(stored.value)
+            self._pipelines[name] = Pipeline(
+                name,
+                document["id"],
+                document["kind"],
+                document["config"],
+                Desired(document["desired"]),
+                document["run"],
+                document["created_ms"],
+            )
+        await self.lease.load()
+
+    # --- for whoever declares them -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._pipelines)
+
+    def all(self) -> list[Pipeline]:
+        """In order of name."""
+        return [self._pipelines[name] for name in sorted(self._pipelines)]
+
+    def get(self, name: str) -> Pipeline:
+        """PipelineNotFound when there is none."""
+        found = self._pipelines.get(name)
+        if found is None:
+            raise PipelineNotFound(f"there is no pipeline {name[:NAME_CHARS_MAX]}")
+        return found
+
+    async def create(
+        self, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True
+    ) -> Pipeline:
+        """Declare a pipeline.
+
+        Raises:
+            InvalidPipeline: the name, the kind or the size of the configuration is not allowed.
+            PipelineExists
+        """
+        check_name(name)
+        if _KIND.fullmatch(kind) is None:
+            raise InvalidPipeline(f"there is no kind of pipeline {kind[:100]!r}")
+        text = json.dumps(config)
+        if json.dumps(HIDDEN) in text:
+            raise InvalidPipeline(f"the config has {HIDDEN} in place of a secret: give the secret itself")
+        path = config.get("path")
+        if kind == TABLE and isinstance(path, str):
+            try:
+                self.table_roots.resolve(path)
+            except ConfigError as error:
+                raise InvalidPipeline(str(error)) from None
+        size = len(text)
+        if size > CONFIG_BYTES_MAX:
+            raise InvalidPipeline(f"a config of {size} bytes is too large: {CONFIG_BYTES_MAX} are allowed")
+        async with self._changing:
+            if name in self._pipelines:
+                going = self._pipelines[name].desired is Desired.DELETED
+                raise PipelineExists(
+                    f"the pipeline {name} is still being deleted: try again in a moment"
+                    if going
+                    else f"there is a pipeline {name} already"
+                )
+            if len(self._pipelines) >= PIPELINES_MAX:
+                raise InvalidPipeline(f"there are {PIPELINES_MAX} pipelines: no more are allowed")
+            if (
+                size + sum(len(json.dumps(one.config)) for one in self._pipelines.values())
+                > CONFIGS_BYTES_MAX
+            ):
+                raise InvalidPipeline(
+                    f"the configs of all pipelines exceed {CONFIGS_BYTES_MAX} bytes together"
+                )
+            desired = Desired.RUNNING if start else Desired.STOPPED
+            made = Pipeline(name, secrets.token_hex(8), kind, config, desired, 1, self._clock.now_ms())
+            await self._store(made)
+        return made
+
+    async def start(self, name: str) -> Pipeline:
+        """Let it run; one that has failed is tried again.  PipelineNotFound."""
+        return await self._desire(name, Desired.RUNNING, again=self.state(self.get(name))[0] is State.FAILED)
+
+    async def stop(self, name: str) -> Pipeline:
+        """Let it rest where it is.  PipelineNotFound."""
+        return await self._desire(name, Desired.STOPPED)
+
+    async def restart(self, name: str) -> Pipeline:
+        """Stop it if it runs, and let it run from where it was.  PipelineNotFound."""
+        return await self._desire(name, Desired.RUNNING, again=True)
+
+    async def delete(self, name: str, *, force: bool = False) -> bool:
+        """Stop it for good and drop its subscription: now (true), or as soon as the worker has stopped it (false).
+
+        `force` does not wait for the worker.  PipelineNotFound.
+        """
+        pipeline = self.get(name)
+        if self.lease.holder is None or force:
+            await self._forget(pipeline)
+            return True
+        await self._desire(name, Desired.DELETED)
+        return False
+
+    def state(self, pipeline: Pipeline) -> tuple[State, str]:
+        """What it does now, and why if that is not what is wanted."""
+        if pipeline.desired is Desired.DELETED:
+            return State.DELETING, ""
+        report = self._current(pipeline)
+        if self.lease.holder is None or self.worker.trouble:
+            if pipeline.desired is Desired.STOPPED:
+                return State.STOPPED, ""
+            if self.worker.trouble:
+                return State.FAILED, self.worker.trouble
+            state = State.CREATED if report is None else State.STARTING
+            return state, "no worker runs: `magnetar worker` starts one"
+        if report is not None and report.run == pipeline.run:
+            return report.state, report.reason
+        if pipeline.desired is Desired.STOPPED:
+            return State.STOPPED, ""
+        return State.STARTING, self._busy_with()
+
+    def report(self, pipeline: Pipeline) -> Report | None:
+        """What the worker last said of this pipeline."""
+        return self._current(pipeline)
+
+    # --- for the worker ----------------------------------------------------------------------------------------------
+
+    async def take_lease(self, worker: str, host: str, pid: int, place: str) -> int:
+        """The epoch of `worker`'s lease.  Raises as `WorkerLease.take`."""
+        before = self.lease.holder
+        holder = await self.lease.take(worker, host, pid, place)
+        if before is None or before.epoch != holder.epoch:
+            self._reports.clear()
+            self.worker = WorkerSays(at_ms=self._clock.now_ms())
+        return holder.epoch
+
+    async def orders(
+        self, worker: str, epoch: int, known: str, wait_s: float
+    ) -> tuple[str, list[Pipeline]] | None:
+        """All pipelines, with the version of that; None when `known` is the version and stays it for `wait_s`.
+
+        Raises WorkerFenced.
+        """
+        self.lease.renew(worker, epoch)
+        if known == self.version and wait_s > 0:
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(changed)
+            timer = self._clock.call_later(min(wait_s, WAIT_S_MAX), self._wake, changed)
+            try:
+                await changed
+            finally:
+                timer.cancel()
+                self._waiting.discard(changed)
+            self.lease.renew(worker, epoch)
+        return None if known == self.version else (self.version, self.all())
+
+    async def reported(self, worker: str, epoch: int, reports: Mapping[str, Any], says: WorkerSays) -> None:
+        """Take what the worker says of its pipelines, by name; of those that are gone it is not wanted.
+
+        Raises:
+            WorkerFenced, MetadataError
+            InvalidPipeline: a report has not the form of one.
+        """
+        self.lease.renew(worker, epoch)
+        says.at_ms = self._clock.now_ms()
+        checked = {name: self._checked(content, says.at_ms) for name, content in reports.items()}
+        self.worker = says
+        for name, report in checked.items():
+            pipeline = self._pipelines.get(name)
+            if pipeline is None or pipeline.id != report.id:
+                continue
+            secrets = secrets_in(pipeline.config)  # what a library says of its options may have them in it
+            reason, status = scrubbed(report.reason, secrets), scrubbed(report.status, secrets)
+            self._reports[name] = replace(report, reason=reason, status=status)
+            if pipeline.desired is Desired.DELETED and report.state is State.STOPPED:
+                await self._forget(pipeline)
+
+    @property
+    def version(self) -> str:
+        return f"{self._instance}-{self._changes}"
+
+    def release_waiting(self) -> None:
+        """Answer those who wait for orders: the server is about to stop."""
+        for changed in self._waiting:
+            self._wake(changed)
+
+    # inside
+
+    def _busy_with(self) -> str:
+        """What the worker does before it looks at any pipeline; empty when it runs them."""
+        state, progress = (str(self.worker.about.get(key) or "")[:500] for key in ("state", "progress"))
+        if not state or state == "runs":
+            return ""
+        return f"the worker {state}: {progress}" if progress else f"the worker {state}"
+
+    def _current(self, pipeline: Pipeline) -> Report | None:
+        report = self._reports.get(pipeline.name)
+        return report if report is not None and report.id == pipeline.id else None
+
+    async def _desire(self, name: str, desired: Desired, *, again: bool = False) -> Pipeline:
+        async with self._changing:
+            before = self.get(name)
+            if before.desired is Desired.DELETED:
+                raise PipelineNotFound(f"the pipeline {name} is being deleted")
+            if before.desired is desired and not again:
+                return before
+            starts = desired is Desired.RUNNING
+            changed = replace(before, desired=desired, run=before.run + 1 if starts else before.run)
+            await self._store(changed)
+        return changed
+
+    async def _store(self, pipeline: Pipeline) -> None:
+        await self._metadata.put(ROOT + pipeline.name, pipeline.encode())
+        self._pipelines[pipeline.name] = pipeline
+        self._changed()
+
+    async def _forget(self, pipeline: Pipeline) -> None:
+        async with self._changing:
+            current = self._pipelines.get(pipeline.name)
+            if current is None or current.id != pipeline.id:
+                return
+            await self._cursors.drop_subscription(pipeline.subscription, [Delete(ROOT + pipeline.name)])
+            del self._pipelines[pipeline.name]
+            self._reports.pop(pipeline.name, None)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self.release_waiting()
+        for callback in self.on_change:
+            callback()
+
+    @staticmethod
+    def _wake(changed: asyncio.Future[None]) -> None:
+        if not changed.done():
+            changed.set_result(None)
+
+    @staticmethod
+    def _checked(content: Any, now_ms: int) -> Report:
+        if not isinstance(content, dict):
+            raise InvalidPipeline("the report of a pipeline must be a JSON object")
+        state, run, status = content.get("state"), content.get("run"), content.get("status", {})
+        if state not in _REPORTED or not isinstance(run, int) or not isinstance(status, dict):
+            raise InvalidPipeline("the report of a pipeline has a state, a run and a status")
+        if len(json.dumps(status)) > STATUS_BYTES_MAX:
+            raise InvalidPipeline(f"the status of a pipeline may have {STATUS_BYTES_MAX} bytes")
+        reason = str(content.get("reason") or "")[:REASON_CHARS_MAX]
+        return Report(str(content.get("id")), run, State(state), reason, status, now_ms)
+
+
+def check_name(name: str) -> None:
+    """InvalidPipeline, unless `name` can be a pipeline's."""
+    if _NAME.fullmatch(name) is None or len(name) > NAME_CHARS_MAX or ".." in name:
+        raise InvalidPipeline(
+            f"the name {name[:NAME_CHARS_MAX]!r} of a pipeline must begin with a letter or digit and have at most"
+            f" {NAME_CHARS_MAX} ASCII letters, digits and the characters _ . -"
+        )
+    if name.lower().startswith(_OF_THE_WORKER):
+        raise InvalidPipeline(f"the name {name!r} of a pipeline may not begin with {_OF_THE_WORKER}")

@@ -1,0 +1,150 @@
+"""What a produced record batch must be before it gets an offset.
+
+Only the header is looked at, and the checksum over everything: a broker that stores batches as they come has no need to
+open them.  The one exception are compacted topics, whose records must have keys: a small batch is opened at once, for
+any other `NeedsOpening` asks the caller to do it on a thread (`broker/log/opening.py`) and to come back.
+
+What a header claims is held against what its codec can make of the bytes that there are, so nobody later counts on
+records that cannot be.  A batch has at most `RECORDS_MAX` of them, as one of Pulsar's has; Java's producer splits one
+that gets MESSAGE_TOO_LARGE, and so loses nothing by that.
+
+Follows Kafka's `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`, in the order of their checks.
+"""
+
+from typing import Final
+
+from magnetar.base.errors import WireError
+from magnetar.broker.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordTooLarge,
+    UnsupportedMessageFormat,
+)
+from magnetar.broker.policy.topic_config import TopicConfig
+from magnetar.wire.kafka.record_reader import TooLargeExpanded
+from magnetar.wire.kafka.record_scan import Budget, keyless
+from magnetar.wire.kafka.records import (
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MAGIC,
+    RECORD_BYTES_MIN,
+    TRANSACTIONAL,
+    BatchHeader,
+    is_intact,
+    read_header,
+)
+from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
+
+RECORDS_MAX: Final = BATCH_MESSAGES_MAX
+RECORD_ERRORS_MAX: Final = 100
+"""Of one batch: how many of its records a producer is told of."""
+
+_ZSTD: Final = 4
+# Bytes that one compressed byte can stand for: deflate has 258 of them for two bits, snappy 64 for three bytes, lz4 255
+# for each further byte of a length, zstd a block of 128 KiB for four bytes.
+_EXPANSION_MAX: Final = (1, 1032, 22, 255, 32_768)
+# What is opened on the event loop: a tenth of a millisecond or two.
+_AT_ONCE_BYTES_MAX: Final = 16 << 10
+_AT_ONCE: Final = Budget(64 << 10, 100)
+
+
+class NeedsOpening(Exception):
+    """The records have to be looked at (`check_keys`), and that is not for the event loop."""
+
+
+def check_batch(
+    batch: memoryview, config: TopicConfig, now_ms: int, *, keys_known: bool = False
+) -> BatchHeader:
+    """The header of a batch that may be appended; `keys_known` says that `check_keys` has passed.
+
+    Raises:
+        NeedsOpening: all is well but for the keys, which somebody has to look at.
+        CorruptMessage: it fails its checksum, or has an unknown format.
+        UnsupportedMessageFormat: it has a format older than v2.
+        RecordTooLarge: it is larger than the topic's `max.message.bytes`, or has more than `RECORDS_MAX` records.
+        InvalidRecord: it is not one whole batch, or its header contradicts itself, or the topic's rules.
+        InvalidTimestamp: its records are too old or too new for the topic.
+    """
+    try:
+        header = read_header(batch)
+    except WireError as error:
+        raise InvalidRecord(str(error)) from error
+    (
+        _,
+        batch_length,
+        _,
+        magic,
+        _,
+        attributes,
+        last_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    ) = header
+    if magic != MAGIC:
+        if 0 <= magic < MAGIC:
+            raise UnsupportedMessageFormat(f"message format v{magic} is not supported; use v{MAGIC}")
+        raise CorruptMessage(f"no message format has magic {magic}")
+    size = len(batch)
+    if batch_length != size - LENGTH_PREFIX:
+        if 0 < batch_length < size - LENGTH_PREFIX:
+            raise InvalidRecord("a produce request carries exactly one record batch per partition")
+        raise InvalidRecord(f"the batch says {batch_length} bytes and has {size - LENGTH_PREFIX}")
+    if size > config.max_message_bytes:
+        raise RecordTooLarge(f"the batch has {size} bytes, the topic allows {config.max_message_bytes}")
+    if not is_intact(batch, header):
+        raise CorruptMessage("the batch fails its checksum")
+    if count <= 0 or last_delta != count - 1:
+        raise InvalidRecord(f"{count} records cannot have the last offset delta {last_delta}")
+    codec = attributes & COMPRESSION_MASK
+    if codec > _ZSTD:
+        raise InvalidRecord(f"unknown compression {codec}")
+    if count * RECORD_BYTES_MIN > (size - HEADER_SIZE) * _EXPANSION_MAX[codec]:
+        raise InvalidRecord(f"{size - HEADER_SIZE} bytes cannot hold {count} records")
+    if count > RECORDS_MAX:
+        raise RecordTooLarge(f"the batch has {count} records, one may have {RECORDS_MAX}")
+    if attributes & CONTROL:
+        raise InvalidRecord("clients may not write control records")
+    if attributes & TRANSACTIONAL and producer_id < 0:
+        raise InvalidRecord("a transactional batch has a producer id")
+    if producer_id >= 0 and (epoch < 0 or sequence < 0):
+        raise InvalidRecord("an idempotent batch has a producer epoch and a sequence number")
+    if not config.log_append_time:
+        oldest = now_ms - config.timestamp_before_max_ms
+        newest = now_ms + config.timestamp_after_max_ms
+        if max_timestamp_ms > newest or 0 <= base_timestamp_ms < oldest:
+            raise InvalidTimestamp(
+                f"timestamps {base_timestamp_ms} to {max_timestamp_ms} are not in {oldest} to {newest}"
+            )
+    if config.compact and not keys_known:
+        if size > _AT_ONCE_BYTES_MAX:
+            raise NeedsOpening
+        try:
+            check_keys(batch, header, _AT_ONCE)
+        except TooLargeExpanded:
+            raise NeedsOpening from None
+    return header
+
+
+def check_keys(batch: memoryview, header: BatchHeader, budget: Budget) -> None:
+    """Whether all records have keys, as those of a compacted topic must.  On any thread.
+
+    Raises:
+        InvalidRecord: some have none; it names the first `RECORD_ERRORS_MAX` of them.
+        CorruptMessage: the records cannot be read.
+        TooLargeExpanded: there is more to look at than the budget has.
+    """
+    try:
+        count, indexes = keyless(batch, header, budget, RECORD_ERRORS_MAX)
+    except TooLargeExpanded:
+        raise
+    except WireError as error:
+        raise CorruptMessage(f"the records cannot be read: {error}") from error
+    if count:
+        raise InvalidRecord(f"{count} records have no key, as those of a compacted topic must", indexes)

@@ -1,0 +1,172 @@
+"""What a partition knows of its producers, over restarts: a snapshot, and the entries of the log after it.
+
+Three kinds of memory are kept together, because one position in the log is right for all of them: idempotent producers
+and transactions of Kafka (`producer_state.py`, `transaction_index.py`), and named producers of Pulsar
+(`deduplication.py`).
+
+The snapshot is theirs, one behind the other; from version 2 on (the first byte, that of the idempotent producers) it
+has all three, version 1 the first two.  How that lies in the metadata store is in `producer_snapshots.py`.
+
+A snapshot that is missing or damaged costs time and nothing else: the log has it all, and is read from its start.  An
+entry that cannot be read leaves the memory `Uncertain` from there on: a transaction may have begun or ended in it.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt, LedgerNotFound, WireError
+from magnetar.broker.log import producer_snapshots
+from magnetar.broker.log.deduplication import Deduplication
+from magnetar.broker.log.producer_snapshots import Snapshot
+from magnetar.broker.log.producer_state import DEDUPLICATION_SINCE, ProducerStates
+from magnetar.broker.log.transaction_index import TransactionIndex
+from magnetar.ledger.entry import EntryKind
+from magnetar.ledger.entry_format import decode_entry
+from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.metadata.store import VALUE_BYTES_MAX
+from magnetar.storage.store import LedgerId, StoredEntry
+from magnetar.wire.kafka.records import marker_commits, read_header
+from magnetar.wire.pulsar.entry import EntryView, read_entry
+
+_REPLAY_BYTES: Final = 1 << 20
+_DEDUPLICATION_BYTES_MIN: Final = 64 << 10
+_REPLAY_AT_ONCE: Final = 64  # entries looked at on the loop; more on a thread
+
+
+@dataclass(slots=True)
+class Uncertain:
+    """The memory is exact below `offset` only.  `damaged_at`: the entry that cannot be read; None while replaying."""
+
+    offset: int
+    stable_offset: int  # the last stable offset, of what is known
+    reason: str
+    damaged_at: int | None = None
+
+
+class ProducerMemory(NamedTuple):
+    """`deduplication` is None where it is off."""
+
+    producers: ProducerStates
+    transactions: TransactionIndex
+    deduplication: Deduplication | None
+
+    def encode(self, next_offset: int) -> Snapshot:
+        """The snapshot that covers the log below `next_offset`."""
+        transactions, blocks = self.transactions.encode()
+        kafka = self.producers.encode(next_offset) + transactions
+        deduplication = self.deduplication or Deduplication()
+        room = max(VALUE_BYTES_MAX - len(kafka), _DEDUPLICATION_BYTES_MIN)
+        return Snapshot(kafka + deduplication.encode(room), blocks)
+
+
+def empty(*, deduplicates: bool) -> ProducerMemory:
+    return ProducerMemory(ProducerStates(), TransactionIndex(), Deduplication() if deduplicates else None)
+
+
+def restore(log: ManagedLedger, stored: Mapping[str, bytes], *, deduplicates: bool) -> ProducerMemory:
+    """What the snapshot says of `log`; `stored` are its values by suffix.
+
+    Raises:
+        EntryCorrupt: it is damaged.
+    """
+    snapshot, blocks = producer_snapshots.decode(stored)
+    producers, position = ProducerStates.decode(snapshot)
+    transactions, position = TransactionIndex.decode(snapshot, position, blocks)
+    deduplication = Deduplication()
+    if snapshot[0] >= DEDUPLICATION_SINCE:
+        deduplication = Deduplication.decode(snapshot, position)
+    if producers.next_offset > log.high_watermark:
+        # The log was cut below the snapshot, by our bug or a lost file: start over from what is there.
+        return empty(deduplicates=deduplicates)
+    return ProducerMemory(producers, transactions, deduplication if deduplicates else None)
+
+
+class _Produced(NamedTuple):
+    """A batch of an idempotent producer, or a marker."""
+
+    base_offset: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    record_count: int
+    is_transactional: bool
+    commits: bool | None  # None: no marker
+
+
+class _Published(NamedTuple):
+    last_offset: int
+    view: EntryView
+
+
+class _Looked(NamedTuple):
+    """What entries say, up to `end_offset`; `error` tells why the one there says nothing."""
+
+    found: list[_Produced | _Published]
+    end_offset: int
+    error: Exception | None
+
+
+async def replay_piece(memory: ProducerMemory, log: ManagedLedger, now_ms: int) -> None:
+    """Add the next piece of the log to the memory; its `next_offset` moves, and nothing was skipped below it.
+
+    The times at which that was written say nothing of when its producers were last seen, so it is `now_ms` for all.
+
+    Raises:
+        EntryCorrupt, WireError: the entry at `next_offset` cannot be read; what lies before it was added.
+        StorageError: nothing can be read now.
+        LedgerNotFound: retention was faster; what is known of the log's old start does not hold any more.
+    """
+    offset = max(memory.producers.next_offset, log.log_start)
+    ledger_id, stored = await log.read_stored(offset, _REPLAY_BYTES)
+    if log.log_start > offset:
+        raise LedgerNotFound(f"{log.name}: offset {offset} was deleted while it was read")
+    wants_pulsar = memory.deduplication is not None
+    if len(stored) <= _REPLAY_AT_ONCE:
+        looked = _look(ledger_id, stored, offset, wants_pulsar)
+    else:
+        looked = await asyncio.to_thread(_look, ledger_id, stored, offset, wants_pulsar)
+    for one in looked.found:
+        if isinstance(one, _Produced):
+            _replay_kafka(memory, one, now_ms)
+        elif memory.deduplication is not None:
+            memory.deduplication.add(one.view, one.last_offset, log.high_watermark, now_ms)
+    memory.producers.next_offset = looked.end_offset
+    if looked.error is not None:
+        raise looked.error
+
+
+def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int, wants_pulsar: bool) -> _Looked:
+    """On any thread."""
+    found: list[_Produced | _Published] = []
+    for one in stored:
+        try:
+            entry = decode_entry(ledger_id, one)
+            if entry.kind is not EntryKind.KAFKA:
+                if wants_pulsar:
+                    found.append(_Published(entry.last_offset, read_entry(entry.payload, verify=False)))
+            elif (header := read_header(entry.payload)).producer_id >= 0:
+                commits = marker_commits(entry.payload) if header.is_control else None
+                found.append(
+                    _Produced(
+                        entry.base_offset, header.producer_id, header.producer_epoch, header.base_sequence,
+                        header.record_count, header.is_transactional, commits,
+                    )
+                )  # fmt: skip
+        except (EntryCorrupt, WireError) as error:
+            return _Looked(found, offset, error)
+        offset = one.last_offset + 1
+    return _Looked(found, offset, None)
+
+
+def _replay_kafka(memory: ProducerMemory, one: _Produced, now_ms: int) -> None:
+    if one.commits is not None:
+        memory.producers.marked(one.producer_id, one.epoch)
+        memory.transactions.ended(one.producer_id, one.base_offset, committed=one.commits)
+        return
+    memory.producers.add(
+        one.producer_id, one.epoch, one.sequence, one.base_offset, one.record_count, now_ms
+    )  # fmt: skip
+    if one.is_transactional:
+        memory.transactions.began(one.producer_id, one.base_offset)

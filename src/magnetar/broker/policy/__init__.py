@@ -1,0 +1,1 @@
+"""What is configured for topics and namespaces."""

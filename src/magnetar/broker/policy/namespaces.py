@@ -1,0 +1,368 @@
+"""Tenants, namespaces, and the policies of namespaces and topics: kept in the metadata store, answered from memory.
+
+JSON documents::
+
+    /tenants/<tenant>                      {"v": 1, "admin_roles": [...], "clusters": [...]}
+    /namespaces/<tenant>/<namespace>       {"v": 1, "bundles": 4, "created_ms": ..., "policies": {key: value, ...}}
+    /topic-policies/<tenant>/<namespace>/<domain>/<topic>          {"v": 1, "policies": {key: value, ...}}
+
+Policies are those of `policies.py`.  What must stay true: a namespace has a tenant, a topic has a namespace (a topic
+whose namespace is missing at a start gets it back), and memory never shows what is not durable.
+
+A Pulsar client must name a namespace that exists (`require`).  Kafka has no way to make one, so a topic that a Kafka
+client makes brings its tenant and namespace along (`ensure`).
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.policy.policies import (
+    JsonValue,
+    Level,
+    Policies,
+    check_quota_below_retention,
+    checked,
+    effective,
+)
+from magnetar.broker.topics.incarnations import Incarnations
+from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
+
+TENANTS_ROOT: Final = "/tenants/"
+NAMESPACES_ROOT: Final = "/namespaces/"
+TOPIC_POLICIES_ROOT: Final = "/topic-policies/"
+CLUSTER: Final = "standalone"
+BUNDLE_COUNT_DEFAULT: Final = 4  # Pulsar's defaultNumberOfNamespaceBundles
+BUNDLE_COUNT_MAX: Final = 1024
+_ROLES_MAX: Final = 1024
+_POLICIES_CACHED_MAX: Final = 100_000
+
+
+class TenantNotFound(BrokerError):
+    """No such tenant."""
+
+
+class TenantExists(BrokerError):
+    """A tenant of this name is there already."""
+
+
+class TenantNotEmpty(BrokerError):
+    """The tenant has namespaces."""
+
+
+class NamespaceNotFound(BrokerError):
+    """No such namespace."""
+
+
+class NamespaceExists(BrokerError):
+    """A namespace of this name is there already."""
+
+
+class InvalidNamespace(BrokerError):
+    """The name of a tenant or namespace, or what was given for it, is not allowed."""
+
+
+class UnknownCluster(BrokerError):
+    """There is one cluster here, and it is not this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    name: str
+    admin_roles: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = (CLUSTER,)
+
+    def encode(self) -> bytes:
+        document = {"v": 1, "admin_roles": list(self.admin_roles), "clusters": list(self.clusters)}
+        return json.dumps(document).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """`name` is `tenant/namespace`; `policies` are those set for it, {key: JSON value}."""
+
+    name: str
+    created_ms: int
+    bundle_count: int = BUNDLE_COUNT_DEFAULT
+    policies: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def tenant(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def bundle_boundaries(self) -> list[str]:
+        """Where the namespace's parts of the hash space begin and end, as Pulsar writes them."""
+        step = (1 << 32) // self.bundle_count
+        return [f"0x{step * index:08x}" for index in range(self.bundle_count)] + ["0xffffffff"]
+
+    def encode(self) -> bytes:
+        document = {
+            "v": 1,
+            "bundles": self.bundle_count,
+            "created_ms": self.created_ms,
+            "policies": dict(self.policies),
+        }
+        return json.dumps(document).encode()
+
+
+class Namespaces:
+    """See the module's text.  All methods but the coroutines are answered from memory."""
+
+    def __init__(self, metadata: MetadataStore, clock: Clock, server: Policies | None = None) -> None:
+        self.server = server or Policies()
+        self._metadata = metadata
+        self._clock = clock
+        self._tenants: dict[str, Tenant] = {}
+        self._namespaces: dict[str, Namespace] = {}
+        self._topic_policies: dict[TopicName, dict[str, JsonValue]] = {}
+        self._effective: dict[TopicName, Policies] = {}
+        self._incarnations: Incarnations[TopicName] = Incarnations()
+        self._changing = asyncio.Lock()  # changes are rare and small: one at a time
+        # Told after each change of policies: a namespace's name and None, or a topic's namespace and the topic.
+        self.on_change: list[Callable[[str, TopicName | None], None]] = []
+
+    async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
+        """Read what is stored; make the namespaces of `always` and those that `topics` need if they are missing."""
+        for path, stored in await self._metadata.scan(TENANTS_ROOT):
+            name, document = path[len(TENANTS_ROOT) :], json.loads(stored.value)
+            self._tenants[name] = Tenant(name, tuple(document["admin_roles"]), tuple(document["clusters"]))
+        for path, stored in await self._metadata.scan(NAMESPACES_ROOT):
+            name, document = path[len(NAMESPACES_ROOT) :], json.loads(stored.value)
+            self._namespaces[name] = Namespace(
+                name, document["created_ms"], document["bundles"], document["policies"]
+            )
+        for path, stored in await self._metadata.scan(TOPIC_POLICIES_ROOT):
+            tenant, namespace, domain, local = path[len(TOPIC_POLICIES_ROOT) :].split("/")
+            topic = TopicName(tenant, namespace, local, domain == "persistent")
+            self._topic_policies[topic] = json.loads(stored.value)["policies"]
+        await self.ensure({*always, *(topic.namespace_name for topic in topics)})
+
+    # --- tenants -----------------------------------------------------------------------------------------------------
+
+    @property
+    def tenants(self) -> list[str]:
+        return sorted(self._tenants)
+
+    def tenant(self, name: str) -> Tenant:
+        found = self._tenants.get(name)
+        if found is None:
+            raise TenantNotFound("Tenant does not exist")
+        return found
+
+    async def create_tenant(self, tenant: Tenant) -> None:
+        """Raises TenantExists, InvalidNamespace, UnknownCluster."""
+        _check_name("Tenant", "tenant", tenant.name)
+        _check_tenant(tenant)
+        async with self._changing:
+            if tenant.name in self._tenants:
+                raise TenantExists("Tenant already exist")
+            await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode(), MUST_NOT_EXIST)
+            self._tenants[tenant.name] = tenant
+
+    async def update_tenant(self, tenant: Tenant) -> None:
+        """Raises TenantNotFound, InvalidNamespace, UnknownCluster."""
+        _check_tenant(tenant)
+        async with self._changing:
+            if tenant.name not in self._tenants:
+                raise TenantNotFound(f"Tenant {tenant.name} not found")
+            await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode())
+            self._tenants[tenant.name] = tenant
+
+    async def delete_tenant(self, name: str) -> None:
+        """Raises TenantNotFound, TenantNotEmpty."""
+        async with self._changing:
+            if name not in self._tenants:
+                raise TenantNotFound("Tenant doesn't exist")
+            if any(namespace.tenant == name for namespace in self._namespaces.values()):
+                raise TenantNotEmpty("The tenant still has active namespaces")
+            await self._metadata.delete(TENANTS_ROOT + name)
+            del self._tenants[name]
+
+    # --- namespaces --------------------------------------------------------------------------------------------------
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._namespaces
+
+    @property
+    def names(self) -> list[str]:
+        """Every namespace, as `tenant/namespace`."""
+        return sorted(self._namespaces)
+
+    def names_of(self, tenant: str) -> list[str]:
+        """The namespaces of a tenant; TenantNotFound."""
+        if tenant not in self._tenants:
+            raise TenantNotFound("Tenant not found")
+        return [name for name in self.names if name.partition("/")[0] == tenant]
+
+    def require(self, name: str) -> Namespace:
+        """The namespace `tenant/namespace`; NamespaceNotFound."""
+        found = self._namespaces.get(name)
+        if found is None:
+            raise NamespaceNotFound("Namespace does not exist")
+        return found
+
+    async def create(
+        self,
+        name: str,
+        policies: Mapping[str, JsonValue] | None = None,
+        bundle_count: int = BUNDLE_COUNT_DEFAULT,
+    ) -> None:
+        """Make `tenant/namespace`.
+
+        Raises:
+            TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy
+        """
+        tenant, _, local = name.partition("/")
+        _check_name("Tenant", "tenant", tenant)
+        _check_name("Namespace", "namespace", local)
+        if not 1 <= bundle_count <= BUNDLE_COUNT_MAX:
+            raise InvalidNamespace(f"a namespace has 1 to {BUNDLE_COUNT_MAX} bundles, not {bundle_count}")
+        values = {
+            key: checked(key, value, Level.NAMESPACE)
+            for key, value in (policies or {}).items()
+            if value is not None
+        }
+        namespace = Namespace(name, self._clock.now_ms(), bundle_count, values)
+        async with self._changing:
+            self.tenant(tenant)
+            if name in self._namespaces:
+                raise NamespaceExists("Namespace already exists")
+            await self._metadata.put(NAMESPACES_ROOT + name, namespace.encode(), MUST_NOT_EXIST)
+            self._namespaces[name] = namespace
+            self._forget_effective(name)
+
+    async def delete(self, name: str) -> None:
+        """Forget a namespace; its topics must be gone.  Raises NamespaceNotFound."""
+        async with self._changing:
+            self.require(name)
+            await self._metadata.delete(NAMESPACES_ROOT + name)
+            del self._namespaces[name]
+            self._forget_effective(name)
+
+    async def ensure(self, names: Collection[str]) -> None:
+        """Make those of `names` (`tenant/namespace`) that are missing, with their tenants, in one step."""
+        if all(name in self._namespaces for name in names):
+            return
+        async with self._changing:
+            missing = sorted({name for name in names if name not in self._namespaces})
+            if not missing:  # somebody else made them while we waited
+                return
+            now_ms = self._clock.now_ms()
+            tenants = [Tenant(name) for name in sorted({name.partition("/")[0] for name in missing})]
+            tenants = [tenant for tenant in tenants if tenant.name not in self._tenants]
+            namespaces = [Namespace(name, now_ms) for name in missing]
+            puts = [Put(TENANTS_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in tenants]
+            puts += [Put(NAMESPACES_ROOT + one.name, one.encode(), MUST_NOT_EXIST) for one in namespaces]
+            await self._metadata.commit(puts)
+            self._tenants.update((one.name, one) for one in tenants)
+            self._namespaces.update((one.name, one) for one in namespaces)
+
+    # --- policies ----------------------------------------------------------------------------------------------------
+
+    def policies_of(self, topic: TopicName) -> Policies:
+        """What holds for a topic, which need not exist; a look-up when it was asked for before."""
+        found = self._effective.get(topic)
+        if found is None:
+            namespace = self._namespaces.get(topic.namespace_name)
+            layer = namespace.policies if namespace is not None else {}
+            found = effective(self._topic_policies.get(topic, {}), layer, self.server)
+            if len(self._effective) >= _POLICIES_CACHED_MAX:
+                self._effective.clear()
+            self._effective[topic] = found
+        return found
+
+    def topic_policies(self, topic: TopicName) -> Mapping[str, JsonValue]:
+        """What was set for the topic itself, {key: JSON value}."""
+        return self._topic_policies.get(topic, {})
+
+    async def change(
+        self, name: str, update: Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]
+    ) -> None:
+        """Replace a namespace's policies by what `update` makes of a copy of them; a value of None is none.
+
+        Raises:
+            NamespaceNotFound, InvalidPolicy: nothing has changed.
+        """
+        async with self._changing:
+            namespace = self.require(name)
+            values = _checked_all(update(dict(namespace.policies)), Level.NAMESPACE)
+            check_quota_below_retention(namespace.policies, values, Level.NAMESPACE)
+            changed = Namespace(name, namespace.created_ms, namespace.bundle_count, values)
+            await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
+            self._namespaces[name] = changed
+            self._forget_effective(name)
+        self._tell(name, None)
+
+    async def change_topic(
+        self, topic: TopicName, update: Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]
+    ) -> None:
+        """As `change`, for what is set for one topic.  Whether the topic exists is the caller's to know.
+
+        Raises UnknownTopic, too: it was deleted meanwhile.
+        """
+        mark = self._incarnations.mark(topic)
+        async with self._changing:
+            if mark.is_void:
+                raise UnknownTopic(f"Topic {topic.full} not found")
+            self.require(topic.namespace_name)
+            before = self._topic_policies.get(topic, {})
+            values = _checked_all(update(dict(before)), Level.TOPIC)
+            check_quota_below_retention(before, values, Level.TOPIC)
+            path = _topic_path(topic)
+            if values:
+                await self._metadata.put(path, json.dumps({"v": 1, "policies": values}).encode())
+                self._topic_policies[topic] = values
+            elif topic in self._topic_policies:
+                await self._metadata.commit([Delete(path, ANY_VERSION)])
+                del self._topic_policies[topic]
+            self._effective.pop(topic, None)
+        self._tell(topic.namespace_name, topic)
+
+    def deletion_of(self, topic: TopicName) -> list[Delete]:
+        """What belongs into the transaction that deletes the topic; `forget_topic` is called once that is durable."""
+        return [Delete(_topic_path(topic), ANY_VERSION)]
+
+    def forget_topic(self, topic: TopicName) -> None:
+        """The topic was deleted: so are its policies."""
+        self._topic_policies.pop(topic, None)
+        self._effective.pop(topic, None)
+        self._incarnations.end(topic)
+
+    def _forget_effective(self, namespace: str) -> None:
+        kept = {topic: found for topic, found in self._effective.items() if topic.namespace_name != namespace}
+        self._effective = kept
+
+    def _tell(self, namespace: str, topic: TopicName | None) -> None:
+        for listener in self.on_change:
+            listener(namespace, topic)
+
+
+def _topic_path(name: TopicName) -> str:
+    return f"{TOPIC_POLICIES_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
+
+
+def _checked_all(values: Mapping[str, JsonValue], level: Level) -> dict[str, JsonValue]:
+    return {key: checked(key, value, level) for key, value in values.items() if value is not None}
+
+
+def _check_name(label: str, kind: str, name: str) -> None:
+    try:
+        check_named_entity(kind, name)
+    except InvalidTopicName:
+        raise InvalidNamespace(f"{label} name is not valid") from None
+
+
+def _check_tenant(tenant: Tenant) -> None:
+    if len(tenant.admin_roles) > _ROLES_MAX:
+        raise InvalidNamespace(f"a tenant has at most {_ROLES_MAX} admin roles")
+    if not tenant.clusters:
+        raise InvalidNamespace("Clusters cannot be empty or blank")
+    if any(cluster != CLUSTER for cluster in tenant.clusters):
+        raise UnknownCluster("Clusters do not exist")

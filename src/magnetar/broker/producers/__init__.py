@@ -1,0 +1,1 @@
+"""Who may produce: admission of named producers, and producer ids."""

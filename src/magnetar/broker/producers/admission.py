@@ -1,0 +1,384 @@
+"""Who may publish to a partition through the Pulsar door: names, access modes, and who takes over from whom.
+
+A name is that of one connected producer.  A producer that comes again under a name that the broker once made up for it,
+with a higher epoch, takes over from its earlier self, whose connection is lost without the broker having noticed.  A
+name that a user has chosen is refused while it is taken.
+
+Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while anybody is there
+(Exclusive), waits for its turn (WaitForExclusive), or sends everybody away (ExclusiveWithFencing).  While there is an
+exclusive producer, or one waits, everybody else is refused, but for those that wait as well.  Each exclusive producer
+gets a topic epoch higher than all before it, stored before it is told; who comes again with an older one is fenced, in
+every mode, also after its turn to wait.  Who comes again with the current one, under its name, is the exclusive
+producer itself, whose earlier connection is lost without the broker having noticed.
+
+`PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.errors import UnknownTopic
+from magnetar.metadata.store import MetadataStore
+
+if TYPE_CHECKING:
+    from magnetar.broker.log.partition import Partition
+    from magnetar.broker.topics.topic import Topic
+
+_log = logging.getLogger(__name__)
+
+EPOCHS_ROOT: Final = "/topic-epochs/"
+
+
+class ProducerBusy(BrokerError):
+    """The producer's name is taken, or somebody has the topic for himself."""
+
+
+class ProducerFenced(BrokerError):
+    """Another producer has taken the topic over."""
+
+
+class TooManyProducers(BrokerError):
+    """The policy allows no more producers."""
+
+
+class EncryptionRequired(BrokerError):
+    """The policy wants messages to be encrypted by their producers."""
+
+
+class ProducerIdInUse(BrokerError):
+    """The connection has another producer of this id."""
+
+
+class AccessMode(IntEnum):
+    """Numbered as on the wire."""
+
+    SHARED = 0
+    EXCLUSIVE = 1
+    WAIT_FOR_EXCLUSIVE = 2
+    EXCLUSIVE_WITH_FENCING = 3
+
+
+class ProducerHandle(Protocol):
+    """The producer's side of the door: its protocol implements it."""
+
+    def ready(self) -> None:
+        """It waited to be the exclusive producer, and is that now."""
+        ...
+
+    def closed(self) -> None:
+        """The broker has taken it out: its client is told, and may come again."""
+        ...
+
+    def refused(self, error: BrokerError) -> None:
+        """It waited to be the exclusive producer, and will not be that."""
+        ...
+
+    async def is_alive(self) -> bool:
+        """Whether its client is there; false when its connection turns out to be dead, and is closed by then."""
+        ...
+
+
+class Producer:
+    """One producer as it asks to be admitted.
+
+    `topic_epoch` is what its client believes the topic's epoch to be, None when it has no idea; once the producer is
+    ready it is what holds, None when there never was an exclusive one.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "connected_since_ms",
+        "epoch",
+        "handle",
+        "is_ready",
+        "is_user_named",
+        "messages_in",
+        "mode",
+        "name",
+        "topic_epoch",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        is_user_named: bool,
+        mode: AccessMode,
+        topic_epoch: int | None,
+        handle: ProducerHandle,
+        connected_since_ms: int = 0,
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.is_user_named = is_user_named
+        self.mode = mode
+        self.topic_epoch = topic_epoch
+        self.handle = handle
+        self.connected_since_ms = connected_since_ms
+        self.is_ready = False
+        self.messages_in = 0
+        self.bytes_in = 0
+
+
+class EpochStore(Protocol):
+    """Where one partition's topic epoch is kept."""
+
+    async def load(self) -> int | None:
+        """The stored one, None when there is none."""
+        ...
+
+    async def store(self, epoch: int) -> None: ...
+
+
+class PartitionProducers:
+    """The producers of one partition.  See the module's text."""
+
+    def __init__(self, epochs: EpochStore, *, is_gone: bool = False) -> None:
+        self._epochs = epochs
+        self._is_gone = is_gone  # the topic was deleted: whoever is on the way in does not get in
+        self._epoch: int | None = None
+        self._epoch_is_known = False
+        self._by_name: dict[str, Producer] = {}
+        self._exclusive: Producer | None = (
+            None  # from the moment on when it is decided, before its epoch is stored
+        )
+        self._waiting: deque[Producer] = deque()
+        self._promotions: set[asyncio.Task[None]] = set()  # of those whose turn has come
+
+    def __iter__(self) -> Iterator[Producer]:
+        """Those that may publish."""
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    async def admit(self, producer: Producer) -> None:
+        """Take `producer` in; `is_ready` says whether it may publish, or waits until its handle's `ready` is called.
+
+        Raises:
+            ProducerBusy, ProducerFenced: it may not.
+            UnknownTopic: the topic was deleted.
+            MetadataError: its epoch cannot be stored now.
+        """
+        self._check_exists()
+        if not self._epoch_is_known:
+            stored = await self._epochs.load()
+            if not self._epoch_is_known:  # somebody else may have been faster, and have a newer one by now
+                self._epoch = stored
+                self._epoch_is_known = True
+        earlier = self._named(producer.name)
+        if (
+            earlier is not None
+            and not self._takes_over(producer, earlier)
+            and not self._is_exclusive_itself(producer)
+        ):
+            # Perhaps it is the same client, and its connection was cut: then its earlier self goes now.
+            await earlier.handle.is_alive()
+        self._check_exists()
+        if producer.mode is AccessMode.SHARED:
+            if self._exclusive is not None or self._waiting:
+                raise ProducerBusy(f"Topic has an existing exclusive producer: {self._holder()}")
+            producer.topic_epoch = self._epoch
+            self._enter(producer)
+            producer.is_ready = True
+            return
+        # Before anybody is sent away: two that fence each other would do so for ever.
+        self._check_epoch(producer)
+        if self._is_exclusive_itself(producer):
+            self._come_again(producer)
+            return
+        match producer.mode:
+            case AccessMode.EXCLUSIVE:
+                if self._exclusive is not None or self._waiting:
+                    raise ProducerFenced(f"Topic has an existing exclusive producer: {self._holder()}")
+                if self._by_name:
+                    raise ProducerFenced("Topic has existing shared producers")
+            case AccessMode.WAIT_FOR_EXCLUSIVE:
+                if self._exclusive is not None or self._by_name:
+                    self._waiting.append(producer)
+                    return
+            case AccessMode.EXCLUSIVE_WITH_FENCING:
+                self._send_all_away(ProducerFenced("Fenced out"))
+        self._exclusive = producer
+        await self._take(producer)
+
+    def close_all(self) -> None:
+        """Send everybody away: the partition is unloaded or deleted.  Clients are told, and may come again."""
+        self._send_all_away()
+
+    def close_for_good(self) -> None:
+        """As `close_all`, and nobody may come any more: the topic was deleted."""
+        self._is_gone = True
+        self._send_all_away()
+
+    def _send_all_away(self, fenced: BrokerError | None = None) -> None:
+        gone = list(self._by_name.values())
+        if self._exclusive is not None and self._exclusive not in gone:
+            gone.append(self._exclusive)
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._by_name.clear()
+        self._exclusive = None
+        if fenced is None:
+            gone += waiting
+        else:
+            for producer in waiting:
+                producer.handle.refused(fenced)
+        for producer in gone:
+            producer.handle.closed()
+
+    def remove(self, producer: Producer) -> None:
+        """`producer` leaves, if it is still there; the next one that waits takes its turn."""
+        if self._by_name.get(producer.name) is producer:
+            del self._by_name[producer.name]
+        if producer in self._waiting:
+            self._waiting.remove(producer)
+        if self._exclusive is producer:
+            self._exclusive = None
+        if self._exclusive is None and not self._by_name and self._waiting:
+            # Decided now, so that nobody comes in between; it is told when its epoch is stored.
+            following = self._exclusive = self._waiting.popleft()
+            task = asyncio.get_running_loop().create_task(self._promote(following))
+            self._promotions.add(task)
+            task.add_done_callback(self._promotions.discard)
+
+    async def _promote(self, producer: Producer) -> None:
+        if self._exclusive is not producer:
+            return  # it was sent away, or left, before its turn had begun
+        try:
+            await self._take(producer)
+        except BrokerError as error:
+            _log.warning(
+                "the next exclusive producer cannot be admitted, its client may try again: %s", error
+            )
+            producer.handle.refused(error)
+            return
+        if self._by_name.get(producer.name) is producer:
+            producer.handle.ready()
+
+    def _holder(self) -> str:
+        holder = self._exclusive or self._waiting[0]
+        return holder.name
+
+    def _named(self, name: str) -> Producer | None:
+        found = self._by_name.get(name)
+        if found is None and self._exclusive is not None and self._exclusive.name == name:
+            return self._exclusive
+        return found
+
+    @staticmethod
+    def _takes_over(producer: Producer, earlier: Producer) -> bool:
+        return not earlier.is_user_named and not producer.is_user_named and producer.epoch > earlier.epoch
+
+    def _check_epoch(self, producer: Producer) -> None:
+        current = -1 if self._epoch is None else self._epoch
+        if producer.topic_epoch is not None and producer.topic_epoch < current:
+            raise ProducerFenced(
+                f"Topic epoch has already moved. Current epoch: {current}, Producer epoch: {producer.topic_epoch}"
+            )
+
+    def _is_exclusive_itself(self, producer: Producer) -> bool:
+        """Whether `producer` is the exclusive one that has reconnected: nobody else was told the current epoch."""
+        holder = self._exclusive
+        return (
+            holder is not None
+            and holder.is_ready
+            and holder.name == producer.name
+            and holder.topic_epoch == producer.topic_epoch
+            and holder.epoch < producer.epoch
+        )
+
+    def _come_again(self, producer: Producer) -> None:
+        before = self._exclusive
+        assert before is not None
+        self._exclusive = self._by_name[producer.name] = producer
+        producer.is_ready = True
+        before.handle.closed()
+
+    async def _take(self, producer: Producer) -> None:
+        """Store the epoch of `producer`, which was decided to be the exclusive one, and let it in."""
+        try:
+            self._check_epoch(producer)  # it may have moved while this one waited
+            self._check_exists()
+            epoch = self._epoch
+            # One ahead of what is known here is of an earlier topic of this name.
+            if epoch is None or producer.topic_epoch != epoch:
+                epoch = 0 if epoch is None else epoch + 1
+                await self._epochs.store(epoch)
+        except BaseException:
+            if self._exclusive is producer:
+                self.remove(producer)
+            raise
+        self._epoch = max(epoch, -1 if self._epoch is None else self._epoch)
+        if self._exclusive is not producer:  # sent away, or gone, while that was stored
+            raise ProducerFenced("Fenced out")
+        producer.topic_epoch = epoch
+        self._enter(producer)
+        producer.is_ready = True
+
+    def _check_exists(self) -> None:
+        if self._is_gone:
+            raise UnknownTopic("the topic was deleted")
+
+    def _enter(self, producer: Producer) -> None:
+        self._check_exists()
+        there = self._by_name.get(producer.name)
+        if there is not None:
+            if not self._takes_over(producer, there):
+                raise ProducerBusy(f"Producer with name '{producer.name}' is already connected to topic")
+            there.handle.closed()
+        self._by_name[producer.name] = producer
+
+
+class _StoredEpoch:
+    """A partition's topic epoch in the metadata store, a decimal number at `/topic-epochs/<log name>`."""
+
+    def __init__(self, metadata: MetadataStore, log_name: str) -> None:
+        self._metadata = metadata
+        self._path = EPOCHS_ROOT + log_name
+
+    async def load(self) -> int | None:
+        stored = await self._metadata.get(self._path)
+        return None if stored is None else int(stored.value)
+
+    async def store(self, epoch: int) -> None:
+        await self._metadata.put(self._path, b"%d" % epoch)
+
+
+class Producers:
+    """The producers of all partitions."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._of: dict[Partition, PartitionProducers] = {}
+
+    def of(self, partition: "Partition") -> PartitionProducers:
+        found = self._of.get(partition)
+        if found is None and partition.topic.is_deleted:
+            return PartitionProducers(_StoredEpoch(self._metadata, partition.log.name), is_gone=True)
+        if found is None:
+            found = PartitionProducers(_StoredEpoch(self._metadata, partition.log.name))
+            self._of[partition] = found
+        return found
+
+    def find(self, partition: "Partition") -> PartitionProducers | None:
+        """Those of `partition` if it ever had any; asking makes nothing."""
+        return self._of.get(partition)
+
+    def close(self, partition: "Partition") -> None:
+        """Send the partition's producers away: it is unloaded.  They may come again."""
+        found = self._of.get(partition)
+        if found is not None:
+            found.close_all()
+
+    def forget(self, topic: "Topic") -> None:
+        """The topic is deleted, and its producers were sent away; what is stored of them goes with the topic."""
+        for partition in topic.open_partitions:
+            found = self._of.pop(partition, None)
+            if found is not None:
+                found.close_for_good()

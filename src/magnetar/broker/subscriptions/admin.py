@@ -1,0 +1,280 @@
+"""What an administrator, or time, does to subscriptions: made, moved, dropped, looked into.
+
+A subscription with consumers has its cursor in a `Subscription`; of all others only the stored cursor exists.  Every
+method here takes both.  A Kafka group's position is moved only while the group has no members that consume the topic:
+with members it is theirs, as it is to Kafka's own tools.
+
+Positions are offsets; counts are of messages, as in a subscription's backlog.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.errors import (
+    SubscriptionBusy,
+    SubscriptionNotAllowed,
+    SubscriptionNotFound,
+)
+from magnetar.broker.subscriptions.request import check_name
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
+from magnetar.ledger.entry import Entry
+
+if TYPE_CHECKING:
+    from magnetar.broker.log.partition import Partition
+    from magnetar.broker.subscriptions.forms import Formed, Forms
+    from magnetar.broker.subscriptions.registry import Subscriptions
+    from magnetar.broker.subscriptions.subscription import Subscription
+
+_READ_BYTES: Final = 256 << 10
+PEEK_ENTRIES_MAX: Final = 10_000  # looked at for one message of a backlog
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePosition:
+    """A message id as administrators write it.  `batch_index` is -1 for a whole entry."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+    is_excluded: bool = False
+
+
+class SubscriptionAdmin:
+    """See the module's text.  `consumes(group, topic)`: whether a Kafka group has members that consume it."""
+
+    def __init__(
+        self, cursors: CursorStore, subscriptions: "Subscriptions", consumes: Callable[[str, str], bool]
+    ) -> None:
+        self._cursors = cursors
+        self._subscriptions = subscriptions
+        self._consumes = consumes
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def cursor(self, partition: "Partition", name: str) -> Cursor:
+        """Where the subscription is now, not to be changed.
+
+        Raises:
+            SubscriptionNotFound
+        """
+        open_one = self._subscriptions.find(partition, name)
+        if open_one is not None and open_one.is_attached:
+            return open_one.cursor
+        stored = self._cursors.get(_key(partition, name))
+        if stored is None:
+            raise SubscriptionNotFound(f"Subscription {name} not found for topic {partition_name(partition)}")
+        return stored
+
+    def backlog(self, partition: "Partition", name: str) -> int:
+        """Messages that are not acknowledged.  Raises as `cursor`."""
+        log = partition.log
+        return self.cursor(partition, name).backlog(log.high_watermark, log.log_start)
+
+    async def oldest(self, partition: "Partition", name: str) -> Entry | None:
+        """The entry of the first message that is not acknowledged; None when there is none.  Raises as `cursor`."""
+        log = partition.log
+        offset = self.cursor(partition, name).next_unacknowledged(log.log_start)
+        return await log.entry_at(offset)
+
+    async def peek(self, partition: "Partition", name: str, number: int, forms: "Forms") -> "Formed | None":
+        """The entry with the `number`-th (from 1) of the subscription's unacknowledged entries that consumers see.
+
+        Raises as `cursor`.
+        """
+        log = partition.log
+        cursor = self.cursor(partition, name)
+        offset = max(cursor.mark_delete, log.log_start)
+        end = partition.last_stable_offset
+        looked_at = 0
+        while offset < end and looked_at < PEEK_ENTRIES_MAX:
+            entries = log.read_cached(offset, _READ_BYTES, end) or await log.read(offset, _READ_BYTES)
+            await asyncio.sleep(0)  # others have a turn between any two steps
+            formed = forms(partition, entries)
+            for one in await formed if isinstance(formed, Awaitable) else formed:
+                entry = one.entry
+                looked_at += 1
+                offset = entry.last_offset + 1
+                if entry.base_offset >= end or one.payload is None:
+                    continue
+                if cursor.next_unacknowledged(entry.base_offset) > entry.last_offset:
+                    continue
+                number -= 1
+                if number == 0:
+                    return one
+        if offset >= end:
+            partition.check_committed(end)
+        return None
+
+    def names(self, partition: "Partition") -> list[str]:
+        """All subscriptions of the partition, ascending."""
+        if isinstance(partition, NonPersistentPartition):
+            return sorted(partition.subscriptions)
+        return self._subscriptions.names(partition)
+
+    # --- making and dropping -----------------------------------------------------------------------------------------
+
+    async def create(
+        self, partition: "Partition", name: str, offset: int, properties: Mapping[str, str] | None = None
+    ) -> bool:
+        """Make a subscription that holds what lies behind `offset`; false when there is one.
+
+        Raises:
+            SubscriptionNotAllowed: the topic stores nothing, or the name or a property cannot be.
+            MetadataError
+        """
+        if isinstance(partition, NonPersistentPartition):
+            raise SubscriptionNotAllowed("a non-persistent topic keeps no subscriptions")
+        return await self._subscriptions.create(partition, name, offset, properties)
+
+    async def delete(self, partition: "Partition", name: str, *, force: bool = False) -> None:
+        """Drop a subscription; `force` disconnects its consumers.
+
+        Raises:
+            SubscriptionNotFound, SubscriptionBusy, MetadataError
+        """
+        self.cursor(partition, name)
+        await self._subscriptions.delete(partition, name, force=force)
+
+    async def hold(self, name: str, positions: "Mapping[Partition, int]") -> None:
+        """Have a subscription that holds what lies from these offsets on: made where there is none, else moved forward.
+
+        Where it stands further already it stays.  All is stored in one step.
+
+        Raises:
+            SubscriptionNotAllowed: the name cannot be one.
+            SubscriptionBusy: members of the Kafka group of that name consume one of the topics; nothing is done.
+            MetadataError: nothing is stored.
+        """
+        check_name(name)
+        stored: dict[CursorKey, Cursor] = {}
+        opened: list[tuple[Subscription, int]] = []
+        for partition, offset in positions.items():
+            partition.topic.check_exists()
+            open_one = self._open(partition, name)
+            if open_one is not None:
+                opened.append((open_one, offset))
+                continue
+            self._check_free(partition, name)
+            found = self._cursors.get(_key(partition, name))
+            cursor = Cursor(offset) if found is None else found.copy()
+            if cursor.ack_cumulative(offset) or found is None or not found.holds_data:
+                cursor.commit_timestamp_ms = partition.log.now_ms()
+                cursor.holds_data = True
+                stored[_key(partition, name)] = cursor
+        for open_one, offset in opened:
+            open_one.skip_to(offset)
+        if stored:
+            await self._cursors.commit(stored)
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+
+    async def skip(self, partition: "Partition", name: str, count: int) -> int:
+        """Acknowledge the next `count` messages; how many there were.
+
+        Raises:
+            SubscriptionNotFound, SubscriptionBusy, MetadataError
+        """
+        log = partition.log
+        cursor = self.cursor(partition, name)
+        before = cursor.backlog(log.high_watermark, log.log_start)
+        await self.skip_to(partition, name, skip_target(cursor, count, log.log_start, log.high_watermark))
+        return min(count, before)
+
+    async def skip_to(self, partition: "Partition", name: str, offset: int) -> None:
+        """Acknowledge everything below `offset`, which may be no further than the log's end.  Raises as `skip`."""
+        assert offset <= partition.log.high_watermark, (name, offset)
+        open_one = self._open(partition, name)
+        if open_one is not None:
+            open_one.skip_to(offset)
+            return
+        partition.topic.check_exists()
+        cursor = self.cursor(partition, name).copy()
+        self._check_free(partition, name)
+        if cursor.ack_cumulative(offset):
+            await self._cursors.commit({_key(partition, name): cursor})
+
+    async def expire(self, partition: "Partition", name: str, published_before_ms: int) -> int:
+        """Acknowledge the messages at the head of the backlog that were published before a time; how many.
+
+        Raises as `skip`, and StorageError when the log cannot be read.
+        """
+        log = partition.log
+        until = min(await positions.offset_at_time(partition, published_before_ms), log.high_watermark)
+        before = self.backlog(partition, name)
+        if until > self.cursor(partition, name).mark_delete:
+            await self.skip_to(partition, name, until)
+        return before - self.backlog(partition, name)
+
+    async def reset(
+        self, partition: "Partition", name: str, find: Callable[[], Coroutine[Any, Any, int]]
+    ) -> None:
+        """Start over from the offset that `find` gives; connected consumers are closed, and come back.
+
+        Raises:
+            SubscriptionNotFound, SubscriptionBusy, MetadataError
+            StorageError: from `find`; nothing has changed.
+        """
+        open_one = self._open(partition, name)
+        if open_one is not None:
+            await self._subscriptions.seek(open_one, find())
+            return
+        self.cursor(partition, name)
+        self._check_free(partition, name)
+        offset = await find()
+        partition.topic.check_exists()
+        cursor = self.cursor(partition, name).copy()
+        cursor.forget_wish()
+        cursor.reset(offset)
+        await self._cursors.commit({_key(partition, name): cursor})
+
+    def _open(self, partition: "Partition", name: str) -> "Subscription | None":
+        found = self._subscriptions.find(partition, name)
+        return found if found is not None and found.is_attached else None
+
+    def _check_free(self, partition: "Partition", name: str) -> None:
+        if self._consumes(name, partition.topic.name.full):
+            raise SubscriptionBusy("Subscription has active connected consumers")
+
+
+def skip_target(cursor: Cursor, count: int, log_start: int, log_end: int) -> int:
+    """The offset below which lie `count` more messages that are not acknowledged, or the log's end."""
+    position = max(cursor.mark_delete, log_start)
+    for start, end in cursor.ranges:
+        if end <= position:
+            continue
+        free = start - position
+        if free >= count:
+            break
+        count -= max(free, 0)
+        position = end
+    return min(position + max(count, 0), log_end)
+
+
+async def offset_of(partition: "Partition", wanted: MessagePosition) -> int:
+    """The offset at which somebody starts who is sent to `wanted`; StorageError when the log cannot be read."""
+    log = partition.log
+    if wanted.ledger_id >= positions.LATEST:
+        return log.high_watermark
+    offset = await positions.offset_of(partition, wanted.ledger_id, wanted.entry_id)
+    entry = await log.entry_at(offset) if wanted.ledger_id >= 0 else None
+    if entry is None or (entry.ledger_id, entry.entry_id) != (wanted.ledger_id, wanted.entry_id):
+        return offset
+    if 0 <= wanted.batch_index < entry.message_count:
+        offset = entry.base_offset + wanted.batch_index
+        return offset + 1 if wanted.is_excluded else offset
+    return entry.last_offset + 1 if wanted.is_excluded else offset
+
+
+def partition_name(partition: "Partition") -> str:
+    """The name by which Pulsar clients use the partition."""
+    name = partition.topic.name
+    return name.partition_name(partition.index) if partition.topic.is_partitioned else name.full
+
+
+def _key(partition: "Partition", name: str) -> CursorKey:
+    return CursorKey(name, partition.topic.name.full, partition.index)

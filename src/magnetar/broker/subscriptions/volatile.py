@@ -1,0 +1,205 @@
+"""Topics that store nothing: a message goes to the consumers that are connected and have asked, or it is dropped.
+
+All subscription types share the persistent topics' dispatchers; a message is forgotten the moment it was handed out,
+or nobody could take it.  So there is nothing to acknowledge, to redeliver or to seek, and every message id is (0, 0).
+
+A partition of such a topic has a log like any other, which stays empty: Kafka clients find nothing in it, and may not
+produce to it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.clock import Clock
+from magnetar.broker.errors import PolicyViolation
+from magnetar.broker.log.partition import Appended, Partition
+from magnetar.broker.subscriptions.consumer import (
+    Buffer,
+    ConsumerPort,
+    ConsumerSpec,
+    Delivery,
+    SubscribedConsumer,
+)
+from magnetar.broker.subscriptions.dispatch.model import (
+    CONSUMER_UNACKED_MESSAGES_MAX,
+    Actions,
+    ActiveChange,
+    Consumer,
+    Deliver,
+    Dispatcher,
+    SubscriptionType,
+    Unit,
+)
+from magnetar.broker.subscriptions.dispatchers import check_fits
+from magnetar.broker.subscriptions.forms import describe
+from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.storage.store import Done, EntryId, LedgerId
+from magnetar.wire.pulsar.entry import EntryView
+
+if TYPE_CHECKING:
+    from magnetar.broker.subscriptions.delivered import AckedId
+    from magnetar.broker.topics.topic import Topic
+
+_LEDGER: Final = LedgerId(0)
+_ENTRY: Final = EntryId(0)
+
+
+class NonPersistentPartition(Partition):
+    """One partition of a non-persistent topic; its subscriptions live and die with their consumers."""
+
+    __slots__ = ("messages_in", "subscriptions")
+
+    def __init__(self, topic: "Topic", index: int, replicas: list[int], log: ManagedLedger) -> None:
+        super().__init__(topic, index, replicas, log)
+        self.messages_in = 0
+        self.subscriptions: dict[str, NonPersistentSubscription] = {}
+
+    def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
+        raise PolicyViolation("A non-persistent topic has no log that could be produced to")
+
+    def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
+        """Hand a message out; `done` is called soon.  Never refused: what nobody takes is dropped."""
+        for subscription in list(self.subscriptions.values()):
+            subscription.publish(payload, view)
+        asyncio.get_running_loop().call_soon(done, None)
+        self.messages_in += view.num_messages
+        return Entry(0, view.num_messages - 1, now_ms, payload, EntryKind.PULSAR, _LEDGER, _ENTRY)
+
+
+class NonPersistentSubscription:
+    """The consumers of one name on one partition.  Offers what handlers use of a `Subscription`."""
+
+    is_durable = False
+
+    def __init__(
+        self,
+        partition: NonPersistentPartition,
+        name: str,
+        clock: Clock,
+        make_dispatcher: Callable[[ConsumerSpec], Dispatcher],
+    ) -> None:
+        self.partition = partition
+        self.name = name
+        self.messages_dropped = 0
+        self.dispatcher: Dispatcher | None = None
+        self._clock = clock
+        self._make_dispatcher = make_dispatcher
+        self._members: dict[Consumer, SubscribedConsumer] = {}
+        self._next_offset = 0
+
+    @property
+    def consumers(self) -> list[SubscribedConsumer]:
+        return list(self._members.values())
+
+    @property
+    def is_in_use(self) -> bool:
+        return bool(self._members)
+
+    @property
+    def type(self) -> SubscriptionType | None:
+        return None if self.dispatcher is None else self.dispatcher.type
+
+    def backlog(self) -> int:
+        return 0
+
+    def add(self, spec: ConsumerSpec, port: ConsumerPort) -> SubscribedConsumer:
+        """Connect a consumer.  Raises SubscriptionBusy, ConsumerBusy, ConsumerAssignError."""
+        dispatcher = self.dispatcher or self._make_dispatcher(spec)
+        check_fits(dispatcher, spec)
+        member = SubscribedConsumer(self, spec, port, self._clock.now_ms(), CONSUMER_UNACKED_MESSAGES_MAX)
+        actions = dispatcher.add_consumer(member.state)
+        self.dispatcher = dispatcher
+        self._members[member.state] = member
+        self.partition.subscriptions[self.name] = self
+        self._do(actions)
+        return member
+
+    def remove(self, member: SubscribedConsumer) -> bool:
+        """A consumer has gone; false when it was not connected."""
+        if self._members.pop(member.state, None) is None or self.dispatcher is None:
+            return False
+        self._do(self.dispatcher.remove_consumer(member.state))
+        if not self._members:
+            self._end()
+        return True
+
+    def disconnect_all(self) -> None:
+        """Close every consumer."""
+        members, self._members = self._members, {}
+        self._end()
+        for member in members.values():
+            member.port.closed()
+
+    def _end(self) -> None:
+        self.dispatcher = None
+        if self.partition.subscriptions.get(self.name) is self:
+            del self.partition.subscriptions[self.name]
+
+    def flow(self, member: SubscribedConsumer, permits: int) -> None:
+        if self.dispatcher is not None:
+            self._do(self.dispatcher.flow(member.state, permits))
+
+    def writable(self, member: SubscribedConsumer, is_writable: bool) -> None:
+        if self.dispatcher is not None:
+            self._do(self.dispatcher.set_writable(member.state, is_writable))
+
+    def acknowledge(self, member: SubscribedConsumer, ids: "Sequence[AckedId]", *, cumulative: bool) -> None:
+        return None
+
+    def acknowledge_many(
+        self, member: SubscribedConsumer, pieces: "Iterable[Sequence[AckedId]]", *, cumulative: bool
+    ) -> None:
+        return None
+
+    def redeliver(
+        self, member: SubscribedConsumer, positions: Iterable[tuple[int, int]] | None, epoch: int | None
+    ) -> None:
+        return None
+
+    def publish(self, payload: Buffer, view: EntryView) -> None:
+        """Hand a message to whoever may have it now, or drop it."""
+        dispatcher = self.dispatcher
+        if dispatcher is None:
+            return
+        base, end = self._next_offset, self._next_offset + view.num_messages
+        self._next_offset = end
+        unit = Unit((0, 0), base, end, payload=payload)
+        describe(unit, view, dispatcher.type)
+        unit.deliver_at_ms = 0
+        unit.chunk_id = None
+        delivered = self._do(dispatcher.offer([unit], 0))
+        dispatcher.acked([(base, end)])  # whatever became of it, it is over
+        if not delivered:
+            self.messages_dropped += view.num_messages
+
+    def _do(self, actions: Actions) -> bool:
+        """Carry out; whether a message went out."""
+        delivered = False
+        for action in actions:
+            match action:
+                case Deliver(consumer, units):
+                    member = self._members.get(consumer)
+                    if member is not None and member.port.is_writable:
+                        delivered = True
+                        self._deliver(member, units)
+                    elif member is not None and self.dispatcher is not None:
+                        self.dispatcher.set_writable(consumer, False)
+                        self.dispatcher.flow(consumer, sum([unit.permits for unit in units]))
+                case ActiveChange(consumer, is_active):
+                    member = self._members.get(consumer)
+                    if member is not None:
+                        member.port.active_changed(is_active)
+        return delivered
+
+    @staticmethod
+    def _deliver(member: SubscribedConsumer, units: Sequence[Unit]) -> None:
+        epoch = member.state.epoch
+        payloads: list[Buffer] = [unit.payload for unit in units]  # type: ignore[misc]
+        member.port.deliver([Delivery(0, 0, payload, 0, (), epoch) for payload in payloads])
+        member.messages_out += sum([unit.message_count for unit in units])
+        member.bytes_out += sum(map(len, payloads))
+
+    def __str__(self) -> str:
+        return f"subscription {self.name} of {self.partition.topic.name.full}"

@@ -1,0 +1,1 @@
+"""Topics: their names, lives, partitions and deletion."""

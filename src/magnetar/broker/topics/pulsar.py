@@ -1,0 +1,227 @@
+"""Topics as Pulsar sees them: made whole or partitioned, found by the names of their partitions, listed, deleted.
+
+A Pulsar name is that of a whole topic or of one partition of a partitioned topic (`...-partition-3`).  A topic that is
+not partitioned goes by its own name.  What is made here is what Kafka clients see, and the other way round: their
+topics are partitioned ones.
+
+The namespace must exist: unlike a Kafka client, a Pulsar client can make it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic
+from magnetar.broker.policy.namespaces import NamespaceNotFound
+from magnetar.broker.topics.topic import NewTopic
+
+if TYPE_CHECKING:
+    from magnetar.broker.log.partition import Partition
+    from magnetar.broker.policy.namespaces import Namespaces
+    from magnetar.broker.topics.registry import TopicRegistry
+    from magnetar.broker.topics.topic import Topic
+
+
+class NotPartitioned(UnknownTopic):
+    """The topic is there, but has no partitions that could be named."""
+
+
+class TopicInUse(BrokerError):
+    """Clients are connected to the topic."""
+
+
+class NamespaceNotEmpty(BrokerError):
+    """The namespace has topics."""
+
+
+class TopicNotAllowed(UnknownTopic):
+    """The topic is not there, and the namespace's policy does not let clients make it."""
+
+
+class PulsarTopics:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        topics: "TopicRegistry",
+        namespaces: "Namespaces",
+        delete_topic: Callable[["Topic"], Awaitable[None]],
+        connected: Callable[["Topic"], int],
+    ) -> None:
+        self._topics = topics
+        self._namespaces = namespaces
+        self._delete_topic = delete_topic
+        self._connected = connected  # how many clients use a topic
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+
+    def find(self, name: TopicName) -> "Topic | None":
+        """The topic; NamespaceNotFound when there cannot be one."""
+        if name.namespace_name not in self._namespaces:
+            raise NamespaceNotFound("Namespace not found")
+        return self._topics.find(name)
+
+    def get(self, name: TopicName) -> "Topic":
+        """As `find`; UnknownTopic when there is none."""
+        topic = self.find(name)
+        if topic is None:
+            raise UnknownTopic(f"Topic {name.full} not found")
+        return topic
+
+    def partition(self, text: str) -> "Partition":
+        """The one partition that `text` names: `...-partition-i`, or a topic that is not partitioned.
+
+        Raises:
+            InvalidTopicName, NamespaceNotFound, UnknownTopic
+        """
+        name, index = parse_partition(text)
+        topic = self.find(name)
+        if topic is None or (index < 0) == topic.is_partitioned or index >= topic.partition_count:
+            raise UnknownTopic(f"Topic {text} not found")
+        return topic.partition(max(index, 0))
+
+    def partition_count(self, text: str) -> int:
+        """How many partitions `text` has: 0 for a topic that is not partitioned, and for a partition.
+
+        Raises:
+            InvalidTopicName, NamespaceNotFound, UnknownTopic
+        """
+        name, index = parse_partition(text)
+        topic = self.get(name)
+        if index >= 0:
+            self.partition(text)
+            return 0
+        return topic.partition_count if topic.is_partitioned else 0
+
+    async def partition_count_or_create(self, text: str, *, may_create: bool = True) -> int:
+        """As `partition_count`, for a client that is about to use the topic.
+
+        A topic that is not there is made when the namespace's policy makes partitioned ones; one that is not
+        partitioned is made by the producer or consumer that opens it, and 0 says so.
+
+        Raises:
+            InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed
+        """
+        name, index = parse_partition(text)
+        await self._topics.settled(name)
+        if self.find(name) is not None:
+            return self.partition_count(text)
+        policy = self._namespaces.policies_of(name).auto_topic_creation
+        if not may_create or index >= 0:
+            raise UnknownTopic(f"Topic {text} not found")
+        if not policy.allowed:
+            raise TopicNotAllowed(f"Topic {text} not found")
+        if policy.partition_count == 0:
+            return 0
+        try:
+            await self.create(name, policy.partition_count)
+        except TopicExists:  # another client was faster, and may not have it yet
+            await self._topics.settled(name)
+            return self.partition_count(text)
+        return policy.partition_count
+
+    async def open(self, text: str, *, may_create: bool = True) -> "Partition":
+        """The partition that a producer or consumer of `text` uses, made if the namespace's policy allows it.
+
+        Raises:
+            InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed
+        """
+        name, index = parse_partition(text)
+        await self._topics.settled(name)
+        topic = self.find(name)
+        if topic is None and index < 0 and may_create and await self.partition_count_or_create(text) == 0:
+            try:
+                await self.create(name)
+            except TopicExists:  # another client was faster, and may not have it yet
+                await self._topics.settled(name)
+        return self.partition(text)
+
+    def names(self, namespace: str, *, persistent: bool) -> list[str]:
+        """The full names of everything that holds messages in a namespace: topics, or their partitions, ascending.
+
+        Raises:
+            NamespaceNotFound
+        """
+        self._namespaces.require(namespace)
+        names: list[str] = []
+        for topic in self._in(namespace, persistent):
+            if topic.is_partitioned:
+                names += [topic.name.partition_name(index) for index in range(topic.partition_count)]
+            else:
+                names.append(topic.name.full)
+        return sorted(names)
+
+    def partitioned(self, namespace: str, *, persistent: bool) -> list[str]:
+        """The full names of the partitioned topics of a namespace, ascending.
+
+        Raises:
+            NamespaceNotFound
+        """
+        self._namespaces.require(namespace)
+        return sorted(topic.name.full for topic in self._in(namespace, persistent) if topic.is_partitioned)
+
+    def _in(self, namespace: str, persistent: bool) -> "list[Topic]":
+        return [
+            topic
+            for topic in self._topics
+            if topic.name.persistent is persistent and topic.name.namespace_name == namespace
+        ]
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    async def create(self, name: TopicName, partition_count: int = 0) -> None:
+        """Make a topic with `partition_count` partitions, or one that is not partitioned when it is 0.
+
+        Raises:
+            NamespaceNotFound, TopicExists, InvalidPartitions
+        """
+        if self.find(name) is not None:
+            raise TopicExists("This topic already exists")
+        wanted = NewTopic(name, partition_count or 1, is_partitioned=partition_count > 0)
+        await self._topics.create([self._topics.plan(wanted)])
+
+    async def grow(self, name: TopicName, partition_count: int) -> None:
+        """Add partitions until there are `partition_count`.
+
+        Raises:
+            NamespaceNotFound, NotPartitioned, InvalidPartitions
+        """
+        topic = self.find(name)
+        if topic is None or not topic.is_partitioned:
+            raise NotPartitioned(f"Topic {name.full} is not the partitioned topic.")
+        async with self._topics.changing(topic):
+            present = topic.partition_count
+            if partition_count < present:
+                raise InvalidPartitions(
+                    f"Desired partitions {partition_count} can't be less than the current partitions {present}."
+                )
+            if partition_count > present:
+                replicas = self._topics.plan_partitions(topic, partition_count)
+                await self._topics.add_partitions(topic, replicas)
+
+    async def delete(self, name: TopicName, *, force: bool = False) -> None:
+        """Delete a topic with all its partitions, subscriptions and policies; `force` disconnects its clients.
+
+        Raises:
+            NamespaceNotFound, UnknownTopic, TopicInUse
+        """
+        topic = self.get(name)
+        count = 0 if force else self._connected(topic)
+        if count:
+            raise TopicInUse(f"Topic has {count} connected producers/consumers")
+        await self._delete_topic(topic)
+
+    async def delete_namespace(self, namespace: str, *, force: bool = False) -> None:
+        """Delete a namespace; with `force` whatever is in it.
+
+        Raises:
+            NamespaceNotFound, NamespaceNotEmpty
+        """
+        self._namespaces.require(namespace)
+        topics = self._in(namespace, True) + self._in(namespace, False)
+        if topics and not force:
+            raise NamespaceNotEmpty("Cannot delete non empty namespace")
+        for topic in topics:
+            await self.delete(topic.name, force=True)
+        await self._namespaces.delete(namespace)

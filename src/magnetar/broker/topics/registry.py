@@ -1,0 +1,433 @@
+"""The topics of this broker: made, found, changed and deleted, and the partitions that belong to them.
+
+How one is stored, and what its logs are called, is in `topic.py`.  A start goes on with what deletions have left
+(`deleted_topics`), and keeps whatever nobody has given up: logs that belong to no topic, ledgers that belong to no log.
+Such ledgers are named in the log and in `problem`; only those without a single entry, which a crash leaves between the
+creation of a ledger and its place in a chain, are given up then.  A partition whose log names ledgers that are missing
+is refused.
+
+Ten thousand topics cost one metadata scan at start: a `Partition` object is made when somebody first asks for it.
+"""
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+from weakref import WeakValueDictionary
+
+from magnetar.base.errors import BrokerError, StorageError
+from magnetar.base.names import TopicName
+from magnetar.broker.cluster.nodes import Nodes
+from magnetar.broker.cluster.placement import assigned, checked_assignment, grown
+from magnetar.broker.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    TopicExists,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.topic_config import TopicConfig, TopicDefaults
+from magnetar.broker.producers.admission import EPOCHS_ROOT
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition
+from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT, DeletedTopics
+from magnetar.broker.topics.topic import TOPICS_ROOT, NewTopic, Topic, topic_path
+from magnetar.ledger.environment import LedgerEnvironment
+from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
+from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
+from magnetar.metadata.store import MUST_NOT_EXIST, Delete, Put, Versioned
+from magnetar.storage.store import LedgerId
+
+_log = logging.getLogger(__name__)
+
+_LISTED_MAX: Final = 16
+
+
+async def _nothing(_: Collection[str]) -> None:
+    """No namespaces are kept."""
+
+
+class TopicRegistry:
+    """All topics, by full name and by id."""
+
+    def __init__(
+        self,
+        environment: LedgerEnvironment,
+        nodes: Nodes,
+        defaults: TopicDefaults,
+        partition_count_default: int,
+        replication_factor_default: int,
+    ) -> None:
+        self._environment = environment
+        self._nodes = nodes
+        self.defaults = defaults
+        self._partition_count_default = partition_count_default
+        self._replication_factor_default = replication_factor_default
+        # (producer id, epoch, full topic name, partition): the transaction coordinator's to answer.
+        self.is_in_transaction: Callable[[int, int, str, int], bool] = lambda *_: False
+        self.when_terminated: Callable[[Partition], None] = lambda _: None
+        self.before_create: Callable[[Collection[str]], Awaitable[None]] = (
+            _nothing  # makes missing namespaces
+        )
+        # Whether duplicates of Pulsar producers are looked for: the policies' to answer.
+        self.deduplicates: Callable[[TopicName], bool] = lambda _: False
+        # Told which names have gone and which have come, when topics are made, grown or deleted.
+        self.observers: set[Callable[[list[str], list[str]], None]] = set()
+        self._by_name: dict[TopicName, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._being_created: dict[
+            TopicName, asyncio.Future[None]
+        ] = {}  # done when it is there, or will not be
+        # Done when the name is free, or the topic could not be deleted and has it again.
+        self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
+        self._ids: dict[str, str] = {}  # in hex, by full name
+        self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
+        self._logs: dict[str, Versioned] = {}  # metadata of logs that nobody has opened yet, by log name
+        self.deleted = DeletedTopics(environment)
+        self.unowned: str | None = None  # what is kept although it belongs to nobody
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def config_of(self, overrides: Mapping[str, str]) -> TopicConfig:
+        return self.defaults.config(overrides)
+
+    def find(self, name: TopicName) -> Topic | None:
+        return self._by_name.get(name)
+
+    def get(self, name: TopicName) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        return topic
+
+    def get_by_id(self, topic_id: bytes) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {uuid.UUID(bytes=topic_id)}")
+        return topic
+
+    # --- start -------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read every topic and every log's metadata; open the partitions that have a log.  See the module's text."""
+        metadata = self._environment.metadata
+        prefix = len(LEDGERS_ROOT)
+        self._logs = {path[prefix:]: value for path, value in await metadata.scan(LEDGERS_ROOT)}
+        for path, value in await metadata.scan(TOPICS_ROOT):
+            tenant, namespace, domain, local = path[len(TOPICS_ROOT) :].split("/")
+            document = json.loads(value.value)
+            topic = Topic(
+                self,
+                TopicName(tenant, namespace, local, domain == "persistent"),
+                bytes.fromhex(document["id"]),
+                self._nodes.adopt(document["replicas"]),
+                document["configs"],
+                document["created_ms"],
+                value.version,
+                document.get("partitioned", True),
+            )
+            topic.is_terminated = document.get("terminated", False)
+            self._register(topic)
+            for index in range(topic.partition_count):
+                if topic.log_name(index) in self._logs:
+                    with suppress(StorageError):  # said where it was found
+                        topic.partition(index)
+
+    async def go_on_deleting(self, cursors: Mapping[str, Sequence[str]]) -> None:
+        """Carry out what was given up, and tell what nobody has given up and nobody owns.
+
+        `cursors` are the paths of those that belong to no topic, by topic id in hex.
+        """
+        environment = self._environment
+        stats = environment.stats
+        await self.deleted.load()
+        deleted = {topic_id.hex(): topic_id for topic_id in self.deleted.ids()}
+        to_erase: dict[bytes, list[ManagedLedger]] = {topic_id: [] for topic_id in deleted.values()}
+        owned = {ledger_id for topic in self for log in topic.logs for ledger_id in log.ledger_ids}
+        strays = []  # logs of no topic
+        names = set(self._logs)
+        for root in (SNAPSHOTS_ROOT, EPOCHS_ROOT):
+            names.update(path[len(root) :] for path, _ in await environment.metadata.scan(root))
+        for name in sorted(names):
+            topic_id = deleted.get(name.rpartition("@")[2])
+            stored = self._logs.pop(name, None)
+            if stored is None and topic_id is None:
+                continue
+            log = ManagedLedger(name, environment, LedgerLimits())
+            if stored is not None:
+                log.restore(stored.value, stored.version, stats)
+            if topic_id is None:
+                strays.append(name)
+                owned.update(log.ledger_ids)
+            else:
+                to_erase[topic_id].append(log)
+        named = await environment.tombstones.load()
+        given_up = {ledger_id for ledger_id in named if ledger_id not in owned}
+        given_up_logs = {
+            ledger_id for logs in to_erase.values() for log in logs for ledger_id in log.ledger_ids
+        }
+        unowned = [one for one in stats if one not in owned and one not in given_up | given_up_logs]
+        empty = [one for one in unowned if not stats[one].entry_count]
+        self._report(strays, [one for one in unowned if stats[one].entry_count])
+        if len(given_up) < len(named):
+            _log.error("ledgers are kept although they were given up, as logs name them: %s", len(named))
+        environment.tombstones.carry_out(given_up)
+        for topic_id, logs in to_erase.items():
+            self.deleted.erase(topic_id, logs, cursors.get(topic_id.hex(), ()))
+        if empty:
+            environment.spawn("give empty ledgers up", self._give_up(empty))
+
+    async def _give_up(self, empty: Sequence[LedgerId]) -> None:
+        try:
+            await self._environment.tombstones.give_up(empty)
+        except BrokerError as error:
+            _log.warning("%d ledgers without entries stay for now: %s", len(empty), error)
+
+    def _report(self, strays: Sequence[str], unowned: Sequence[LedgerId]) -> None:
+        """Say once what is kept although nobody can read it."""
+        kept = []
+        if unowned:
+            size_bytes = sum(self._environment.stats[one].size_bytes for one in unowned)
+            kept.append(f"{len(unowned)} ledgers ({size_bytes} bytes) belong to no topic: {_some(unowned)}")
+        if strays:
+            kept.append(f"{len(strays)} logs belong to no topic: {_some(strays)}")
+        if kept:
+            self.unowned = (
+                f"{'; '.join(kept)}; they are kept, as nobody has deleted them: see `magnetar doctor`"
+            )
+            _log.warning(self.unowned)
+
+    @property
+    def problem(self) -> str | None:
+        """What the operator should know of: partitions that are refused, data that nobody owns."""
+        refused = [log.problem for topic in self for log in topic.refused.values()]
+        if not refused:
+            return self.unowned
+        more = f" (and {len(refused) - 1} partitions more)" if len(refused) > 1 else ""
+        return f"{refused[0]}{more}"
+
+    def _register(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._ids[topic.name.full] = topic.topic_id.hex()
+
+    def identity(self, full_name: str) -> str:
+        """The id, in hex, of the topic that has the name now; UnknownTopic when there is none."""
+        found = self._ids.get(full_name)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {full_name}")
+        return found
+
+    def _tell(self, gone: list[str], came: list[str]) -> None:
+        for observer in list(self.observers):
+            observer(gone, came)
+
+    def open_partition(self, topic: Topic, index: int) -> Partition:
+        log = ManagedLedger(topic.log_name(index), self._environment, self._limits_of(topic.config))
+        stored = self._logs.pop(log.name, None)
+        if stored is not None:
+            log.restore(stored.value, stored.version, self._environment.stats)
+            if log.problem is not None:
+                _log.error(log.problem)
+                topic.refused[index] = log
+                raise StorageError(log.problem)
+        kind = Partition if topic.name.persistent else NonPersistentPartition
+        partition = kind(topic, index, topic.replicas[index], log)
+        partition.deduplicate(self.deduplicates(topic.name))
+        partition.is_terminated = topic.is_terminated
+        return partition
+
+    @staticmethod
+    def _limits_of(config: TopicConfig) -> LedgerLimits:
+        return LedgerLimits(size_bytes_max=config.segment_bytes, age_ms_max=config.segment_ms)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def plan(self, wanted: NewTopic) -> Topic:
+        """The topic that `create` would make, checked but not stored.
+
+        Raises:
+            TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig
+        """
+        name = wanted.name
+        if name in self._by_name or name in self._being_created:
+            raise TopicExists(f"Topic '{name.local}' already exists.")
+        if wanted.replicas is not None:
+            if wanted.partition_count != -1 or wanted.replication_factor != -1:
+                raise InvalidReplicaAssignment(
+                    "give either a replica assignment or numbers of partitions and replicas"
+                )
+            replicas = checked_assignment(self._nodes, wanted.replicas)
+        else:
+            count = self._partition_count_default if wanted.partition_count == -1 else wanted.partition_count
+            factor = (
+                self._replication_factor_default
+                if wanted.replication_factor == -1
+                else wanted.replication_factor
+            )
+            replicas = assigned(self._nodes, count, factor)
+        if not wanted.is_partitioned and len(replicas) != 1:
+            raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
+        overrides = self.defaults.canonical(wanted.configs)
+        now_ms = self._environment.clock.now_ms()
+        return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
+
+    def make_internal(
+        self, name: TopicName, topic_id: bytes, partition_count: int, configs: Mapping[str, str]
+    ) -> Topic:
+        """A topic without records that is stored nowhere and found by its id alone: see `internal.py`."""
+        replicas = assigned(self._nodes, partition_count, 1)
+        now_ms = self._environment.clock.now_ms()
+        topic = Topic(self, name, topic_id, replicas, self.defaults.canonical(dict(configs)), now_ms, 0)
+        topic.is_internal = True
+        self._by_id[topic_id] = topic
+        return topic
+
+    async def create(self, topics: Sequence[Topic]) -> None:
+        """Store topics that `plan` made, all in one step; they can be used when it returns.
+
+        Whoever makes a topic whose name is being given up waits for the end of that.
+        """
+        while pending := [self._being_deleted[one.name] for one in topics if one.name in self._being_deleted]:
+            await asyncio.wait(pending)
+        for topic in topics:
+            if topic.name in self._by_name or topic.name in self._being_created:
+                raise TopicExists(f"Topic '{topic.name.local}' already exists.")
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._being_created |= {topic.name: settled for topic in topics}
+        try:
+            await self.before_create({topic.name.namespace_name for topic in topics})
+            await self._environment.metadata.commit(
+                [Put(topic_path(t.name), t.encode(t.replicas, t.overrides), MUST_NOT_EXIST) for t in topics]
+            )
+            for topic in topics:
+                self._register(topic)
+            if self.observers:
+                self._tell([], [name for topic in topics for name in topic.pulsar_names])
+        finally:
+            for topic in topics:
+                del self._being_created[topic.name]
+            settled.set_result(None)
+
+    async def settled(self, name: TopicName) -> None:
+        """Wait for the end of the topic's creation, if it is under way: it can be found then, or could not be made."""
+        settled = self._being_created.get(name)
+        if settled is not None:
+            await asyncio.wait([settled])  # who gives up waiting must not end it for the others
+
+    async def ensure(self, name: TopicName) -> Topic:
+        """The topic, made with the defaults if it is not there; what one client makes, another one waits for."""
+        while (topic := self._by_name.get(name)) is None:
+            if name in self._being_created:
+                await self.settled(name)
+            else:
+                await self.create([self.plan(NewTopic(name))])
+        return topic
+
+    def changing(self, topic: Topic) -> asyncio.Lock:
+        """Held by whoever reads a topic's settings or partitions, changes them and stores them: one at a time.
+
+        Raises:
+            InternalTopic: it is not to be changed.
+        """
+        topic.check_changeable()
+        lock = self._changing.get(topic.topic_id)
+        if lock is None:
+            lock = self._changing[topic.topic_id] = asyncio.Lock()
+        return lock
+
+    def plan_partitions(
+        self, topic: Topic, count: int, replicas: Sequence[Sequence[int]] | None = None
+    ) -> list[list[int]]:
+        """The replica lists of all partitions of `topic` after growing to `count`; `replicas` assigns the new ones.
+
+        Raises:
+            InvalidPartitions, InvalidReplicaAssignment
+        """
+        return grown(self._nodes, topic.name.local, topic.replicas, count, replicas)
+
+    async def add_partitions(self, topic: Topic, replicas: list[list[int]]) -> None:
+        """Store what `plan_partitions` returned; `changing(topic)` is held over both."""
+        await self._update(topic, replicas, topic.overrides)
+
+    async def set_config(self, topic: Topic, overrides: dict[str, str]) -> None:
+        """Replace the topic's own settings; InvalidConfig when they do not hold.  `changing(topic)` is held."""
+        config = self.config_of(overrides)
+        await self._update(topic, topic.replicas, overrides)
+        topic.config = config
+        for partition in topic.open_partitions:
+            partition.log.limits = self._limits_of(topic.config)
+
+    async def terminate(self, topic: Topic) -> None:
+        """From now on, and for good, no partition takes another message; what was appended before is durable then.
+
+        Terminating twice is harmless.
+        """
+        async with self.changing(topic):
+            await self._update(topic, topic.replicas, topic.overrides, terminate=True)
+            topic.is_terminated = True
+            for partition in topic.open_partitions:
+                partition.is_terminated = True
+        for partition in topic.open_partitions:
+            await partition.wait_durable(partition.log.next_offset)
+            self.when_terminated(partition)
+
+    async def _update(
+        self,
+        topic: Topic,
+        replicas: list[list[int]],
+        overrides: dict[str, str],
+        *,
+        terminate: bool = False,
+    ) -> None:
+        topic.version = await self._environment.metadata.put(
+            topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate), topic.version
+        )
+        before = topic.pulsar_names if self.observers and len(replicas) != topic.partition_count else None
+        topic.replicas = replicas
+        topic.overrides = overrides
+        if len(replicas) > 1:
+            topic.is_partitioned = True  # Kafka can add partitions to any topic
+        if before is not None:
+            after = topic.pulsar_names
+            self._tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
+
+    # --- deleting ----------------------------------------------------------------------------------------------------
+
+    def begin_deletion(self, topic: Topic) -> list[Put | Delete]:
+        """From now on nobody finds the topic, and its name is reserved.  What deletes it for good when committed.
+
+        `changing(topic)` is held until `end_deletion` or `undo_deletion`.  UnknownTopic when it is gone already.
+        """
+        if self._by_name.get(topic.name) is not topic:
+            raise UnknownTopic(f"there is no topic {topic.name}")
+        topic.is_deleted = True
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
+        del self._ids[topic.name.full]
+        self._being_deleted[topic.name] = asyncio.get_running_loop().create_future()
+        return [Delete(topic_path(topic.name)), self.deleted.tombstone(topic.topic_id, topic.name.full)]
+
+    def undo_deletion(self, topic: Topic) -> None:
+        """It could not be committed: the topic is there as before."""
+        topic.is_deleted = False
+        self._register(topic)
+        self._being_deleted.pop(topic.name).set_result(None)
+
+    def end_deletion(self, topic: Topic) -> None:
+        """It is durable: the name is free."""
+        if self.observers:
+            self._tell(topic.pulsar_names, [])
+        self._being_deleted.pop(topic.name).set_result(None)
+
+
+def _some(names: Sequence[object]) -> str:
+    shown = ", ".join(map(str, names[:_LISTED_MAX]))
+    return shown if len(names) <= _LISTED_MAX else f"{shown} and {len(names) - _LISTED_MAX} more"

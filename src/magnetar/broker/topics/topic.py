@@ -1,0 +1,174 @@
+"""One topic: its record, its partitions, and the names of what it has.
+
+A topic's record lies in the metadata store at `/topics/<tenant>/<namespace>/<domain>/<local name>`, JSON::
+
+    {"v": 1, "id": "<32 hex digits>", "replicas": [[node ids of partition 0], ...], "configs": {...}, "created_ms": ...,
+     "partitioned": false, "terminated": true}    (the last two only for a topic that is not, or is)
+
+A partition's log is named `<tenant>/<namespace>/<domain>/<local name>-partition-<n>@<topic id>`, so a topic that is
+deleted and made again never meets its old log.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import StorageError
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import InternalTopic, UnknownTopic
+from magnetar.broker.log.partition import Partition
+from magnetar.ledger.managed_ledger import ManagedLedger
+
+if TYPE_CHECKING:
+    from magnetar.broker.topics.registry import TopicRegistry
+
+TOPICS_ROOT: Final = "/topics/"
+
+
+def topic_path(name: TopicName) -> str:
+    return f"{TOPICS_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
+
+
+@dataclass(slots=True)
+class NewTopic:
+    """What is asked of `create`.  -1 stands for the broker's default; `replicas` assigns by hand."""
+
+    name: TopicName
+    partition_count: int = -1
+    replication_factor: int = -1
+    replicas: list[list[int]] | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    is_partitioned: bool = True  # false: Pulsar's non-partitioned topic, which has exactly one partition
+
+
+class Topic:
+    """One topic.  `overrides` are the settings that were given for it; `config` is what holds.
+
+    A Pulsar client uses a topic that is not `is_partitioned` by its own name; Kafka clients see its partition 0.
+    """
+
+    __slots__ = (
+        "_partitions",
+        "_registry",
+        "config",
+        "created_ms",
+        "is_deleted",
+        "is_internal",
+        "is_partitioned",
+        "is_terminated",
+        "name",
+        "overrides",
+        "refused",
+        "replicas",
+        "topic_id",
+        "version",
+    )
+
+    def __init__(
+        self,
+        registry: "TopicRegistry",
+        name: TopicName,
+        topic_id: bytes,
+        replicas: list[list[int]],
+        overrides: dict[str, str],
+        created_ms: int,
+        version: int,
+        is_partitioned: bool = True,
+    ) -> None:
+        self._registry = registry
+        self.name = name
+        self.topic_id = topic_id
+        self.replicas = replicas
+        self.overrides = overrides
+        self.config = registry.config_of(overrides)
+        self.created_ms = created_ms
+        self.version = version
+        self.is_deleted = False
+        self.is_internal = False  # shown to Kafka's clients, and not to be changed: `internal.py`
+        self.is_partitioned = is_partitioned
+        self.is_terminated = False
+        self.refused: dict[int, ManagedLedger] = {}  # partitions whose logs cannot be served
+        self._partitions: dict[int, Partition] = {}
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.replicas)
+
+    def check_changeable(self) -> None:
+        """Raises InternalTopic for one that is the server's own."""
+        if self.is_internal:
+            raise InternalTopic(f"{self.name.local} is an internal topic.")
+
+    def partition(self, index: int) -> Partition:
+        """Partition `index`.
+
+        Raises:
+            UnknownTopic: there are fewer.
+            StorageError: its log cannot be served.
+        """
+        found = self._partitions.get(index)
+        if found is None:
+            if index in self.refused:
+                raise StorageError(self.refused[index].problem)
+            if not 0 <= index < len(self.replicas):
+                raise UnknownTopic(
+                    f"{self.name} has {len(self.replicas)} partitions and no partition {index}"
+                )
+            found = self._partitions[index] = self._registry.open_partition(self, index)
+        return found
+
+    def leader_epoch(self, index: int) -> int:
+        """The leader epoch of partition `index`, which need not have been opened yet."""
+        found = self._partitions.get(index)
+        return 0 if found is None else found.log.leader_epoch
+
+    @property
+    def open_partitions(self) -> list[Partition]:
+        """The partitions that somebody has asked for since the start, or that have data."""
+        return list(self._partitions.values())
+
+    def opened(self, index: int) -> Partition | None:
+        """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
+        return self._partitions.get(index)
+
+    def check_exists(self) -> None:
+        """For who has waited for something since it found the topic: UnknownTopic when it was deleted meanwhile."""
+        if self.is_deleted:
+            raise UnknownTopic(f"there is no topic {self.name}")
+
+    @property
+    def logs(self) -> list[ManagedLedger]:
+        """Those of the open partitions, and those that are refused."""
+        return [*(partition.log for partition in self._partitions.values()), *self.refused.values()]
+
+    @property
+    def pulsar_names(self) -> list[str]:
+        """The full names of its partitions, or its own when it is not partitioned."""
+        if not self.is_partitioned:
+            return [self.name.full]
+        return [self.name.partition_name(index) for index in range(self.partition_count)]
+
+    def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
+        """Whether partition `index` is part of the producer's open transaction."""
+        return self._registry.is_in_transaction(producer_id, epoch, self.name.full, index)
+
+    def log_name(self, index: int) -> str:
+        name = self.name
+        return f"{name.tenant}/{name.namespace}/{name.domain}/{name.local}-partition-{index}@{self.topic_id.hex()}"
+
+    def encode(
+        self, replicas: list[list[int]], overrides: Mapping[str, str], *, terminate: bool = False
+    ) -> bytes:
+        document: dict[str, object] = {
+            "v": 1,
+            "id": self.topic_id.hex(),
+            "replicas": replicas,
+            "configs": dict(overrides),
+            "created_ms": self.created_ms,
+        }
+        if not self.is_partitioned and len(replicas) == 1:
+            document["partitioned"] = False
+        if self.is_terminated or terminate:
+            document["terminated"] = True
+        return json.dumps(document).encode()

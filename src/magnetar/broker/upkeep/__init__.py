@@ -1,0 +1,1 @@
+"""What the broker does unasked: retention, expiry, and looking after its own health."""

@@ -1,0 +1,235 @@
+"""What time does to topics: messages expire, backlogs outgrow their quota, topics and subscriptions go unused.
+
+Every `INTERVAL_S` all topics are looked at, for both protocols' clients alike; where no policy asks for anything that
+is one look-up per topic.
+
+* **TTL.**  Messages older than the topic's TTL are acknowledged for every subscription that holds data.
+* **Backlog quota.**  A partition's backlog is that of the subscription that holds most of it.  What outgrows the quota
+  is acknowledged (eviction), or producers are turned away until there is room: held, which tells clients to come again
+  (Pulsar: ProducerBlockedQuotaExceededError; Kafka: a storage error, which is retried), or refused for good
+  (ProducerBlockedQuotaExceededException; POLICY_VIOLATION).
+* **Inactive topics** are deleted where a policy says so; never one with messages in it, and never by default: a topic
+  that somebody has made with Kafka's tools is meant to stay.
+* **Subscriptions** that nobody has used for long are dropped where a policy says so.  Kafka groups expire by
+  Kafka's own rules.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.errors import ProducersHeld, ProducersRefused
+from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
+from magnetar.broker.policy.policies import DeleteMode, Policies, QuotaAction, QuotaType
+from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
+from magnetar.broker.subscriptions.positions import offset_at_time, published_ms
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition
+from magnetar.ledger.cursor_store import CursorKey
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.log.partition import Partition
+    from magnetar.broker.topics.topic import Topic
+
+log: Final = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 10.0
+_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
+_EVICT_TO: Final = 0.9  # of a size quota: so that not every message evicts another one
+_REFUSALS: Final = {
+    QuotaAction.HOLD_PRODUCERS: ProducersHeld,
+    QuotaAction.REFUSE_PRODUCERS: ProducersRefused,
+}
+
+
+class Housekeeping:
+    """See the module's text."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._running = asyncio.Lock()
+        self._inactive_since_s: dict[bytes, float] = {}  # by topic id
+        self.expired: Counter[CursorKey] = Counter()  # messages that TTL has acknowledged, since the start
+
+    def start(self) -> None:
+        self._broker.upkeep.every(INTERVAL_S, "policies", self.run_once)
+
+    async def run_once(self) -> None:
+        """One pass over all topics; what fails is said, and tried again in the next one."""
+        async with self._running:
+            await self._pass()
+
+    async def _pass(self) -> None:
+        unforeseen: Exception | None = None
+        for count, topic in enumerate(self._broker.topics):
+            if count % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if topic.is_deleted:
+                continue
+            policies = self._broker.namespaces.policies_of(topic.name)
+            try:
+                for partition in topic.open_partitions:
+                    if not isinstance(partition, NonPersistentPartition):
+                        await self._look_after(partition, policies)
+                await self._delete_if_inactive(topic, policies)
+            except BrokerError as error:
+                log.warning("housekeeping of %s waits: %s", topic.name, error)
+            except Exception as error:  # noqa: BLE001  no other topic may suffer from it
+                unforeseen = unforeseen or error
+        if unforeseen is not None:
+            raise unforeseen
+
+    async def _look_after(self, partition: "Partition", policies: Policies) -> None:
+        if policies.message_ttl_s:
+            before_ms = self._broker.expiry_time.now_ms() - policies.message_ttl_s * 1000
+            await self._expire(partition, before_ms, self.expired)
+        if policies.backlog_quotas or partition.refused_with is not None:
+            await self.apply_quota(partition, policies)
+        if policies.subscription_expiration_minutes:
+            await self._drop_unused(partition, policies.subscription_expiration_minutes * 60_000)
+
+    # --- TTL ---------------------------------------------------------------------------------------------------------
+
+    async def _expire(
+        self, partition: "Partition", before_ms: int, counts: "Counter[CursorKey] | None" = None
+    ) -> None:
+        """Acknowledge what was published before a time, for every subscription that holds data."""
+        holders = self._holders(partition)
+        if not holders or partition.log.log_start >= partition.log.high_watermark:
+            return
+        until = min(await offset_at_time(partition, before_ms), partition.log.high_watermark)
+        for name in holders:
+            try:
+                before = self._broker.subscription_admin.backlog(partition, name)
+                await self._broker.subscription_admin.skip_to(partition, name, until)
+            except (SubscriptionNotFound, SubscriptionBusy):
+                continue  # dropped meanwhile, or a Kafka group's that is at work
+            if counts is not None:
+                counts[_key(partition, name)] += before - self._broker.subscription_admin.backlog(
+                    partition, name
+                )
+
+    def _holders(self, partition: "Partition") -> list[str]:
+        return self._broker.cursors.holders(partition.topic.name.full, partition.index)
+
+    # --- backlog quotas ----------------------------------------------------------------------------------------------
+
+    async def apply_quota(self, partition: "Partition", policies: Policies) -> None:
+        """Turn producers away, take them back, or evict, as the backlog of now asks for.
+
+        Raises:
+            MetadataError, StorageError: it cannot be looked at, or evicted, now.
+        """
+        action = await self._exceeded(partition, policies)
+        if action is QuotaAction.EVICT_BACKLOG:
+            await self._evict(partition, policies)
+        refusal = None if action is None else _REFUSALS.get(action)
+        if refusal is not None and partition.refused_with is not refusal:
+            log.warning("%s is over its backlog quota: %s", partition.log.name, action)
+            partition.refused_with = refusal
+            self._broker.producers.close(partition)  # they come again, and are told why they may not
+        elif refusal is None:
+            partition.refused_with = None
+
+    async def _exceeded(self, partition: "Partition", policies: Policies) -> QuotaAction | None:
+        """What to do about the backlog; None when it is within its quotas."""
+        held_from = self._held_from(partition)
+        if held_from is None:
+            return None
+        size = policies.backlog_quotas.get(QuotaType.SIZE)
+        if size is not None and size.limit >= 0 and backlog_bytes(partition.log, held_from) > size.limit:
+            return size.action
+        age = policies.backlog_quotas.get(QuotaType.AGE)
+        if age is None or age.limit <= 0:
+            return None
+        oldest = await partition.log.entry_at(held_from)
+        if oldest is None or oldest.last_offset < held_from:
+            return None
+        published = published_ms(oldest)
+        if published < 0:  # a Kafka batch without timestamps has no age
+            return None
+        return age.action if self._broker.expiry_time.now_ms() - published > age.limit * 1000 else None
+
+    def _held_from(self, partition: "Partition") -> int | None:
+        """The first message that some subscription holds; None when all is acknowledged."""
+        log_ = partition.log
+        firsts = []
+        for name in self._holders(partition):
+            try:
+                cursor = self._broker.subscription_admin.cursor(partition, name)
+            except SubscriptionNotFound:
+                continue
+            firsts.append(cursor.next_unacknowledged(log_.log_start))
+        first = min(firsts, default=log_.high_watermark)
+        return None if first >= log_.high_watermark else first
+
+    async def _evict(self, partition: "Partition", policies: Policies) -> None:
+        size = policies.backlog_quotas.get(QuotaType.SIZE)
+        if size is not None and size.limit >= 0 and size.action is QuotaAction.EVICT_BACKLOG:
+            until = offset_leaving(partition.log, int(size.limit * _EVICT_TO))
+            for name in self._holders(partition):
+                try:
+                    await self._broker.subscription_admin.skip_to(partition, name, until)
+                except (SubscriptionNotFound, SubscriptionBusy):
+                    continue
+        age = policies.backlog_quotas.get(QuotaType.AGE)
+        if age is not None and age.limit > 0 and age.action is QuotaAction.EVICT_BACKLOG:
+            await self._expire(partition, self._broker.expiry_time.now_ms() - age.limit * 1000)
+
+    async def check_producers(self, partition: "Partition", policies: Policies) -> None:
+        """Whether a producer may come now.
+
+        Raises:
+            ProducersHeld, ProducersRefused: the backlog is over its quota.
+            MetadataError, StorageError: that cannot be looked at now.
+        """
+        if policies.backlog_quotas or partition.refused_with is not None:
+            await self.apply_quota(partition, policies)
+            if partition.refused_with is not None:
+                raise partition.refused_with("Cannot create producer on topic with backlog quota exceeded")
+
+    # --- what nobody uses --------------------------------------------------------------------------------------------
+
+    async def _drop_unused(self, partition: "Partition", idle_ms_max: int) -> None:
+        broker = self._broker
+        idle_before_ms = broker.expiry_time.now_ms() - idle_ms_max
+        for name in self._holders(partition):
+            if broker.subscriptions.find(partition, name) is not None:
+                continue  # in use, or just left
+            try:
+                if broker.subscription_admin.cursor(partition, name).commit_timestamp_ms >= idle_before_ms:
+                    continue
+                await broker.subscription_admin.delete(partition, name)
+            except (SubscriptionNotFound, SubscriptionBusy):
+                continue
+            log.info("subscription %s of %s was not used for long and is dropped", name, partition.log.name)
+
+    async def _delete_if_inactive(self, topic: "Topic", policies: Policies) -> None:
+        rule = policies.inactive_topics
+        if not rule.delete or not self._is_inactive(topic, rule.mode):
+            self._inactive_since_s.pop(topic.topic_id, None)
+            return
+        now_s = self._broker.clock.monotonic()
+        since_s = self._inactive_since_s.setdefault(topic.topic_id, now_s)
+        if now_s - since_s >= rule.idle_s_max:
+            del self._inactive_since_s[topic.topic_id]
+            log.info("topic %s is inactive and empty, and is deleted", topic.name)
+            await self._broker.delete_topic(topic)
+
+    def _is_inactive(self, topic: "Topic", mode: DeleteMode) -> bool:
+        broker = self._broker
+        for partition in topic.open_partitions:
+            if partition.log.next_offset > partition.log.log_start:
+                return False
+        if broker.connected_clients(topic):
+            return False
+        # Without messages every subscription has caught up.
+        names: Iterable[str] = broker.cursors.subscriptions_of(topic.name.full)
+        return mode is DeleteMode.SUBSCRIPTIONS_CAUGHT_UP or not any(names)
+
+
+def _key(partition: "Partition", name: str) -> CursorKey:
+    return CursorKey(name, partition.topic.name.full, partition.index)
