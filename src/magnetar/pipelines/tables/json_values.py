@@ -10,6 +10,7 @@ way (Java's in base64), and stay that.
 """
 
 import json
+import math
 import secrets
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -101,7 +102,11 @@ def _check(shape: Shape) -> Check:
             raise refused(value, where, "an object")
         return value and {name: children[0][1](part, f'"{name}"') for name, part in value.items()}
 
+    is_floating = pa.types.is_floating(shape.raw)
+
     def scalar(value: Any, where: str) -> Any:
+        if is_floating and type(value) is int:
+            return _float(value)  # Arrow refuses the whole numbers that are not exact as one
         if value is None or _fits(value, shape.raw):
             return value
         if isinstance(value, float) and value.is_integer() and pa.types.is_integer(shape.raw):
@@ -114,11 +119,19 @@ def _check(shape: Shape) -> Check:
     return {"record": record, "list": elements, "map": mapping, "any": anything, "scalar": scalar}[shape.kind]
 
 
+def _float(value: int) -> float:
+    """The nearest one, as Arrow's own reader takes it."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _fits(value: Any, wanted: pa.DataType) -> bool:
     if isinstance(value, bool):
         return bool(pa.types.is_boolean(wanted))
     if isinstance(value, int):
-        return bool(pa.types.is_integer(wanted) or pa.types.is_floating(wanted))
+        return bool(pa.types.is_integer(wanted))
     if isinstance(value, float):
         return bool(pa.types.is_floating(wanted))
     return isinstance(value, str) and bool(pa.types.is_string(wanted))
