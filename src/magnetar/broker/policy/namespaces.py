@@ -23,6 +23,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
 from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.policies import (
     JsonValue,
     Level,
@@ -31,7 +32,6 @@ from magnetar.broker.policy.policies import (
     checked,
     effective,
 )
-from magnetar.broker.topics.incarnations import Incarnations
 from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
 
 TENANTS_ROOT: Final = "/tenants/"

@@ -21,6 +21,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.incarnations import Incarnations
 from magnetar.broker.policy.policies import Compatibility, Policies
 from magnetar.broker.schemas.compatibility import check, same, validate
 from magnetar.broker.schemas.model import (
@@ -32,7 +33,6 @@ from magnetar.broker.schemas.model import (
     SchemaVersion,
     encode_version,
 )
-from magnetar.broker.topics.incarnations import Incarnations
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 SCHEMAS_ROOT: Final = "/schemas/"
