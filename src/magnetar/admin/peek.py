@@ -21,8 +21,8 @@ from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
 if TYPE_CHECKING:
+    from magnetar.broker.interop.formed import Formed
     from magnetar.broker.log.opening import Opener
-    from magnetar.broker.subscriptions.forms import Formed
 
 BODY_BYTES_MAX: Final = 32 << 20
 BODIES_BYTES_MAX: Final = 64 << 20

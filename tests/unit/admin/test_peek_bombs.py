@@ -11,8 +11,8 @@ import pytest
 
 from magnetar.admin.answers import Refused
 from magnetar.admin.peek import BODIES_BYTES_MAX, BODY_BYTES_MAX, Bodies, message_response
+from magnetar.broker.interop.formed import Formed
 from magnetar.broker.log.opening import Opener
-from magnetar.broker.subscriptions.forms import Formed
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb

@@ -35,9 +35,9 @@ from magnetar.broker.interop.convert import (
     is_simple_for_kafka,
     to_kafka,
 )
+from magnetar.broker.interop.formed import Formed, is_marker
 from magnetar.broker.log.opening import SMALL, Opener
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.forms import Formed, is_marker
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.wire.convert import (
     engine,

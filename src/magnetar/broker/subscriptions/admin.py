@@ -25,8 +25,9 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
 
 if TYPE_CHECKING:
+    from magnetar.broker.interop.formed import Formed
     from magnetar.broker.log.partition import Partition
-    from magnetar.broker.subscriptions.forms import Formed, Forms
+    from magnetar.broker.subscriptions.forms import Forms
     from magnetar.broker.subscriptions.registry import Subscriptions
     from magnetar.broker.subscriptions.subscription import Subscription
 

@@ -9,16 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, cast
 
+from magnetar.broker.interop.formed import Buffer, Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, intersection
 from magnetar.broker.subscriptions.dispatch.model import SubscriptionType, Unit
-from magnetar.broker.subscriptions.sharing import Part, entry_slot, part_entry_id, split_by_key
+from magnetar.broker.subscriptions.sharing import entry_slot, part_entry_id, split_by_key
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, EntryView, read_entry
+from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
-
-Buffer = bytes | bytearray | memoryview
 
 # Messages of Kafka batches that are cut by key on the event loop: a millisecond's work.
 CUT_AT_ONCE_MAX: Final = 200
@@ -26,30 +25,7 @@ _CUT_AT_ONCE_BYTES_MAX: Final = 256 << 10  # ... and their bytes behind compress
 CUT_BYTES_MAX: Final = 16 << 20
 """What is larger behind its compression is not cut by key: it goes to one consumer as a whole."""
 
-_MARKER_TAG: Final = b"\xa0\x01"  # of MessageMetadata.marker_type
-
-
-class Formed(NamedTuple):
-    """One entry in Pulsar's form; `payload` is None when no consumer is to see it.
-
-    `parts` are what it is cut into for Key_Shared consumers.
-    """
-
-    entry: Entry
-    payload: Buffer | None
-    parts: Sequence[Part] | None = None
-
-
 Forms = Callable[[Partition, Sequence[Entry]], "Sequence[Formed] | Awaitable[Sequence[Formed]]"]
-
-
-def is_marker(payload: Buffer) -> bool:
-    """Whether a Pulsar entry is a broker's own note.  Raises WireError for one that is malformed."""
-    view = memoryview(payload)
-    metadata_at = 10 if bytes(view[:2]) == CHECKSUM_MAGIC else 4
-    metadata_end = metadata_at + int.from_bytes(view[metadata_at - 4 : metadata_at], "big")
-    # Hardly any entry has these two bytes anywhere, and looking for them is far cheaper than decoding.
-    return _MARKER_TAG in bytes(view[metadata_at:metadata_end]) and read_entry(view, verify=False).is_marker
 
 
 class EntryPart(NamedTuple):

@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
+from magnetar.broker.interop.formed import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.forms import Formed, Forms, cut_by_key
+from magnetar.broker.subscriptions.forms import Forms, cut_by_key
 from magnetar.broker.subscriptions.sharing import of_entry_id
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId

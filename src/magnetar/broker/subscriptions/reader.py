@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError
+from magnetar.broker.interop.formed import Formed
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.forms import Formed, Forms
+from magnetar.broker.subscriptions.forms import Forms
 
 log: Final = logging.getLogger(__name__)
 

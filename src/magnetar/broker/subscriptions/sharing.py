@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from magnetar.base.errors import WireError
+from magnetar.broker.interop.formed import Part
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.wire.convert.codecs import expand_pulsar
@@ -44,14 +45,6 @@ def of_entry_id(entry_id: int) -> tuple[int, int | None]:
     if entry_id >> _ENTRY_BITS <= 0:
         return entry_id, None
     return entry_id & _ENTRY_MASK, (entry_id >> _ENTRY_BITS) - 1
-
-
-class Part(NamedTuple):
-    """Those messages of a batch whose keys hash to `slot`: their indexes as half-open ranges, and an entry of them."""
-
-    slot: int
-    ranges: tuple[Range, ...]
-    payload: bytes
 
 
 class _Message(NamedTuple):

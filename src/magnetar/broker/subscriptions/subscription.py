@@ -21,6 +21,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError, WireError
+from magnetar.broker.interop.formed import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
 from magnetar.broker.subscriptions.ack_turns import AckTurns
@@ -46,7 +47,6 @@ from magnetar.broker.subscriptions.dispatch.model import (
 from magnetar.broker.subscriptions.dispatchers import check_fits
 from magnetar.broker.subscriptions.errors import SubscriptionClosed
 from magnetar.broker.subscriptions.forms import (
-    Formed,
     Forms,
     cut_by_key,
     make_units,

@@ -9,8 +9,8 @@ from kafka.record.default_records import (  # type: ignore[import-untyped]
     DefaultRecordBatchBuilder,
 )
 
+from magnetar.broker.interop.formed import Formed
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.forms import Formed
 from magnetar.broker.topics.topic import NewTopic
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.records import read_header

@@ -11,8 +11,9 @@ import pytest
 
 from magnetar.broker.interop import convert as interop_convert
 from magnetar.broker.interop import interop as interop_module
+from magnetar.broker.interop.formed import Formed
 from magnetar.broker.subscriptions import forms as forms_module
-from magnetar.broker.subscriptions.forms import Formed, cut_by_key
+from magnetar.broker.subscriptions.forms import cut_by_key
 from magnetar.wire.convert.engine import load
 from magnetar.wire.pulsar.entry import frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata

@@ -1,0 +1,43 @@
+"""An entry as Pulsar's consumers get it: the value that the conversion gives and subscriptions take.
+
+What consumers never see (markers, control batches, batches of aborted transactions, entries that cannot be decoded) has
+no payload.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from magnetar.ledger.entry import Entry
+from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, read_entry
+
+Buffer = bytes | bytearray | memoryview
+
+_MARKER_TAG: Final = b"\xa0\x01"  # of MessageMetadata.marker_type
+
+
+class Part(NamedTuple):
+    """Those messages of a batch whose keys hash to `slot`: their indexes as half-open ranges, and an entry of them."""
+
+    slot: int
+    ranges: tuple[tuple[int, int], ...]
+    payload: bytes
+
+
+class Formed(NamedTuple):
+    """One entry in Pulsar's form; `payload` is None when no consumer is to see it.
+
+    `parts` are what it is cut into for Key_Shared consumers.
+    """
+
+    entry: Entry
+    payload: Buffer | None
+    parts: Sequence[Part] | None = None
+
+
+def is_marker(payload: Buffer) -> bool:
+    """Whether a Pulsar entry is a broker's own note.  Raises WireError for one that is malformed."""
+    view = memoryview(payload)
+    metadata_at = 10 if bytes(view[:2]) == CHECKSUM_MAGIC else 4
+    metadata_end = metadata_at + int.from_bytes(view[metadata_at - 4 : metadata_at], "big")
+    # Hardly any entry has these two bytes anywhere, and looking for them is far cheaper than decoding.
+    return _MARKER_TAG in bytes(view[metadata_at:metadata_end]) and read_entry(view, verify=False).is_marker
