@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.testing.server import MagnetarProcess
 

@@ -44,10 +44,10 @@ from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.volatile import NonPersistentPartition
-from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.settings import TransactionSettings

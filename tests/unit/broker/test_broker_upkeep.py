@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.broker.topics.topic import NewTopic
 from magnetar.ledger.managed_ledger import ManagedLedger
 

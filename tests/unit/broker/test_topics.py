@@ -18,8 +18,8 @@ from magnetar.broker.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT
-from magnetar.broker.topics.topic import TOPICS_ROOT, NewTopic
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT, TOPICS_ROOT
+from magnetar.broker.topics.topic import NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT

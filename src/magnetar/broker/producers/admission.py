@@ -19,19 +19,16 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Protocol
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.topics.roots import EPOCHS_ROOT
+from magnetar.broker.topics.topic import Topic
 from magnetar.metadata.store import MetadataStore
 
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
-    from magnetar.broker.topics.topic import Topic
-
 _log = logging.getLogger(__name__)
-
-EPOCHS_ROOT: Final = "/topic-epochs/"
 
 
 class ProducerBusy(BrokerError):
@@ -357,7 +354,7 @@ class Producers:
         self._metadata = metadata
         self._of: dict[Partition, PartitionProducers] = {}
 
-    def of(self, partition: "Partition") -> PartitionProducers:
+    def of(self, partition: Partition) -> PartitionProducers:
         found = self._of.get(partition)
         if found is None and partition.topic.is_deleted:
             return PartitionProducers(_StoredEpoch(self._metadata, partition.log.name), is_gone=True)
@@ -366,17 +363,17 @@ class Producers:
             self._of[partition] = found
         return found
 
-    def find(self, partition: "Partition") -> PartitionProducers | None:
+    def find(self, partition: Partition) -> PartitionProducers | None:
         """Those of `partition` if it ever had any; asking makes nothing."""
         return self._of.get(partition)
 
-    def close(self, partition: "Partition") -> None:
+    def close(self, partition: Partition) -> None:
         """Send the partition's producers away: it is unloaded.  They may come again."""
         found = self._of.get(partition)
         if found is not None:
             found.close_all()
 
-    def forget(self, topic: "Topic") -> None:
+    def forget(self, topic: Topic) -> None:
         """The topic is deleted, and its producers were sent away; what is stored of them goes with the topic."""
         for partition in topic.open_partitions:
             found = self._of.pop(partition, None)

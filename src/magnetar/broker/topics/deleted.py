@@ -20,15 +20,13 @@ from typing import Final
 
 from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import BrokerError
-from magnetar.broker.producers.admission import EPOCHS_ROOT
+from magnetar.broker.topics.roots import DELETED_ROOT, EPOCHS_ROOT, SNAPSHOTS_ROOT
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.metadata.store import Delete, Put
 
 log = logging.getLogger(__name__)
 
-ROOT: Final = "/deleted-topics/"
-SNAPSHOTS_ROOT: Final = "/producer-snapshots/"
 # What is removed at once: it shares rounds and commits, and holds up the event loop for 10 ms or so.
 _AT_ONCE: Final = 32  # logs
 _PATHS_AT_ONCE: Final = 500
@@ -59,8 +57,8 @@ class DeletedTopics:
 
     async def load(self) -> None:
         """Read what the last process has left; `erase` for each is the caller's."""
-        for path, _ in await self._environment.metadata.scan(ROOT):
-            self._left[bytes.fromhex(path[len(ROOT) :])] = _Remains()
+        for path, _ in await self._environment.metadata.scan(DELETED_ROOT):
+            self._left[bytes.fromhex(path[len(DELETED_ROOT) :])] = _Remains()
 
     def ids(self) -> list[bytes]:
         """The topics of which something may be left."""
@@ -69,7 +67,7 @@ class DeletedTopics:
     @staticmethod
     def tombstone(topic_id: bytes, full_name: str) -> Put:
         """What goes into the transaction that deletes the topic; `erase` is called once that is durable."""
-        return Put(ROOT + topic_id.hex(), json.dumps({"v": 1, "name": full_name}).encode())
+        return Put(DELETED_ROOT + topic_id.hex(), json.dumps({"v": 1, "name": full_name}).encode())
 
     def erase(self, topic_id: bytes, logs: Sequence[ManagedLedger], paths: Iterable[str] = ()) -> None:
         """Remove what is left of a topic whose tombstone is durable, in the background: `logs`, with what is named by
@@ -95,7 +93,7 @@ class DeletedTopics:
             while self._left and not self._closed:
                 topic_id, remains = next(iter(self._left.items()))
                 if await self._has_erased(remains):
-                    await self._environment.metadata.commit([Delete(ROOT + topic_id.hex())])
+                    await self._environment.metadata.commit([Delete(DELETED_ROOT + topic_id.hex())])
                     del self._left[topic_id]
         except BrokerError as error:
             log.warning("what deleted topics have left on the disk cannot be removed now: %s", error)

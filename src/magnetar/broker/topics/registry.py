@@ -31,10 +31,10 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.topic_config import TopicConfig, TopicDefaults
-from magnetar.broker.producers.admission import EPOCHS_ROOT
 from magnetar.broker.subscriptions.volatile import NonPersistentPartition
-from magnetar.broker.topics.deleted import SNAPSHOTS_ROOT, DeletedTopics
-from magnetar.broker.topics.topic import TOPICS_ROOT, NewTopic, Topic, topic_path
+from magnetar.broker.topics.deleted import DeletedTopics
+from magnetar.broker.topics.roots import EPOCHS_ROOT, SNAPSHOTS_ROOT, TOPICS_ROOT
+from magnetar.broker.topics.topic import NewTopic, Topic, topic_path
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger

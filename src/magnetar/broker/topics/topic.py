@@ -12,18 +12,17 @@ deleted and made again never meets its old log.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import InternalTopic, UnknownTopic
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.topics.roots import TOPICS_ROOT
 from magnetar.ledger.managed_ledger import ManagedLedger
 
 if TYPE_CHECKING:
     from magnetar.broker.topics.registry import TopicRegistry
-
-TOPICS_ROOT: Final = "/topics/"
 
 
 def topic_path(name: TopicName) -> str:
