@@ -1,16 +1,15 @@
 """How the admin API answers: Pulsar's statuses, and its errors as `{"reason": "..."}`.
 
 What the broker refuses is turned into a status here, in one table.  Magnetar's own paths (`OWN_PATHS`) answer errors as
-`{"error": "UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart.  Bodies are read with a bound
-and parsed as JSON; `guard.py` has seen to it that they say that they are.
+`{"error": "UNKNOWN_TOPIC", "reason": "..."}`, so that a program can tell them apart: a `BrokerError` by its `code`,
+any other refusal by one that is written where it is refused, or by its status's.  Bodies are read with a bound and
+parsed as JSON; `guard.py` has seen to it that they say that they are.
 """
 
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -93,9 +92,22 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (StorageError, 503),
 )
 
+# Of refusals that have no code of their own.  Python's names of statuses change from release to release.
+_CODES: Final = {
+    400: "BAD_REQUEST",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    408: "REQUEST_TIMEOUT",
+    413: "REQUEST_ENTITY_TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+}
+
 
 class Refused(Exception):
-    """A request is answered with `status` and one sentence."""
+    """A request is answered with `status` and one sentence.  `code` is for Magnetar's own paths; without it the
+    status's is sent.
+    """
 
     def __init__(self, status: int, reason: str, code: str = "") -> None:
         super().__init__(reason)
@@ -130,16 +142,11 @@ def value(content: Any) -> Response:
     return Response(status_code=200) if content is None else JSONResponse(content)
 
 
-def code_of(error: BrokerError) -> str:
-    """What a program tells an error by: its class's name, in capitals."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).upper()
-
-
 def failure(request: Request, status: int, text: str, code: str = "") -> Response:
     """An error as the path's side of the API writes it."""
     if not request.url.path.startswith(OWN_PATHS):
         return reason(status, text)
-    return JSONResponse({"error": code or HTTPStatus(status).name, "reason": text}, status)
+    return JSONResponse({"error": code or _CODES[status], "reason": text}, status)
 
 
 def install(app: FastAPI) -> None:
@@ -153,9 +160,9 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, BrokerError)
         for kind, status in _STATUSES:
             if isinstance(error, kind):
-                return failure(request, status, str(error), code_of(error))
+                return failure(request, status, str(error), error.code)
         log.warning("%s %s: %s", request.method, request.url.path, error)
-        return failure(request, 500, str(error), code_of(error))
+        return failure(request, 500, str(error), error.code)
 
     async def malformed(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

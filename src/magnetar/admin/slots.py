@@ -24,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.admin.answers import failure
 from magnetar.admin.guard import PROBES
+from magnetar.base.error_codes import CROWDED
 
 CONNECTIONS_MAX: Final = 512
 REQUESTS_MAX: Final = 256  # readers that wait, scrapers and people: more is somebody's loop gone wrong
@@ -87,7 +88,7 @@ class Slots:
 
     @staticmethod
     async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = failure(Request(scope), 503, "too many requests are under way: ask again", "CROWDED")
+        answer = failure(Request(scope), 503, "too many requests are under way: ask again", CROWDED)
         await answer(scope, receive, send)
 
 

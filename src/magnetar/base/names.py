@@ -12,7 +12,7 @@ topic whose own name ends like that would be taken for a partition of another on
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 from magnetar.base.errors import BrokerError
 
@@ -39,6 +39,8 @@ _DOMAINS = {"persistent": True, "non-persistent": False}
 
 class InvalidTopicName(BrokerError):
     """The name cannot belong to any topic."""
+
+    code: ClassVar[str] = "INVALID_TOPIC_NAME"
 
 
 @dataclass(frozen=True, slots=True)

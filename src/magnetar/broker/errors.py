@@ -1,6 +1,10 @@
-"""What a well-formed request may be refused for.  Each class is mapped to a code in `protocols/*/errors.py`."""
+"""What a well-formed request may be refused for.
+
+Each class is mapped to a code of each protocol in `protocols/*/errors.py`; `code` is what REST's clients know it by.
+"""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from magnetar.base.errors import BrokerError, StorageError
 
@@ -8,37 +12,55 @@ from magnetar.base.errors import BrokerError, StorageError
 class UnknownTopic(BrokerError):
     """No such topic or partition."""
 
+    code: ClassVar[str] = "UNKNOWN_TOPIC"
+
 
 class UnknownTopicId(BrokerError):
     """No topic has this id."""
+
+    code: ClassVar[str] = "UNKNOWN_TOPIC_ID"
 
 
 class TopicExists(BrokerError):
     """A topic of this name is there already."""
 
+    code: ClassVar[str] = "TOPIC_EXISTS"
+
 
 class InvalidPartitions(BrokerError):
     """A number of partitions that makes no sense here."""
+
+    code: ClassVar[str] = "INVALID_PARTITIONS"
 
 
 class InvalidReplicationFactor(BrokerError):
     """More replicas than nodes, or none."""
 
+    code: ClassVar[str] = "INVALID_REPLICATION_FACTOR"
+
 
 class InvalidReplicaAssignment(BrokerError):
     """A manual assignment names unknown nodes, skips partitions or repeats a node."""
+
+    code: ClassVar[str] = "INVALID_REPLICA_ASSIGNMENT"
 
 
 class NotLeader(BrokerError):
     """This node does not lead the partition."""
 
+    code: ClassVar[str] = "NOT_LEADER"
+
 
 class OffsetOutOfRange(BrokerError):
     """The offset lies before the log's start or behind its end."""
 
+    code: ClassVar[str] = "OFFSET_OUT_OF_RANGE"
+
 
 class LookupTimedOut(BrokerError):
     """An offset by time was not found within the time that clients wait for it."""
+
+    code: ClassVar[str] = "LOOKUP_TIMED_OUT"
 
 
 class InvalidRecord(BrokerError):
@@ -48,6 +70,8 @@ class InvalidRecord(BrokerError):
     (KIP-467).
     """
 
+    code: ClassVar[str] = "INVALID_RECORD"
+
     def __init__(self, text: str, batch_indexes: Sequence[int] = ()) -> None:
         super().__init__(text)
         self.batch_indexes = batch_indexes
@@ -56,46 +80,70 @@ class InvalidRecord(BrokerError):
 class CorruptMessage(BrokerError):
     """The batch fails its checksum or is not a batch."""
 
+    code: ClassVar[str] = "CORRUPT_MESSAGE"
+
 
 class UnsupportedMessageFormat(BrokerError):
     """A message format older than v2."""
+
+    code: ClassVar[str] = "UNSUPPORTED_MESSAGE_FORMAT"
 
 
 class RecordTooLarge(BrokerError):
     """The batch is larger than the topic's `max.message.bytes`."""
 
+    code: ClassVar[str] = "RECORD_TOO_LARGE"
+
 
 class InvalidTimestamp(BrokerError):
     """A record timestamp lies outside what the topic allows."""
+
+    code: ClassVar[str] = "INVALID_TIMESTAMP"
 
 
 class OutOfOrderSequence(BrokerError):
     """An idempotent producer skipped a sequence number."""
 
+    code: ClassVar[str] = "OUT_OF_ORDER_SEQUENCE"
+
 
 class InvalidProducerEpoch(BrokerError):
     """A newer instance of this producer has taken over."""
+
+    code: ClassVar[str] = "INVALID_PRODUCER_EPOCH"
 
 
 class InvalidTxnState(BrokerError):
     """The producer has no transaction that this partition is part of."""
 
+    code: ClassVar[str] = "INVALID_TXN_STATE"
+
 
 class TopicTerminated(BrokerError):
     """The topic was terminated: it takes no more messages, from any protocol."""
+
+    code: ClassVar[str] = "TOPIC_TERMINATED"
 
 
 class ProducersHeld(StorageError):
     """The backlog is over its quota: producers shall wait and come again."""
 
+    code: ClassVar[str] = "PRODUCERS_HELD"
+
 
 class InternalTopic(BrokerError):
     """The topic is the server's own: nobody else writes to it, changes or deletes it."""
+
+    code: ClassVar[str] = "INTERNAL_TOPIC"
 
 
 class PolicyViolation(BrokerError):
     """The server's settings do not allow this."""
 
+    code: ClassVar[str] = "POLICY_VIOLATION"
+
 
 class ProducersRefused(PolicyViolation):
     """The backlog is over its quota, and the policy wants producers to be told so."""
+
+    code: ClassVar[str] = "PRODUCERS_REFUSED"

@@ -14,6 +14,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, LocationParseError
 from urllib3.util import parse_url
 
+from magnetar.base.error_codes import CROWDED
 from magnetar.client.errors import (
     BadAnswer,
     ClientError,
@@ -110,7 +111,7 @@ class HttpClient:
             reason, code = str(document["reason"]), str(document.get("error", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             if response.status == 503:  # said before any of the server's own code was asked
-                return Unavailable(f"the server at {self.url} has too many connections", "CROWDED", 503)
+                return Unavailable(f"the server at {self.url} has too many connections", CROWDED, 503)
             return BadAnswer(
                 f"{self.url} answered with status {response.status}, and not as a Magnetar server does"
             )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
+from magnetar.base.error_codes import WORKER_BUSY
 from magnetar.client.errors import BadAnswer, Refused
 from magnetar.client.http import HttpClient
 
@@ -131,7 +132,7 @@ class PipelinesClient:
         try:
             answer = self._worker.send_json("POST", WORKER + "/lease", body)
         except Refused as error:
-            if error.code == "WORKER_BUSY":
+            if error.code == WORKER_BUSY:
                 return None
             raise
         try:

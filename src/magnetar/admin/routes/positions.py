@@ -14,6 +14,7 @@ from magnetar.admin.routes.segments import error_row, number_in, partition_in, r
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import OffsetOutOfRange
+from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 
 if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
@@ -91,7 +92,7 @@ def _name(request: Request) -> str:
 
 
 def _not_found(name: str) -> Refused:
-    return Refused(404, f"there is no subscription {name[:200]}", "SUBSCRIPTION_NOT_FOUND")
+    return Refused(404, f"there is no subscription {name[:200]}", SubscriptionNotFound.code)
 
 
 def _topics(broker: "Broker", request: Request) -> frozenset[str] | None:

@@ -15,9 +15,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from magnetar.admin.answers import BadBody, Refused, code_of, done, object_body, value
+from magnetar.admin.answers import BadBody, Refused, done, object_body, value
 from magnetar.admin.context import broker_of
 from magnetar.base.config import LONG_MAX
+from magnetar.base.error_codes import CROWDED
 from magnetar.base.errors import BrokerError
 from magnetar.broker.history.segments import Located, Range, Segment
 from magnetar.broker.schemas.compatibility import text_of
@@ -38,6 +39,7 @@ WAIT_MS_MAX: Final = 30_000
 ENTRIES_BYTES_DEFAULT: Final = 1 << 20
 ENTRIES_BYTES_MAX: Final = 8 << 20
 IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of all answers with records; beyond it, each gets little
+_INVALID_PATTERN: Final = "INVALID_PATTERN"
 _CROWDED_BYTES: Final = 64 << 10
 _SEND_BYTES: Final = 256 << 10
 _TURN_EVERY: Final = 256
@@ -89,15 +91,13 @@ def _pattern(text: str | None) -> Callable[[str], object]:
     import re2  # 10 ms that a start need not spend
 
     if len(text) > PATTERN_CHARS_MAX:
-        raise Refused(400, f"the pattern is longer than {PATTERN_CHARS_MAX} characters", "INVALID_PATTERN")
+        raise Refused(400, f"the pattern is longer than {PATTERN_CHARS_MAX} characters", _INVALID_PATTERN)
     options = re2.Options()
     options.log_errors = False
     try:
         compiled = re2.compile(text, options)
     except re2.error as error:
-        raise Refused(
-            400, f"{text!r} is not a regular expression (RE2): {error}", "INVALID_PATTERN"
-        ) from None
+        raise Refused(400, f"{text!r} is not a regular expression (RE2): {error}", _INVALID_PATTERN) from None
     fullmatch: Callable[[str], object] = compiled.fullmatch
     return fullmatch
 
@@ -113,7 +113,7 @@ async def schema(request: Request, topic: str) -> Response:
         found = broker.schemas.get(name, None if version < 0 else version)
     except SchemaNotFound:
         which = "schema" if version < 0 else f"schema of version {version}"
-        raise Refused(404, f"{topic} has no {which}", "SCHEMA_NOT_FOUND") from None
+        raise Refused(404, f"{topic} has no {which}", SchemaNotFound.code) from None
     assert found.schema is not None
     return value(
         {
@@ -255,7 +255,7 @@ def _range(row: Mapping[str, Any]) -> Range:
 
 def error_row(topic: str, partition: int, error: BrokerError) -> dict[str, Any]:
     """A partition's part of an answer that is good for others."""
-    return {"topic": topic, "partition": partition, "error": code_of(error), "reason": str(error)}
+    return {"topic": topic, "partition": partition, "error": error.code, "reason": str(error)}
 
 
 def _located_row(found: Located) -> dict[str, Any]:
@@ -377,7 +377,7 @@ async def _wait(
     records = broker.stored_records
     if records.is_crowded:
         raise Refused(
-            503, "too many readers wait for records already: ask again, or without wait_ms", "CROWDED"
+            503, "too many readers wait for records already: ask again, or without wait_ms", CROWDED
         )
     waiting = asyncio.ensure_future(records.wait(partition, offset, wait_ms / 1000))
     gone = asyncio.ensure_future(_disconnected(request))

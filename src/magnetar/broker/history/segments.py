@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from magnetar.base.errors import (
     BrokerError,
@@ -38,6 +38,8 @@ _TURN_EVERY: Final = 64  # segments between two turns of the event loop
 
 class NonPersistent(BrokerError):
     """The topic stores nothing that could be read."""
+
+    code: ClassVar[str] = "NON_PERSISTENT"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, ConfigError
@@ -53,13 +53,19 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 class PipelineNotFound(BrokerError):
     """No pipeline has this name."""
 
+    code: ClassVar[str] = "PIPELINE_NOT_FOUND"
+
 
 class PipelineExists(BrokerError):
     """A pipeline of this name is there already."""
 
+    code: ClassVar[str] = "PIPELINE_EXISTS"
+
 
 class InvalidPipeline(BrokerError):
     """What was declared, or reported, cannot be."""
+
+    code: ClassVar[str] = "INVALID_PIPELINE"
 
 
 class Desired(StrEnum):

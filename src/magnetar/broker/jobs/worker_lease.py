@@ -14,8 +14,9 @@ because it could not renew anything meanwhile.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+from magnetar.base import error_codes
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
 from magnetar.metadata.store import MetadataStore
@@ -29,6 +30,8 @@ _PATH: Final = "/pipelines-worker"
 class WorkerBusy(BrokerError):
     """Another worker holds the lease; `wait_s` is when it ends unless that one renews it."""
 
+    code: ClassVar[str] = error_codes.WORKER_BUSY
+
     def __init__(self, holder: "Holder", wait_s: float) -> None:
         super().__init__(f"another worker ({holder.host}, pid {holder.pid}) runs the pipelines")
         self.wait_s = wait_s
@@ -36,6 +39,8 @@ class WorkerBusy(BrokerError):
 
 class WorkerFenced(BrokerError):
     """This worker's lease has ended and is another one's."""
+
+    code: ClassVar[str] = error_codes.WORKER_FENCED
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
@@ -47,29 +47,43 @@ _POLICIES_CACHED_MAX: Final = 100_000
 class TenantNotFound(BrokerError):
     """No such tenant."""
 
+    code: ClassVar[str] = "TENANT_NOT_FOUND"
+
 
 class TenantExists(BrokerError):
     """A tenant of this name is there already."""
+
+    code: ClassVar[str] = "TENANT_EXISTS"
 
 
 class TenantNotEmpty(BrokerError):
     """The tenant has namespaces."""
 
+    code: ClassVar[str] = "TENANT_NOT_EMPTY"
+
 
 class NamespaceNotFound(BrokerError):
     """No such namespace."""
+
+    code: ClassVar[str] = "NAMESPACE_NOT_FOUND"
 
 
 class NamespaceExists(BrokerError):
     """A namespace of this name is there already."""
 
+    code: ClassVar[str] = "NAMESPACE_EXISTS"
+
 
 class InvalidNamespace(BrokerError):
     """The name of a tenant or namespace, or what was given for it, is not allowed."""
 
+    code: ClassVar[str] = "INVALID_NAMESPACE"
+
 
 class UnknownCluster(BrokerError):
     """There is one cluster here, and it is not this one."""
+
+    code: ClassVar[str] = "UNKNOWN_CLUSTER"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.cluster.placement import PARTITIONS_MAX
@@ -29,13 +29,19 @@ _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 class InvalidPolicy(BrokerError):
     """The value is not one that this policy can have."""
 
+    code: ClassVar[str] = "INVALID_POLICY"
+
 
 class MalformedPolicy(InvalidPolicy):
     """The value has the wrong JSON type."""
 
+    code: ClassVar[str] = "MALFORMED_POLICY"
+
 
 class QuotaAboveRetention(InvalidPolicy):
     """A backlog quota is larger than what is kept of acknowledged data."""
+
+    code: ClassVar[str] = "QUOTA_ABOVE_RETENTION"
 
 
 class QuotaType(Enum):

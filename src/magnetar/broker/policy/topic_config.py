@@ -10,7 +10,7 @@ changed.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from magnetar.base.config import LONG_MAX, ConfigSource, ConfigType, Value, closest, format_value
 from magnetar.base.errors import BrokerError
@@ -22,9 +22,13 @@ _SHARED_CONFIGS_MAX: Final = 1024
 class InvalidConfig(BrokerError):
     """A key is unknown, or its value is not allowed (Kafka: INVALID_CONFIG)."""
 
+    code: ClassVar[str] = "INVALID_CONFIG"
+
 
 class InvalidConfigRequest(BrokerError):
     """The request to change a configuration contradicts itself (Kafka: INVALID_REQUEST)."""
+
+    code: ClassVar[str] = "INVALID_CONFIG_REQUEST"
 
 
 class AlterOperation(IntEnum):

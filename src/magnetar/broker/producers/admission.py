@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
@@ -34,21 +34,31 @@ _log = logging.getLogger(__name__)
 class ProducerBusy(BrokerError):
     """The producer's name is taken, or somebody has the topic for himself."""
 
+    code: ClassVar[str] = "PRODUCER_BUSY"
+
 
 class ProducerFenced(BrokerError):
     """Another producer has taken the topic over."""
+
+    code: ClassVar[str] = "PRODUCER_FENCED"
 
 
 class TooManyProducers(BrokerError):
     """The policy allows no more producers."""
 
+    code: ClassVar[str] = "TOO_MANY_PRODUCERS"
+
 
 class EncryptionRequired(BrokerError):
     """The policy wants messages to be encrypted by their producers."""
 
+    code: ClassVar[str] = "ENCRYPTION_REQUIRED"
+
 
 class ProducerIdInUse(BrokerError):
     """The connection has another producer of this id."""
+
+    code: ClassVar[str] = "PRODUCER_ID_IN_USE"
 
 
 class AccessMode(IntEnum):

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from magnetar.base.errors import BrokerError
 
@@ -17,13 +17,19 @@ VERSION_BYTES: Final = 8
 class IncompatibleSchema(BrokerError):
     """The topic does not take this schema."""
 
+    code: ClassVar[str] = "INCOMPATIBLE_SCHEMA"
+
 
 class InvalidSchema(BrokerError):
     """The definition is not one of its type."""
 
+    code: ClassVar[str] = "INVALID_SCHEMA"
+
 
 class SchemaNotFound(BrokerError):
     """The topic has no such schema."""
+
+    code: ClassVar[str] = "SCHEMA_NOT_FOUND"
 
 
 class SchemaType(IntEnum):

@@ -8,7 +8,7 @@ The namespace must exist: unlike a Kafka client, a Pulsar client can make it.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName, parse_partition
@@ -26,17 +26,25 @@ if TYPE_CHECKING:
 class NotPartitioned(UnknownTopic):
     """The topic is there, but has no partitions that could be named."""
 
+    code: ClassVar[str] = "NOT_PARTITIONED"
+
 
 class TopicInUse(BrokerError):
     """Clients are connected to the topic."""
+
+    code: ClassVar[str] = "TOPIC_IN_USE"
 
 
 class NamespaceNotEmpty(BrokerError):
     """The namespace has topics."""
 
+    code: ClassVar[str] = "NAMESPACE_NOT_EMPTY"
+
 
 class TopicNotAllowed(UnknownTopic):
     """The topic is not there, and the namespace's policy does not let clients make it."""
+
+    code: ClassVar[str] = "TOPIC_NOT_ALLOWED"
 
 
 class PulsarTopics:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from magnetar.base.error_codes import WORKER_FENCED
 from magnetar.base.errors import ConfigError
 from magnetar.base.logging import get_logger
 from magnetar.base.worker_token import read_token
@@ -155,7 +156,7 @@ class Link:
 
     def _heard(self, error: ClientError) -> None:
         """A call failed: fenced, refused for another reason, or not reached."""
-        if isinstance(error, Refused) and error.code == "WORKER_FENCED":
+        if isinstance(error, Refused) and error.code == WORKER_FENCED:
             self._fenced = True
             self._stop.set()
         elif isinstance(error, Refused):

@@ -6,7 +6,7 @@ from clients: they are run by RE2, as in Pulsar, which takes time linear in the 
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from crc32c import crc32c
 
@@ -25,6 +25,8 @@ _PARTITION: Final = re.compile(r"-partition-[0-9]+$")
 
 class InvalidPattern(BrokerError):
     """The client's pattern cannot be used."""
+
+    code: ClassVar[str] = "INVALID_PATTERN"
 
 
 def topics_hash(names: Iterable[str]) -> str:
