@@ -4,7 +4,8 @@ The hot path holds a `Counter` and does `counter.value += n`; nothing else happe
 `Metrics` is a prometheus-client collector that turns what was counted into samples then.
 
 Names are those of KoP and Pulsar where they exist, so that their dashboards work.  Many of those do not end
-in `_total`, as Prometheus' counters must; such a name goes out as it is, and untyped.
+in `_total`, as Prometheus' counters must; such a name goes out as it is, and untyped.  Dashboards depend on names: each
+is written whole where it is declared.
 """
 
 from bisect import bisect_left
