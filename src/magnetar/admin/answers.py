@@ -12,9 +12,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from magnetar.base.errors import (
@@ -149,7 +149,7 @@ def failure(request: Request, status: int, text: str, code: str = "") -> Respons
     return JSONResponse({"error": code or _CODES[status], "reason": text}, status)
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Let the app answer what handlers raise."""
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -164,17 +164,11 @@ def install(app: FastAPI) -> None:
         log.warning("%s %s: %s", request.method, request.url.path, error)
         return failure(request, 500, str(error), error.code)
 
-    async def malformed(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        return failure(request, 400, f"{first['loc'][-1]}: {first['msg']}")
-
     async def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return failure(request, error.status_code, str(error.detail))
 
     app.add_exception_handler(Refused, refused)
-    app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(HTTPException, no_route)
     app.add_exception_handler(BrokerError, broker_error)
 

@@ -15,12 +15,12 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI
-from fastapi.responses import PlainTextResponse, Response
+from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 
 from magnetar import __version__
-from magnetar.admin import answers
+from magnetar.admin import answers, routing
 from magnetar.admin.access import Access
 from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
 from magnetar.admin.context import AdminContext
@@ -68,7 +68,7 @@ ROUTERS: Final = (
 
 def create_app(
     broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" = None, access: "Access | None" = None
-) -> FastAPI:
+) -> Starlette:
     """The application for one broker, whose numbers are declared in `metrics` here; others may be there already.
 
     `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.  `access`
@@ -79,8 +79,7 @@ def create_app(
     declare_interop_metrics(metrics, broker.interop)
     declare_pipeline_metrics(metrics, broker.pipelines)
     progress = GroupProgress(metrics, broker)
-    # The pages at /docs would load their scripts from the internet, and `_schema` makes /openapi.json.
-    app = FastAPI(title="Magnetar", version=__version__, openapi_url=None)
+    app = Starlette()
     access = access or Access()
     app.state.admin = AdminContext(broker, pulsar, access)
     answers.install(app)
@@ -93,22 +92,24 @@ def create_app(
         )
     app.add_middleware(Guard, access=access)
 
-    @app.get("/metrics", summary="Every number about the server", response_class=PlainTextResponse)
     async def read_metrics() -> Response:
         await progress.refresh()
         # On a worker thread: with many partitions it takes long, and the event loop belongs to the clients.
         return Response(await asyncio.to_thread(metrics.render), media_type=METRICS_TYPE)
 
-    app.add_api_route("/openapi.json", _schema(app), include_in_schema=False)
-    for router in ROUTERS:
-        app.router.routes.extend(router.routes)  # made once, at import: a server starts with them as they are
+    about = routing.Router()
+    about.add("/metrics", read_metrics, ["GET"], "Every number about the server")
+    about.add("/openapi.json", _schema(app), ["GET"], in_schema=False)
+    for router in (
+        about,
+        *ROUTERS,
+    ):  # all others were made once, at import: a server starts with them as they are
+        app.router.routes.extend(router.routes)
     return app
 
 
-def _schema(app: FastAPI) -> Callable[[], Awaitable[Response]]:
-    """A route that describes all others.  Made once, and on a thread: the framework's own takes the event loop for most
-    of a second the first time, and for a tenth of one each time after.
-    """
+def _schema(app: Starlette) -> Callable[[], Awaitable[Response]]:
+    """A route that describes all others.  Made once, and on a thread: the event loop belongs to the clients."""
     making = asyncio.Lock()
     made = b""
 
@@ -116,7 +117,9 @@ def _schema(app: FastAPI) -> Callable[[], Awaitable[Response]]:
         nonlocal made
         async with making:
             if not made:
-                made = await asyncio.to_thread(lambda: json.dumps(app.openapi()).encode())
+                made = await asyncio.to_thread(
+                    lambda: json.dumps(routing.document("Magnetar", __version__, app.routes)).encode()
+                )
         return Response(made, media_type="application/json")
 
     return schema

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from fastapi import Request
+from starlette.requests import Request
 
 from magnetar.admin.peek import Bodies
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from magnetar.admin import broker_metrics
+from magnetar.admin import broker_metrics, routing
 from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
@@ -211,15 +210,15 @@ def test_the_schema_is_there_and_nothing_is_fetched_from_elsewhere(make_broker: 
 def test_the_schema_is_made_once_and_beside_the_event_loop(
     make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one took everybody 0.8 s, and each one after that 0.08 s."""
+    """The event loop had made it: 0.8 s for the first, 0.08 s for each one after that, while all clients waited."""
     made_on = []
-    make = FastAPI.openapi
+    make = routing.document
 
-    def openapi(app: FastAPI) -> dict[str, Any]:
+    def document(*arguments: Any) -> dict[str, Any]:
         made_on.append(threading.current_thread())
-        return make(app)
+        return make(*arguments)
 
-    monkeypatch.setattr(FastAPI, "openapi", openapi)
+    monkeypatch.setattr(routing, "document", document)
 
     async def scenario(broker: Broker, client: httpx.AsyncClient) -> None:
         answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(3)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from magnetar.admin.access import Access
 from magnetar.admin.app import METHODS, create_app
@@ -41,7 +41,7 @@ PAGES: Mapping[str, dict[str, str]] = {
 }
 
 
-def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
+def routes(app: Starlette) -> Iterator[tuple[str, str]]:
     """(method, a path that fits) of every route, those of the framework included."""
     for route in app.routes:
         path = re.sub(r"\{domain:domain\}", "persistent", getattr(route, "path", ""))

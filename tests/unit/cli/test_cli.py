@@ -243,7 +243,7 @@ def test_help_needs_neither_the_server_nor_rich() -> None:
         "import sys\n"
         "from magnetar.cli.main import run\n"
         "code = run(['standalone', '--help'])\n"
-        "heavy = [m for m in ('rich', 'fastapi', 'uvloop', 'asyncio', 'magnetar.broker') if m in"
+        "heavy = [m for m in ('rich', 'starlette', 'uvloop', 'asyncio', 'magnetar.broker') if m in"
         " sys.modules]\n"
         "sys.exit(f'heavy imports: {heavy}' if heavy else code)\n"
     )

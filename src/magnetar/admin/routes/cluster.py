@@ -3,15 +3,16 @@
 import itertools
 from typing import Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar import __version__
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, text, unsupported, value
 from magnetar.admin.context import broker_of, context_of, web_url
+from magnetar.admin.routing import Router
 from magnetar.broker.policy.namespaces import CLUSTER, Tenant
 
-router: Final = APIRouter()
+router: Final = Router()
 
 
 # --- clusters and brokers --------------------------------------------------------------------------------------------

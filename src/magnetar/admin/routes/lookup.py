@@ -3,14 +3,15 @@
 import itertools
 from typing import Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import text, value
 from magnetar.admin.context import broker_of, context_of, web_url
 from magnetar.admin.names import topic_hash, topic_name
+from magnetar.admin.routing import Router
 
-router: Final = APIRouter()
+router: Final = Router()
 _L: Final = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 

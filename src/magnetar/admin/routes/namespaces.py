@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import Refused, body, done, flag, object_body, unsupported, value
 from magnetar.admin.context import broker_of
+from magnetar.admin.routing import Router
 from magnetar.broker.policy.namespaces import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
 from magnetar.broker.policy.policies import POLICIES
 
-router: Final = APIRouter()
+router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 
 # Members of Pulsar's Policies document beyond the policies that are served, with what they say when nothing is set.

@@ -8,11 +8,12 @@ by its token (`base/worker_token.py`); everybody else gets them masked, and noth
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
 from magnetar.admin.context import broker_of, context_of
+from magnetar.admin.routing import Router
 from magnetar.base.masking import masked
 from magnetar.broker.jobs.pipelines import Pipeline, Pipelines, WorkerSays
 from magnetar.broker.jobs.worker_lease import LEASE_S, WORKER_ID_CHARS_MAX
@@ -20,7 +21,7 @@ from magnetar.broker.jobs.worker_lease import LEASE_S, WORKER_ID_CHARS_MAX
 if TYPE_CHECKING:
     from magnetar.broker.jobs.pipelines import Report
 
-router: Final = APIRouter()
+router: Final = Router()
 _P: Final = "/magnetar/v1/pipelines"
 _W: Final = "/magnetar/v1/worker"
 _TROUBLE_CHARS_MAX: Final = 4000

@@ -8,12 +8,13 @@ refused (`unserved.py`): a setting that can be stored has an effect.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, text, value
 from magnetar.admin.context import broker_of
 from magnetar.admin.names import topic_name
+from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.policies import (
     InvalidPolicy,
@@ -23,7 +24,7 @@ from magnetar.broker.policy.policies import (
     QuotaType,
 )
 
-router: Final = APIRouter()
+router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 
@@ -152,8 +153,6 @@ def _topic_resource(resource: Resource) -> None:
     _add(path, f"a topic's {resource.path}", read, write, resource.method, remove)
 
 
-# These routes read their path themselves: what FastAPI makes of a route's parameters takes a millisecond, and a start
-# of the server would wait for a tenth of a second more.
 _NAMESPACE_WORDS: Final = ("tenant", "namespace")
 _TOPIC_WORDS: Final = ("domain", "tenant", "namespace", "topic")
 
@@ -166,13 +165,6 @@ def _topic(request: Request) -> TopicName:
     return topic_name(*(request.path_params[word] for word in _TOPIC_WORDS))[0]
 
 
-def _described(path: str) -> dict[str, Any]:
-    """The path's parameters for the OpenAPI document."""
-    words = _TOPIC_WORDS if path.startswith(_T) else _NAMESPACE_WORDS
-    row = {"in": "path", "required": True, "schema": {"type": "string"}}
-    return {"parameters": [{"name": word, **row} for word in words]}
-
-
 def _add(
     path: str,
     what: str,
@@ -181,11 +173,10 @@ def _add(
     method: str,
     remove: Callable[..., Awaitable[Response]] | None,
 ) -> None:
-    extra = _described(path)
-    router.add_api_route(path, read, methods=["GET"], summary=f"Show {what}", openapi_extra=extra)
-    router.add_api_route(path, write, methods=[method], summary=f"Set {what}", openapi_extra=extra)
+    router.add(path, read, ["GET"], f"Show {what}")
+    router.add(path, write, [method], f"Set {what}")
     if remove is not None:
-        router.add_api_route(path, remove, methods=["DELETE"], summary=f"Remove {what}", openapi_extra=extra)
+        router.add(path, remove, ["DELETE"], f"Remove {what}")
 
 
 def _number(given: str) -> int:

@@ -5,12 +5,13 @@ What Pulsar's own routes do for one subscription of one topic is in `subscriptio
 
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, object_body, value
 from magnetar.admin.context import broker_of
 from magnetar.admin.routes.segments import error_row, number_in, partition_in, rows_of, text_in
+from magnetar.admin.routing import Router
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import OffsetOutOfRange
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.log.partition import Partition
 
-router: Final = APIRouter()
+router: Final = Router()
 _PATH: Final = "/magnetar/v1/positions"
 
 

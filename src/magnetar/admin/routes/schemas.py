@@ -7,11 +7,12 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar.admin.answers import Refused, flag, object_body, value
 from magnetar.admin.context import broker_of
+from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.schemas.compatibility import text_of
 from magnetar.broker.schemas.model import (
@@ -25,7 +26,7 @@ from magnetar.broker.schemas.model import (
 if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
 
-router: Final = APIRouter()
+router: Final = Router()
 _S: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _I32: Final = struct.Struct(">i")
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar.admin.answers import BadBody, Refused, done, object_body, value
 from magnetar.admin.context import broker_of
+from magnetar.admin.routing import Router
 from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.base.errors import BrokerError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.topic import Topic
     from magnetar.storage.store import Buffer
 
-router: Final = APIRouter()
+router: Final = Router()
 
 PARTITIONS_MAX: Final = 10_000  # in one request
 PATTERN_CHARS_MAX: Final = 1024

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
@@ -13,6 +13,7 @@ from magnetar.admin.context import broker_of, context_of
 from magnetar.admin.message_ids import position_in
 from magnetar.admin.names import partitions_of, topic_hash, topic_name
 from magnetar.admin.peek import message_response
+from magnetar.admin.routing import Router
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.admin import MessagePosition, offset_of
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.broker import Broker
     from magnetar.broker.log.partition import Partition
 
-router: Final = APIRouter()
+router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 _S: Final = _T + "/subscription/{name:path}"  # a name may have slashes in it

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin import stats
@@ -12,6 +12,7 @@ from magnetar.admin.context import broker_of, context_of
 from magnetar.admin.message_ids import message_id, position_in
 from magnetar.admin.names import partitions_of, topic_name
 from magnetar.admin.peek import message_response
+from magnetar.admin.routing import Router
 from magnetar.broker.log.backlog import backlog_bytes
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.admin import offset_of
@@ -20,7 +21,7 @@ from magnetar.storage.store import EntryId, LedgerId
 if TYPE_CHECKING:
     from magnetar.broker.log.partition import Partition
 
-router: Final = APIRouter()
+router: Final = Router()
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, value
 from magnetar.admin.context import broker_of
 from magnetar.admin.names import topic_name
+from magnetar.admin.routing import Router
 from magnetar.base.names import PARTITION_SEPARATOR, TopicName
 from magnetar.broker.cluster.placement import PARTITIONS_MAX
 from magnetar.broker.policy.policies import Level, checked, whole_number
 
-router: Final = APIRouter()
+router: Final = Router()
 _D: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}"
 _T: Final = _D + "/{topic}"
 _KEY: Final = "properties"  # of the policy that keeps them

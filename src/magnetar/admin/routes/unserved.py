@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from magnetar.admin.answers import Refused, unsupported
+from magnetar.admin.routing import Router
 
-router: Final = APIRouter()
+router: Final = Router()
 _METHODS: Final = ["GET", "PUT", "POST", "DELETE"]
 
 # By the word in the path that says what it is about.
@@ -65,9 +65,11 @@ FEATURES: Final[Mapping[str, str]] = {
 }
 
 
-@router.api_route("/admin/{path:path}", methods=_METHODS, include_in_schema=False)
 async def unserved(path: str) -> Response:
     for word in path.split("/"):
         if word in FEATURES:
             raise unsupported(FEATURES[word])
     raise Refused(404, f"there is nothing at /admin/{path[:200]}")
+
+
+router.add("/admin/{path:path}", unserved, _METHODS, in_schema=False)
