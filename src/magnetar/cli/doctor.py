@@ -1,7 +1,6 @@
 """`magnetar doctor`: is what a stopped server has stored whole, and how does it go on if it is not."""
 
 import json
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -77,4 +76,12 @@ def _print(findings: "list[Finding]") -> None:
 
 
 def _as_json(findings: "list[Finding]") -> list[dict[str, Any]]:
-    return [asdict(finding) for finding in findings]
+    return [
+        {
+            "area": finding.area,
+            "weight": finding.weight.value,
+            "text": finding.text,
+            "details": finding.details,
+        }
+        for finding in findings
+    ]

@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,7 +13,7 @@ import typer
 from magnetar.base.errors import ConfigError, MagnetarError
 
 if TYPE_CHECKING:
-    from magnetar.client.pipelines import Pipeline, PipelinesClient
+    from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
 app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_mode=None)
 
@@ -101,7 +100,7 @@ def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) 
     """All pipelines: what they do and how far they are behind."""
     rows = _client(url).all()
     if output is Output.JSON:
-        _print_json([asdict(row) for row in rows])
+        _print_json([_row_fields(row) for row in rows])
         return
     _table(
         ("name", "kind", "state", "lag", "rows", "rows/s", "reason"),
@@ -250,7 +249,7 @@ def _until(client: "PipelinesClient", pipeline: "Pipeline", state: str, wait_s: 
 
 def _show(pipeline: "Pipeline", output: Output) -> None:
     if output is Output.JSON:
-        _print_json(asdict(pipeline))
+        _print_json(_fields(pipeline))
         return
     rows = [
         ("name", pipeline.name),
@@ -263,6 +262,36 @@ def _show(pipeline: "Pipeline", output: Output) -> None:
         *_flat(pipeline.status),
     ]
     _table(("", "value"), [row for row in rows if row[1]])
+
+
+def _fields(pipeline: "Pipeline") -> dict[str, Any]:
+    """For programs, under the names that REST has."""
+    return {
+        "name": pipeline.name,
+        "id": pipeline.id,
+        "kind": pipeline.kind,
+        "config": pipeline.config,
+        "desired": pipeline.desired,
+        "run": pipeline.run,
+        "subscription": pipeline.subscription,
+        "created_ms": pipeline.created_ms,
+        "state": pipeline.state,
+        "reason": pipeline.reason,
+        "status": pipeline.status,
+    }
+
+
+def _row_fields(row: "Row") -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "desired": row.desired,
+        "state": row.state,
+        "reason": row.reason,
+        "lag": row.lag,
+        "rows": row.rows,
+        "rows_per_second": row.rows_per_second,
+    }
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

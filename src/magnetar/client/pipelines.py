@@ -84,9 +84,7 @@ class PipelinesClient:
         """All pipelines, by name."""
         answer = self.http.get_json(PIPELINES)
         try:
-            return [
-                Row(**{name: row[name] for name in Row.__dataclass_fields__}) for row in answer["pipelines"]
-            ]
+            return [_row(row) for row in answer["pipelines"]]
         except (KeyError, TypeError) as error:
             raise _bad(error) from None
 
@@ -180,9 +178,35 @@ def _path(name: str) -> str:
     return f"{PIPELINES}/{quote(name, safe='')}"
 
 
+def _row(row: Any) -> Row:
+    return Row(
+        name=row["name"],
+        kind=row["kind"],
+        desired=row["desired"],
+        state=row["state"],
+        reason=row["reason"],
+        lag=row["lag"],
+        rows=row["rows"],
+        rows_per_second=row["rows_per_second"],
+    )
+
+
 def _pipeline(row: Any) -> Pipeline:
     try:
-        return Pipeline(**{name: row[name] for name in Pipeline.__dataclass_fields__ if name in row})
+        return Pipeline(
+            name=row["name"],
+            id=row["id"],
+            kind=row["kind"],
+            config=row["config"],
+            desired=row["desired"],
+            run=row["run"],
+            subscription=row["subscription"],
+            created_ms=row.get("created_ms", 0),
+            # The worker's orders are without these.
+            state=row.get("state", ""),
+            reason=row.get("reason", ""),
+            status=row.get("status", {}),
+        )
     except (KeyError, TypeError) as error:
         raise _bad(error) from None
 

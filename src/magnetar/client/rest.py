@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 from magnetar.client.errors import BadAnswer, NotFound, Refused
 from magnetar.client.http import HttpClient
 
 ROOT: Final = "/magnetar/v1"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +158,7 @@ class RestClient:
     def topics(self, pattern: str | None = None) -> list[Topic]:
         """All topics that can be read, or those whose short or full name fits `pattern` (RE2), by full name."""
         query = [] if pattern is None else [("pattern", pattern)]
-        return [_built(Topic, row) for row in _field(self.http.get_json(f"{ROOT}/topics", query), "topics")]
+        return [_topic(row) for row in _field(self.http.get_json(f"{ROOT}/topics", query), "topics")]
 
     def segments(
         self, ranges: Sequence[Range], *, lease_s: float | None = None, lease: str | None = None
@@ -237,7 +235,7 @@ class RestClient:
         """Where a subscription stands, in all its topics or in some.  Raises NotFound when it has none of them."""
         query = [("subscription", subscription), *(("topic", topic) for topic in topics)]
         answer = self.http.get_json(f"{ROOT}/positions", query)
-        return [_built(Position, row) for row in _field(answer, "positions")]
+        return [_position(row) for row in _field(answer, "positions")]
 
     def set_positions(self, subscription: str, positions: Sequence[tuple[str, int, int]]) -> None:
         """Make a subscription that holds what lies from each (topic, partition, offset) on, or move it forward.
@@ -264,7 +262,35 @@ class RestClient:
     def schema(self, topic: str, version: int | None = None) -> Schema:
         """A version of a topic's schema, or the newest one.  Raises NotFound."""
         query = [] if version is None else [("version", str(version))]
-        return _built(Schema, self.http.get_json(f"{ROOT}/topics/{quote(topic, safe='')}/schema", query))
+        return _schema(self.http.get_json(f"{ROOT}/topics/{quote(topic, safe='')}/schema", query))
+
+
+def _topic(row: Any) -> Topic:
+    return Topic(
+        topic=_field(row, "topic"),
+        full=_field(row, "full"),
+        partitions=_field(row, "partitions"),
+        partitioned=_field(row, "partitioned"),
+    )
+
+
+def _position(row: Any) -> Position:
+    return Position(
+        topic=_field(row, "topic"),
+        full=_field(row, "full"),
+        partition=_field(row, "partition"),
+        offset=_field(row, "offset"),
+        backlog=_field(row, "backlog"),
+    )
+
+
+def _schema(answer: Any) -> Schema:
+    return Schema(
+        version=_field(answer, "version"),
+        type=_field(answer, "type"),
+        schema=_field(answer, "schema"),
+        properties=_field(answer, "properties"),
+    )
 
 
 def _asked(wanted: Range) -> dict[str, Any]:
@@ -286,9 +312,21 @@ def _located(row: Any) -> Located:
             _field(row, "topic"), "", _field(row, "partition"), -1, -1, -1, -1, -1, -1, (), (), error,
             _field(row, "reason"),
         )  # fmt: skip
-    segments = tuple(_segment(one) for one in _field(row, "segments"))
-    aborted = tuple((one[0], one[1], one[2]) for one in _field(row, "aborted"))
-    return _built(Located, {**row, "segments": segments, "aborted": aborted, "reason": None})
+    return Located(
+        topic=_field(row, "topic"),
+        full=_field(row, "full"),
+        partition=_field(row, "partition"),
+        earliest=_field(row, "earliest"),
+        high_watermark=_field(row, "high_watermark"),
+        last_stable=_field(row, "last_stable"),
+        from_offset=_field(row, "from_offset"),
+        to_offset=_field(row, "to_offset"),
+        tail_from=_field(row, "tail_from"),
+        segments=tuple(_segment(one) for one in _field(row, "segments")),
+        aborted=tuple((one[0], one[1], one[2]) for one in _field(row, "aborted")),
+        error=None,
+        reason=None,
+    )
 
 
 def _offsets(row: Any) -> Offsets:
@@ -297,23 +335,39 @@ def _offsets(row: Any) -> Offsets:
         return Offsets(
             _field(row, "topic"), "", _field(row, "partition"), -1, -1, -1, None, error, _field(row, "reason")
         )
-    return _built(Offsets, {**row, "reason": None})
+    return Offsets(
+        topic=_field(row, "topic"),
+        full=_field(row, "full"),
+        partition=_field(row, "partition"),
+        earliest=_field(row, "earliest"),
+        high_watermark=_field(row, "high_watermark"),
+        last_stable=_field(row, "last_stable"),
+        offset_for_timestamp=_field(row, "offset_for_timestamp"),
+        error=None,
+        reason=None,
+    )
 
 
 def _segment(row: Any) -> Segment:
-    cuts = tuple((offset, position) for offset, position in _field(row, "cuts"))
-    return _built(Segment, {**row, "sealed": _field(row, "state") == "sealed", "cuts": cuts})
+    return Segment(
+        ledger=_field(row, "ledger"),
+        path=_field(row, "path"),
+        sealed=_field(row, "state") == "sealed",
+        first_offset=_field(row, "first_offset"),
+        last_offset=_field(row, "last_offset"),
+        max_timestamp_ms=_field(row, "max_timestamp_ms"),
+        data_bytes=_field(row, "data_bytes"),
+        bytes=_field(row, "bytes"),
+        cuts=tuple((offset, position) for offset, position in _field(row, "cuts")),
+        end_position=_field(row, "end_position"),
+    )
 
 
 def _field(answer: Any, name: str) -> Any:
+    """A field that this client needs; what a later server says besides is left out."""
     try:
         return answer[name]
     except (KeyError, TypeError, IndexError):
         raise BadAnswer(
             f"the server's answer has no {name}: its version may not suit this client's"
         ) from None
-
-
-def _built(kind: type[T], row: Any) -> T:
-    """One of the classes above from a row that has its fields; later servers' additional ones are left out."""
-    return kind(**{name: _field(row, name) for name in kind.__dataclass_fields__})  # type: ignore[attr-defined]

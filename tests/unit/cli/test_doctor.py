@@ -101,6 +101,8 @@ def test_values_come_as_json(data_dir: Path, capsys: pytest.CaptureFixture[str])
     assert run(["doctor", "--data-dir", str(data_dir), "--output", "json", "--deep"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["findings"][0]["details"] == {"bytes": 285, "ledgers": 3, "checkpoint_round": 21}
+    assert said.keys() == {"healthy", "findings", "repairs", "after"}
+    assert all(found.keys() == {"area", "weight", "text", "details"} for found in said["findings"])
     assert said["repairs"] == said["after"] == []
 
 

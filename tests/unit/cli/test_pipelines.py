@@ -176,6 +176,8 @@ class TestShowing:
         server.answer("GET /a/stats", PIPELINE["status"])
         assert server.run("status", "a") == 0
         assert "pipeline-a" in capsys.readouterr().out
+        assert server.run("status", "a", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out) == PIPELINE
         assert server.run("stats", "a") == 0
         out = capsys.readouterr().out
         assert "lags t-0" in out

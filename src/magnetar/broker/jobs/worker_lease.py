@@ -13,7 +13,7 @@ because it could not renew anything meanwhile.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from magnetar.base import error_codes
@@ -70,8 +70,13 @@ class WorkerLease:
         stored = await self._metadata.get(_PATH)
         if stored is not None:
             document = json.loads(stored.value)
-            del document["v"]
-            self._holder = Holder(**document)
+            self._holder = Holder(
+                worker=document["worker"],
+                epoch=document["epoch"],
+                host=document["host"],
+                pid=document["pid"],
+                place=document["place"],
+            )
             self._ends_at = self._clock.monotonic() + LEASE_S
 
     @property
@@ -92,7 +97,14 @@ class WorkerLease:
         if holder is None or holder.worker != worker:
             epoch = self._holder.epoch + 1 if self._holder is not None else 1
             holder = Holder(worker, epoch, host, pid, place)
-            document = {"v": 1, **asdict(holder)}
+            document = {
+                "v": 1,
+                "worker": worker,
+                "epoch": epoch,
+                "host": host,
+                "pid": pid,
+                "place": place,
+            }
             # Taken in memory first: no other one gets it while this is being written.
             before = self._holder, self._ends_at
             self._holder, self._ends_at = holder, self._clock.monotonic() + LEASE_S
