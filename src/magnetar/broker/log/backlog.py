@@ -1,12 +1,9 @@
 """How many bytes a backlog has: estimates from the sizes of ledgers, whose bytes are shared out over their messages."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from magnetar.ledger.readable_log import ReadableLog
+from magnetar.ledger.readable_log import ReadableLog
 
 
-def backlog_bytes(log: "ReadableLog", offset: int) -> int:
+def backlog_bytes(log: ReadableLog, offset: int) -> int:
     """About how many stored bytes lie at or behind `offset`."""
     size = 0.0
     for info in log.ledgers:
@@ -17,7 +14,7 @@ def backlog_bytes(log: "ReadableLog", offset: int) -> int:
     return round(size)
 
 
-def offset_leaving(log: "ReadableLog", size_bytes: int) -> int:
+def offset_leaving(log: ReadableLog, size_bytes: int) -> int:
     """The first offset behind which there are about `size_bytes` or less; at most the log's end."""
     left = float(size_bytes)
     for info in reversed(list(log.ledgers)):

@@ -24,12 +24,10 @@ from collections import deque
 from collections.abc import Collection
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
-
-if TYPE_CHECKING:
-    from magnetar.wire.pulsar.entry import EntryView
+from magnetar.wire.pulsar.entry import EntryView
 
 INACTIVITY_MS: Final = 6 * 3600 * 1000  # Pulsar's brokerDeduplicationProducerInactivityTimeoutMinutes
 NONE_PUBLISHED: Final = -1
@@ -61,12 +59,12 @@ class Deduplication:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def is_duplicate(self, view: "EntryView") -> bool:
+    def is_duplicate(self, view: EntryView) -> bool:
         """Whether all that `view` carries was published before."""
         known = self._producers.get(view.producer_name)
         return known is not None and view.highest_sequence_id <= known.published[-1][0]
 
-    def add(self, view: "EntryView", last_offset: int, durable_end: int, now_ms: int) -> None:
+    def add(self, view: EntryView, last_offset: int, durable_end: int, now_ms: int) -> None:
         """Record an entry that was appended; what lies below `durable_end` can not fail any more."""
         if view.highest_sequence_id > _LONG_MAX or (view.is_chunk and not _is_last_chunk(view)):
             return
@@ -137,7 +135,7 @@ class Deduplication:
         return found
 
 
-def _is_last_chunk(view: "EntryView") -> bool:
+def _is_last_chunk(view: EntryView) -> bool:
     return view.metadata.chunk_id == view.metadata.num_chunks_from_msg - 1
 
 

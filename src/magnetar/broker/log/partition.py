@@ -12,7 +12,7 @@ refused rather than given what may be aborted, and whoever appends under a seque
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError
@@ -22,6 +22,7 @@ from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
+from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix
@@ -35,9 +36,6 @@ from magnetar.wire.kafka.records import (
 )
 from magnetar.wire.pulsar.entry import EntryView
 from magnetar.wire.stored import PULSAR_MAGIC
-
-if TYPE_CHECKING:
-    from magnetar.broker.topics.topic import Topic
 
 _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited to send, or its clock be wrong
 _prefixes: Final = EntryPrefix()
@@ -80,7 +78,7 @@ class Partition:
         "waiters",
     )
 
-    def __init__(self, topic: "Topic", index: int, replicas: list[int], log: ManagedLedger) -> None:
+    def __init__(self, topic: PartitionTopic, index: int, replicas: list[int], log: ManagedLedger) -> None:
         self.topic = topic
         self.index = index
         self.replicas = replicas  # node ids, the leader first

@@ -15,23 +15,36 @@ written over what was stored, so nothing is lost by trying again.
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError, WireError
 from magnetar.broker.log.backlog import backlog_bytes
+from magnetar.broker.log.deduplication import Deduplication
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain, empty, replay_piece, restore
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.transaction_index import TransactionIndex
-
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
+from magnetar.ledger.managed_ledger import ManagedLedger
 
 _log = logging.getLogger(__name__)
 
 REPLAY_AT_START_BYTES: Final = 512 << 20  # half a second
 
 
-async def recover(partition: "Partition", stored: Mapping[str, bytes], now_ms: int) -> None:
+class RecoveringPartition(Protocol):
+    """What is recovered of a `Partition`."""
+
+    log: ManagedLedger
+    producers: ProducerStates
+    transactions: TransactionIndex
+    deduplication: Deduplication | None
+    bytes_since_snapshot: int
+    uncertain: Uncertain | None
+
+    def wait_durable(self, end_offset: int) -> asyncio.Future[bool]: ...
+    def recovered(self) -> None: ...
+
+
+async def recover(partition: RecoveringPartition, stored: Mapping[str, bytes], now_ms: int) -> None:
     """Take the snapshot, whose values by suffix are `stored`, and replay what is behind it, unless that is long."""
     log = partition.log
     deduplicates = partition.deduplication is not None
@@ -52,7 +65,7 @@ async def recover(partition: "Partition", stored: Mapping[str, bytes], now_ms: i
         _log.warning("%s: %d MiB of its log are to be read for its transactions", log.name, behind >> 20)
 
 
-async def resume(partition: "Partition", now_ms: int) -> None:
+async def resume(partition: RecoveringPartition, now_ms: int) -> None:
     """Try to complete the memory; does nothing where it is complete, or where nothing has changed since."""
     log, uncertain = partition.log, partition.uncertain
     if uncertain is None or (uncertain.damaged_at is not None and log.log_start <= uncertain.damaged_at):
@@ -97,7 +110,7 @@ def _replaying(memory: ProducerMemory) -> Uncertain:
     return Uncertain(offset, stable_offset, "what its transactions have become is being read from its log")
 
 
-def _adopt(partition: "Partition", memory: ProducerMemory) -> None:
+def _adopt(partition: RecoveringPartition, memory: ProducerMemory) -> None:
     partition.producers, partition.transactions, partition.deduplication = memory
 
 

@@ -10,26 +10,24 @@ Positions are offsets; counts are of messages, as in a subscription's backlog.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from magnetar.broker.interop.formed import Formed
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
+from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.request import check_name
+from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.subscriptions.volatile import NonPersistentPartition
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
-
-if TYPE_CHECKING:
-    from magnetar.broker.interop.formed import Formed
-    from magnetar.broker.log.partition import Partition
-    from magnetar.broker.subscriptions.forms import Forms
-    from magnetar.broker.subscriptions.registry import Subscriptions
-    from magnetar.broker.subscriptions.subscription import Subscription
 
 _READ_BYTES: Final = 256 << 10
 PEEK_ENTRIES_MAX: Final = 10_000  # looked at for one message of a backlog
@@ -49,7 +47,7 @@ class SubscriptionAdmin:
     """See the module's text.  `consumes(group, topic)`: whether a Kafka group has members that consume it."""
 
     def __init__(
-        self, cursors: CursorStore, subscriptions: "Subscriptions", consumes: Callable[[str, str], bool]
+        self, cursors: CursorStore, subscriptions: Subscriptions, consumes: Callable[[str, str], bool]
     ) -> None:
         self._cursors = cursors
         self._subscriptions = subscriptions
@@ -57,7 +55,7 @@ class SubscriptionAdmin:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def cursor(self, partition: "Partition", name: str) -> Cursor:
+    def cursor(self, partition: Partition, name: str) -> Cursor:
         """Where the subscription is now, not to be changed.
 
         Raises:
@@ -71,18 +69,18 @@ class SubscriptionAdmin:
             raise SubscriptionNotFound(f"Subscription {name} not found for topic {partition_name(partition)}")
         return stored
 
-    def backlog(self, partition: "Partition", name: str) -> int:
+    def backlog(self, partition: Partition, name: str) -> int:
         """Messages that are not acknowledged.  Raises as `cursor`."""
         log = partition.log
         return self.cursor(partition, name).backlog(log.high_watermark, log.log_start)
 
-    async def oldest(self, partition: "Partition", name: str) -> Entry | None:
+    async def oldest(self, partition: Partition, name: str) -> Entry | None:
         """The entry of the first message that is not acknowledged; None when there is none.  Raises as `cursor`."""
         log = partition.log
         offset = self.cursor(partition, name).next_unacknowledged(log.log_start)
         return await log.entry_at(offset)
 
-    async def peek(self, partition: "Partition", name: str, number: int, forms: "Forms") -> "Formed | None":
+    async def peek(self, partition: Partition, name: str, number: int, forms: Forms) -> Formed | None:
         """The entry with the `number`-th (from 1) of the subscription's unacknowledged entries that consumers see.
 
         Raises as `cursor`.
@@ -111,7 +109,7 @@ class SubscriptionAdmin:
             partition.check_committed(end)
         return None
 
-    def names(self, partition: "Partition") -> list[str]:
+    def names(self, partition: Partition) -> list[str]:
         """All subscriptions of the partition, ascending."""
         if isinstance(partition, NonPersistentPartition):
             return sorted(partition.subscriptions)
@@ -120,7 +118,7 @@ class SubscriptionAdmin:
     # --- making and dropping -----------------------------------------------------------------------------------------
 
     async def create(
-        self, partition: "Partition", name: str, offset: int, properties: Mapping[str, str] | None = None
+        self, partition: Partition, name: str, offset: int, properties: Mapping[str, str] | None = None
     ) -> bool:
         """Make a subscription that holds what lies behind `offset`; false when there is one.
 
@@ -132,7 +130,7 @@ class SubscriptionAdmin:
             raise SubscriptionNotAllowed("a non-persistent topic keeps no subscriptions")
         return await self._subscriptions.create(partition, name, offset, properties)
 
-    async def delete(self, partition: "Partition", name: str, *, force: bool = False) -> None:
+    async def delete(self, partition: Partition, name: str, *, force: bool = False) -> None:
         """Drop a subscription; `force` disconnects its consumers.
 
         Raises:
@@ -141,7 +139,7 @@ class SubscriptionAdmin:
         self.cursor(partition, name)
         await self._subscriptions.delete(partition, name, force=force)
 
-    async def hold(self, name: str, positions: "Mapping[Partition, int]") -> None:
+    async def hold(self, name: str, positions: Mapping[Partition, int]) -> None:
         """Have a subscription that holds what lies from these offsets on: made where there is none, else moved forward.
 
         Where it stands further already it stays.  All is stored in one step.
@@ -174,7 +172,7 @@ class SubscriptionAdmin:
 
     # --- moving ------------------------------------------------------------------------------------------------------
 
-    async def skip(self, partition: "Partition", name: str, count: int) -> int:
+    async def skip(self, partition: Partition, name: str, count: int) -> int:
         """Acknowledge the next `count` messages; how many there were.
 
         Raises:
@@ -186,7 +184,7 @@ class SubscriptionAdmin:
         await self.skip_to(partition, name, skip_target(cursor, count, log.log_start, log.high_watermark))
         return min(count, before)
 
-    async def skip_to(self, partition: "Partition", name: str, offset: int) -> None:
+    async def skip_to(self, partition: Partition, name: str, offset: int) -> None:
         """Acknowledge everything below `offset`, which may be no further than the log's end.  Raises as `skip`."""
         assert offset <= partition.log.high_watermark, (name, offset)
         open_one = self._open(partition, name)
@@ -199,7 +197,7 @@ class SubscriptionAdmin:
         if cursor.ack_cumulative(offset):
             await self._cursors.commit({_key(partition, name): cursor})
 
-    async def expire(self, partition: "Partition", name: str, published_before_ms: int) -> int:
+    async def expire(self, partition: Partition, name: str, published_before_ms: int) -> int:
         """Acknowledge the messages at the head of the backlog that were published before a time; how many.
 
         Raises as `skip`, and StorageError when the log cannot be read.
@@ -212,7 +210,7 @@ class SubscriptionAdmin:
         return before - self.backlog(partition, name)
 
     async def reset(
-        self, partition: "Partition", name: str, find: Callable[[], Coroutine[Any, Any, int]]
+        self, partition: Partition, name: str, find: Callable[[], Coroutine[Any, Any, int]]
     ) -> None:
         """Start over from the offset that `find` gives; connected consumers are closed, and come back.
 
@@ -233,11 +231,11 @@ class SubscriptionAdmin:
         cursor.reset(offset)
         await self._cursors.commit({_key(partition, name): cursor})
 
-    def _open(self, partition: "Partition", name: str) -> "Subscription | None":
+    def _open(self, partition: Partition, name: str) -> "Subscription | None":
         found = self._subscriptions.find(partition, name)
         return found if found is not None and found.is_attached else None
 
-    def _check_free(self, partition: "Partition", name: str) -> None:
+    def _check_free(self, partition: Partition, name: str) -> None:
         if self._consumes(name, partition.topic.name.full):
             raise SubscriptionBusy("Subscription has active connected consumers")
 
@@ -256,7 +254,7 @@ def skip_target(cursor: Cursor, count: int, log_start: int, log_end: int) -> int
     return min(position + max(count, 0), log_end)
 
 
-async def offset_of(partition: "Partition", wanted: MessagePosition) -> int:
+async def offset_of(partition: Partition, wanted: MessagePosition) -> int:
     """The offset at which somebody starts who is sent to `wanted`; StorageError when the log cannot be read."""
     log = partition.log
     if wanted.ledger_id >= positions.LATEST:
@@ -271,11 +269,11 @@ async def offset_of(partition: "Partition", wanted: MessagePosition) -> int:
     return entry.last_offset + 1 if wanted.is_excluded else offset
 
 
-def partition_name(partition: "Partition") -> str:
+def partition_name(partition: Partition) -> str:
     """The name by which Pulsar clients use the partition."""
     name = partition.topic.name
     return name.partition_name(partition.index) if partition.topic.is_partitioned else name.full
 
 
-def _key(partition: "Partition", name: str) -> CursorKey:
+def _key(partition: Partition, name: str) -> CursorKey:
     return CursorKey(name, partition.topic.name.full, partition.index)

@@ -9,15 +9,12 @@ size.
 from collections import deque
 from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionType, Unit
 from magnetar.ledger.cursor import Cursor
-
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
-    from magnetar.broker.subscriptions.delivered import AckedId
-    from magnetar.broker.subscriptions.subscription import Subscription
 
 Buffer = bytes | bytearray | memoryview
 
@@ -64,7 +61,7 @@ class ConsumerOwner(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def partition(self) -> "Partition": ...
+    def partition(self) -> Partition: ...
     def flow(self, member: "SubscribedConsumer", permits: int) -> None:
         """A consumer asks for so many more messages."""
         ...
@@ -74,13 +71,13 @@ class ConsumerOwner(Protocol):
         ...
 
     def acknowledge(
-        self, member: "SubscribedConsumer", ids: "Sequence[AckedId]", *, cumulative: bool
+        self, member: "SubscribedConsumer", ids: Sequence[AckedId], *, cumulative: bool
     ) -> Awaitable[None] | None:
         """Take up to `IDS_AT_ONCE` acknowledgements; what is returned is to be awaited."""
         ...
 
     def acknowledge_many(
-        self, member: "SubscribedConsumer", pieces: "Iterable[Sequence[AckedId]]", *, cumulative: bool
+        self, member: "SubscribedConsumer", pieces: Iterable[Sequence[AckedId]], *, cumulative: bool
     ) -> Awaitable[None] | None:
         """As `acknowledge`, piece by piece."""
         ...
@@ -97,6 +94,24 @@ class ConsumerOwner(Protocol):
 
     def backlog(self) -> int:
         """Messages that are not acknowledged."""
+        ...
+
+
+class OutboxOwner(ConsumerOwner, Protocol):
+    """A subscription that stores its position, as the outboxes of its consumers use it."""
+
+    @property
+    def cursor(self) -> Cursor: ...
+    def payload_at_once(self, unit: Unit) -> Buffer | None:
+        """The bytes of a unit, if they are at hand."""
+        ...
+
+    def load(self, member: "OutboxConsumer", unit: Unit) -> None:
+        """Read the bytes of a unit again, and drain the outbox with them."""
+        ...
+
+    def delivery(self, member: "OutboxConsumer", unit: Unit, payload: Buffer) -> Delivery:
+        """What goes out for a unit."""
         ...
 
 
@@ -167,7 +182,7 @@ class OutboxConsumer(SubscribedConsumer):
 
     def __init__(
         self,
-        subscription: "Subscription",
+        subscription: OutboxOwner,
         spec: ConsumerSpec,
         port: ConsumerPort,
         connected_since_ms: int,
@@ -179,7 +194,7 @@ class OutboxConsumer(SubscribedConsumer):
         self.has_waited = False  # the outbox: what is in it may have been acknowledged meanwhile
         self.knows_end = False  # it was told that its topic is terminated
 
-    def drain(self, subscription: "Subscription") -> None:
+    def drain(self, subscription: OutboxOwner) -> None:
         """Hand over as much of the outbox as the connection takes."""
         outbox, port = self.outbox, self.port
         refund = 0

@@ -9,11 +9,12 @@ produce to it.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.broker.errors import PolicyViolation
 from magnetar.broker.log.partition import Appended, Partition
+from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.subscriptions.consumer import (
     Buffer,
     ConsumerPort,
@@ -21,6 +22,7 @@ from magnetar.broker.subscriptions.consumer import (
     Delivery,
     SubscribedConsumer,
 )
+from magnetar.broker.subscriptions.delivered import AckedId
 from magnetar.broker.subscriptions.dispatch.model import (
     CONSUMER_UNACKED_MESSAGES_MAX,
     Actions,
@@ -38,10 +40,6 @@ from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done, EntryId, LedgerId
 from magnetar.wire.pulsar.entry import EntryView
 
-if TYPE_CHECKING:
-    from magnetar.broker.subscriptions.delivered import AckedId
-    from magnetar.broker.topics.topic import Topic
-
 _LEDGER: Final = LedgerId(0)
 _ENTRY: Final = EntryId(0)
 
@@ -51,7 +49,7 @@ class NonPersistentPartition(Partition):
 
     __slots__ = ("messages_in", "subscriptions")
 
-    def __init__(self, topic: "Topic", index: int, replicas: list[int], log: ManagedLedger) -> None:
+    def __init__(self, topic: PartitionTopic, index: int, replicas: list[int], log: ManagedLedger) -> None:
         super().__init__(topic, index, replicas, log)
         self.messages_in = 0
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
@@ -145,11 +143,11 @@ class NonPersistentSubscription:
         if self.dispatcher is not None:
             self._do(self.dispatcher.set_writable(member.state, is_writable))
 
-    def acknowledge(self, member: SubscribedConsumer, ids: "Sequence[AckedId]", *, cumulative: bool) -> None:
+    def acknowledge(self, member: SubscribedConsumer, ids: Sequence[AckedId], *, cumulative: bool) -> None:
         return None
 
     def acknowledge_many(
-        self, member: SubscribedConsumer, pieces: "Iterable[Sequence[AckedId]]", *, cumulative: bool
+        self, member: SubscribedConsumer, pieces: Iterable[Sequence[AckedId]], *, cumulative: bool
     ) -> None:
         return None
 

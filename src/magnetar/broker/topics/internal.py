@@ -12,13 +12,11 @@ that topic.
 
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from magnetar.base.names import TopicName
+from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
-
-if TYPE_CHECKING:
-    from magnetar.base.names import TopicName
-    from magnetar.broker.topics.registry import TopicRegistry
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -35,8 +33,8 @@ class InternalTopics:
 
     def __init__(
         self,
-        topics: "TopicRegistry",
-        name_of: Callable[[str], "TopicName"],
+        topics: TopicRegistry,
+        name_of: Callable[[str], TopicName],
         cluster_id: str,
         in_use: Mapping[str, Callable[[], bool]],
     ) -> None:
@@ -50,7 +48,7 @@ class InternalTopics:
         """Those that are shown now; one that was shown once stays."""
         return [topic for local in _CONFIGS if (topic := self._find(local)) is not None]
 
-    def find(self, name: "TopicName") -> Topic | None:
+    def find(self, name: TopicName) -> Topic | None:
         """The internal topic of this name, if it is shown."""
         if name.local not in _CONFIGS or name != self._name_of(name.local):
             return None

@@ -8,19 +8,15 @@ The namespace must exist: unlike a Kafka client, a Pulsar client can make it.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic
-from magnetar.broker.policy.namespaces import NamespaceNotFound
-from magnetar.broker.topics.topic import NewTopic
-
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
-    from magnetar.broker.policy.namespaces import Namespaces
-    from magnetar.broker.topics.registry import TopicRegistry
-    from magnetar.broker.topics.topic import Topic
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.namespaces import NamespaceNotFound, Namespaces
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import NewTopic, Topic
 
 
 class NotPartitioned(UnknownTopic):
@@ -52,10 +48,10 @@ class PulsarTopics:
 
     def __init__(
         self,
-        topics: "TopicRegistry",
-        namespaces: "Namespaces",
-        delete_topic: Callable[["Topic"], Awaitable[None]],
-        connected: Callable[["Topic"], int],
+        topics: TopicRegistry,
+        namespaces: Namespaces,
+        delete_topic: Callable[[Topic], Awaitable[None]],
+        connected: Callable[[Topic], int],
     ) -> None:
         self._topics = topics
         self._namespaces = namespaces
@@ -64,20 +60,20 @@ class PulsarTopics:
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
-    def find(self, name: TopicName) -> "Topic | None":
+    def find(self, name: TopicName) -> Topic | None:
         """The topic; NamespaceNotFound when there cannot be one."""
         if name.namespace_name not in self._namespaces:
             raise NamespaceNotFound("Namespace not found")
         return self._topics.find(name)
 
-    def get(self, name: TopicName) -> "Topic":
+    def get(self, name: TopicName) -> Topic:
         """As `find`; UnknownTopic when there is none."""
         topic = self.find(name)
         if topic is None:
             raise UnknownTopic(f"Topic {name.full} not found")
         return topic
 
-    def partition(self, text: str) -> "Partition":
+    def partition(self, text: str) -> Partition:
         """The one partition that `text` names: `...-partition-i`, or a topic that is not partitioned.
 
         Raises:
@@ -129,7 +125,7 @@ class PulsarTopics:
             return self.partition_count(text)
         return policy.partition_count
 
-    async def open(self, text: str, *, may_create: bool = True) -> "Partition":
+    async def open(self, text: str, *, may_create: bool = True) -> Partition:
         """The partition that a producer or consumer of `text` uses, made if the namespace's policy allows it.
 
         Raises:

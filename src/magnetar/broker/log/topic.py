@@ -1,0 +1,29 @@
+"""The topic of a partition, as far as the log and whoever is handed a partition need it (`topics/topic.py`)."""
+
+from typing import Protocol
+
+from magnetar.base.names import TopicName
+from magnetar.broker.policy.topic_config import TopicConfig
+
+
+class PartitionTopic(Protocol):
+    """See the module's text."""
+
+    @property
+    def name(self) -> TopicName: ...
+    @property
+    def config(self) -> TopicConfig: ...
+    @property
+    def is_deleted(self) -> bool: ...
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether Pulsar's clients use its partitions by names of their own."""
+        ...
+
+    def check_exists(self) -> None:
+        """Raises UnknownTopic when it was deleted."""
+        ...
+
+    def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
+        """Whether partition `index` is part of the producer's open transaction."""
+        ...
