@@ -43,13 +43,14 @@ from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition
+from magnetar.broker.subscriptions.volatile import NonPersistentPartition, make_partition
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
@@ -130,15 +131,20 @@ class Broker:
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
+        self.namespaces = Namespaces(metadata, clock)
+        transactions = TransactionRegistry()
         self.topics = TopicRegistry(
             self._environment,
             nodes,
             TopicDefaults(settings.topic_defaults),
             settings.partition_count_default,
             settings.replication_factor_default,
+            make_partition=make_partition,
+            ensure_namespaces=self.namespaces.ensure,
+            deduplicates=self._deduplicates,
+            is_in_transaction=transactions.is_in_transaction,
+            when_terminated=self._terminated,
         )
-        self.namespaces = Namespaces(metadata, clock)
-        self.topics.before_create = self.namespaces.ensure
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients
@@ -164,11 +170,11 @@ class Broker:
             self.cursors,
             self.groups.offsets,
             self._partition_or_none,
+            transactions,
             settings.transactions,
             self.upkeep,
             self.expiry_time.now_ms,
         )
-        self.topics.is_in_transaction = self.transactions.is_in_transaction
         self.opener = Opener()
         self.interop = Interop(
             settings.entry_cache_bytes // _CONVERTED_SHARE, settings.pulsar_message_bytes_max, self.opener
@@ -181,7 +187,6 @@ class Broker:
             self.namespaces.policies_of,
             self.upkeep,
         )
-        self.topics.when_terminated = self._terminated
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
         self.time_lookups = TimeLookups(self)
@@ -208,13 +213,12 @@ class Broker:
         stored = await self.metadata.get(expiry_time.PATH)
         if stored is not None:
             self.expiry_time.restore(stored.value)
-        self._environment.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
+        await self._environment.load()
         await self.topics.load()
         await self.namespaces.load(
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],
         )
-        self.topics.deduplicates = lambda name: self.namespaces.policies_of(name).deduplication
         self.namespaces.on_change.append(self._policies_changed)
         self._apply_deduplication(self.topics)
         await self.schemas.load()
@@ -442,9 +446,12 @@ class Broker:
         elif topic is not None:
             self._apply_deduplication([topic])
 
+    def _deduplicates(self, name: TopicName) -> bool:
+        return self.namespaces.policies_of(name).deduplication
+
     def _apply_deduplication(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
-            on = self.topics.deduplicates(topic.name)
+            on = self._deduplicates(topic.name)
             for partition in topic.open_partitions:
                 partition.deduplicate(on)
 

@@ -31,6 +31,10 @@ class LedgerEnvironment:
     def __post_init__(self) -> None:
         self.tombstones = Tombstones(self.store, self.metadata, self.clock, self.spawn)
 
+    async def load(self) -> None:
+        """Learn what the store has; before any ledger is opened."""
+        self.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
+
     def spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
         """Run `work` in the background; its failure is logged, never lost."""
         task = asyncio.get_running_loop().create_task(work, name=name)

@@ -21,6 +21,7 @@ from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions.coordinator import Initialised, TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.record import TopicPartition, TransactionRecord, TransactionState
+from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.rules import Producer
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -109,6 +110,7 @@ class TransactionDriver:
             self.cursors,
             self.groups.offsets,
             self._find,
+            TransactionRegistry(),
             self.settings,
         )
         self.wait(self.cursors.load())

@@ -78,7 +78,7 @@ class MixedLog:
             self.store, self.metadata, EntryCache(4096), FakeClock(), decode_entry
         )
         self.environment = environment
-        environment.stats = {stat.ledger_id: stat for stat in await self.store.list_ledgers()}
+        await environment.load()
         log = ManagedLedger(NAME, environment, LedgerLimits(entry_count_max=7))
         stored = await self.metadata.get(METADATA_ROOT + NAME)
         if stored is not None:

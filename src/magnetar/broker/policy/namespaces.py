@@ -156,6 +156,7 @@ class Namespaces:
             tenant, namespace, domain, local = path[len(TOPIC_POLICIES_ROOT) :].split("/")
             topic = TopicName(tenant, namespace, local, domain == "persistent")
             self._topic_policies[topic] = json.loads(stored.value)["policies"]
+        self._effective.clear()  # what was asked for before
         await self.ensure({*always, *(topic.namespace_name for topic in topics)})
 
     # --- tenants -----------------------------------------------------------------------------------------------------

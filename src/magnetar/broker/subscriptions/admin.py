@@ -231,7 +231,7 @@ class SubscriptionAdmin:
         cursor.reset(offset)
         await self._cursors.commit({_key(partition, name): cursor})
 
-    def _open(self, partition: Partition, name: str) -> "Subscription | None":
+    def _open(self, partition: Partition, name: str) -> Subscription | None:
         found = self._subscriptions.find(partition, name)
         return found if found is not None and found.is_attached else None
 

@@ -66,6 +66,12 @@ class NonPersistentPartition(Partition):
         return Entry(0, view.num_messages - 1, now_ms, payload, EntryKind.PULSAR, _LEDGER, _ENTRY)
 
 
+def make_partition(topic: PartitionTopic, index: int, replicas: list[int], log: ManagedLedger) -> Partition:
+    """A partition of the kind that the topic's name asks for."""
+    kind = Partition if topic.name.persistent else NonPersistentPartition
+    return kind(topic, index, replicas, log)
+
+
 class NonPersistentSubscription:
     """The consumers of one name on one partition.  Offers what handlers use of a `Subscription`."""
 

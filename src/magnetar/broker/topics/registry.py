@@ -30,8 +30,8 @@ from magnetar.broker.errors import (
     UnknownTopicId,
 )
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.policy.topic_config import TopicConfig, TopicDefaults
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition
 from magnetar.broker.topics.deleted import DeletedTopics
 from magnetar.broker.topics.roots import EPOCHS_ROOT, SNAPSHOTS_ROOT, TOPICS_ROOT
 from magnetar.broker.topics.topic import NewTopic, Topic, topic_path
@@ -46,12 +46,14 @@ _log = logging.getLogger(__name__)
 _LISTED_MAX: Final = 16
 
 
-async def _nothing(_: Collection[str]) -> None:
-    """No namespaces are kept."""
-
-
 class TopicRegistry:
-    """All topics, by full name and by id."""
+    """All topics, by full name and by id.
+
+    What is not the registry's to know comes from its maker: `make_partition` (the kind that the topic asks for),
+    `ensure_namespaces`, which makes those that are missing before topics are stored, `deduplicates` (whether duplicates
+    of Pulsar's producers are looked for), `is_in_transaction` (producer id, epoch, full topic name, partition), and
+    `when_terminated`, called for each partition whose last message is durable.
+    """
 
     def __init__(
         self,
@@ -60,20 +62,23 @@ class TopicRegistry:
         defaults: TopicDefaults,
         partition_count_default: int,
         replication_factor_default: int,
+        *,
+        make_partition: Callable[[PartitionTopic, int, list[int], ManagedLedger], Partition],
+        ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
+        deduplicates: Callable[[TopicName], bool],
+        is_in_transaction: Callable[[int, int, str, int], bool],
+        when_terminated: Callable[[Partition], None],
     ) -> None:
         self._environment = environment
         self._nodes = nodes
         self.defaults = defaults
         self._partition_count_default = partition_count_default
         self._replication_factor_default = replication_factor_default
-        # (producer id, epoch, full topic name, partition): the transaction coordinator's to answer.
-        self.is_in_transaction: Callable[[int, int, str, int], bool] = lambda *_: False
-        self.when_terminated: Callable[[Partition], None] = lambda _: None
-        self.before_create: Callable[[Collection[str]], Awaitable[None]] = (
-            _nothing  # makes missing namespaces
-        )
-        # Whether duplicates of Pulsar producers are looked for: the policies' to answer.
-        self.deduplicates: Callable[[TopicName], bool] = lambda _: False
+        self._make_partition = make_partition
+        self._ensure_namespaces = ensure_namespaces
+        self._deduplicates = deduplicates
+        self._is_in_transaction = is_in_transaction
+        self._when_terminated = when_terminated
         # Told which names have gone and which have come, when topics are made, grown or deleted.
         self.observers: set[Callable[[list[str], list[str]], None]] = set()
         self._by_name: dict[TopicName, Topic] = {}
@@ -123,8 +128,7 @@ class TopicRegistry:
         for path, value in await metadata.scan(TOPICS_ROOT):
             tenant, namespace, domain, local = path[len(TOPICS_ROOT) :].split("/")
             document = json.loads(value.value)
-            topic = Topic(
-                self,
+            topic = self._topic(
                 TopicName(tenant, namespace, local, domain == "persistent"),
                 bytes.fromhex(document["id"]),
                 self._nodes.adopt(document["replicas"]),
@@ -229,7 +233,30 @@ class TopicRegistry:
         for observer in list(self.observers):
             observer(gone, came)
 
-    def open_partition(self, topic: Topic, index: int) -> Partition:
+    def _topic(
+        self,
+        name: TopicName,
+        topic_id: bytes,
+        replicas: list[list[int]],
+        overrides: dict[str, str],
+        created_ms: int,
+        version: int,
+        is_partitioned: bool = True,
+    ) -> Topic:
+        return Topic(
+            name,
+            topic_id,
+            replicas,
+            overrides,
+            self.config_of(overrides),
+            created_ms,
+            version,
+            is_partitioned,
+            open_partition=self._open_partition,
+            is_in_transaction=self._is_in_transaction,
+        )
+
+    def _open_partition(self, topic: Topic, index: int) -> Partition:
         log = ManagedLedger(topic.log_name(index), self._environment, self._limits_of(topic.config))
         stored = self._logs.pop(log.name, None)
         if stored is not None:
@@ -238,9 +265,8 @@ class TopicRegistry:
                 _log.error(log.problem)
                 topic.refused[index] = log
                 raise StorageError(log.problem)
-        kind = Partition if topic.name.persistent else NonPersistentPartition
-        partition = kind(topic, index, topic.replicas[index], log)
-        partition.deduplicate(self.deduplicates(topic.name))
+        partition = self._make_partition(topic, index, topic.replicas[index], log)
+        partition.deduplicate(self._deduplicates(topic.name))
         partition.is_terminated = topic.is_terminated
         return partition
 
@@ -277,7 +303,7 @@ class TopicRegistry:
             raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
         overrides = self.defaults.canonical(wanted.configs)
         now_ms = self._environment.clock.now_ms()
-        return Topic(self, name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
+        return self._topic(name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
 
     def make_internal(
         self, name: TopicName, topic_id: bytes, partition_count: int, configs: Mapping[str, str]
@@ -285,7 +311,7 @@ class TopicRegistry:
         """A topic without records that is stored nowhere and found by its id alone: see `internal.py`."""
         replicas = assigned(self._nodes, partition_count, 1)
         now_ms = self._environment.clock.now_ms()
-        topic = Topic(self, name, topic_id, replicas, self.defaults.canonical(dict(configs)), now_ms, 0)
+        topic = self._topic(name, topic_id, replicas, self.defaults.canonical(dict(configs)), now_ms, 0)
         topic.is_internal = True
         self._by_id[topic_id] = topic
         return topic
@@ -303,7 +329,7 @@ class TopicRegistry:
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._being_created |= {topic.name: settled for topic in topics}
         try:
-            await self.before_create({topic.name.namespace_name for topic in topics})
+            await self._ensure_namespaces({topic.name.namespace_name for topic in topics})
             await self._environment.metadata.commit(
                 [Put(topic_path(t.name), t.encode(t.replicas, t.overrides), MUST_NOT_EXIST) for t in topics]
             )
@@ -377,7 +403,7 @@ class TopicRegistry:
                 partition.is_terminated = True
         for partition in topic.open_partitions:
             await partition.wait_durable(partition.log.next_offset)
-            self.when_terminated(partition)
+            self._when_terminated(partition)
 
     async def _update(
         self,

@@ -10,19 +10,16 @@ deleted and made again never meets its old log.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import InternalTopic, UnknownTopic
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.topic_config import TopicConfig
 from magnetar.broker.topics.roots import TOPICS_ROOT
 from magnetar.ledger.managed_ledger import ManagedLedger
-
-if TYPE_CHECKING:
-    from magnetar.broker.topics.registry import TopicRegistry
 
 
 def topic_path(name: TopicName) -> str:
@@ -44,12 +41,16 @@ class NewTopic:
 class Topic:
     """One topic.  `overrides` are the settings that were given for it; `config` is what holds.
 
+    `open_partition` makes a partition that nobody has asked for yet; `is_in_transaction` (producer id, epoch, full
+    name, partition) answers for the transactions.
+
     A Pulsar client uses a topic that is not `is_partitioned` by its own name; Kafka clients see its partition 0.
     """
 
     __slots__ = (
+        "_is_in_transaction",
+        "_open_partition",
         "_partitions",
-        "_registry",
         "config",
         "created_ms",
         "is_deleted",
@@ -66,21 +67,25 @@ class Topic:
 
     def __init__(
         self,
-        registry: "TopicRegistry",
         name: TopicName,
         topic_id: bytes,
         replicas: list[list[int]],
         overrides: dict[str, str],
+        config: TopicConfig,
         created_ms: int,
         version: int,
         is_partitioned: bool = True,
+        *,
+        open_partition: "Callable[[Topic, int], Partition]",
+        is_in_transaction: Callable[[int, int, str, int], bool],
     ) -> None:
-        self._registry = registry
+        self._open_partition = open_partition
+        self._is_in_transaction = is_in_transaction
         self.name = name
         self.topic_id = topic_id
         self.replicas = replicas
         self.overrides = overrides
-        self.config = registry.config_of(overrides)
+        self.config = config
         self.created_ms = created_ms
         self.version = version
         self.is_deleted = False
@@ -114,7 +119,7 @@ class Topic:
                 raise UnknownTopic(
                     f"{self.name} has {len(self.replicas)} partitions and no partition {index}"
                 )
-            found = self._partitions[index] = self._registry.open_partition(self, index)
+            found = self._partitions[index] = self._open_partition(self, index)
         return found
 
     def leader_epoch(self, index: int) -> int:
@@ -150,7 +155,7 @@ class Topic:
 
     def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
         """Whether partition `index` is part of the producer's open transaction."""
-        return self._registry.is_in_transaction(producer_id, epoch, self.name.full, index)
+        return self._is_in_transaction(producer_id, epoch, self.name.full, index)
 
     def log_name(self, index: int) -> str:
         name = self.name

@@ -71,6 +71,7 @@ class TransactionCoordinator:
         cursors: CursorStore,
         group_offsets: GroupOffsets,
         find_partition: FindPartition,
+        registry: TransactionRegistry,
         settings: TransactionSettings,
         upkeep: Upkeep | None = None,
         expiry_now_ms: Callable[[], int] | None = None,
@@ -83,7 +84,7 @@ class TransactionCoordinator:
         self._group_offsets = group_offsets
         self._find_partition = find_partition
         self._settings = settings
-        self._registry = TransactionRegistry()
+        self._registry = registry
         self._tasks: set[asyncio.Task[None]] = set()
         self._upkeep = upkeep or Upkeep(clock)
         self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which transactional ids expire

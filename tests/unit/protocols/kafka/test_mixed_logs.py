@@ -414,9 +414,9 @@ def test_a_kafka_batch_is_a_pulsar_batch_of_as_many_messages(with_broker: Run, w
 
 def test_what_has_no_message_for_pulsar_has_no_payload(with_broker: Run, way: str) -> None:
     async def scenario(client: Any) -> None:
-        client.broker.topics.is_in_transaction = lambda *_: True
         log = await Mixed.create(client)
-        partition = log.partition
+        partition: Any = log.partition
+        partition.topic._is_in_transaction = lambda *_: True
         await client.append(partition, 2)
         for commit, producer_id in ((False, 7), (True, 8)):
             await _transaction(client, partition, producer_id, commit)
