@@ -189,10 +189,22 @@ class Broker:
         )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
-        self.time_lookups = TimeLookups(self)
-        self.segments = SegmentCatalogue(self)
-        self.stored_records = StoredRecords(self)
-        self.housekeeping = Housekeeping(self)
+        self.time_lookups = TimeLookups(clock, self.interop, self.opener)
+        self.segments = SegmentCatalogue(store, self.kafka_topic, self.kafka_name, self.time_lookups)
+        self.stored_records = StoredRecords(clock, self.interop)
+        self.housekeeping = Housekeeping(
+            clock,
+            self.upkeep,
+            self.expiry_time,
+            self.topics,
+            self.namespaces,
+            self.producers,
+            self.subscriptions,
+            self.subscription_admin,
+            self.cursors,
+            self.connected_clients,
+            self.delete_topic,
+        )
         self.rates = RateBoard(clock, self.upkeep, self._counts)
         self.uncertain_partitions: list[Partition] = []  # they do not know their transactions
         self.internal_topics = InternalTopics(

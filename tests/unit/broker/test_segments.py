@@ -112,8 +112,8 @@ def catalogue(count: int, ledger_bytes: int = 10 * RECORDS) -> tuple[SegmentCata
             raise UnknownTopic(name)
         return SimpleNamespace(partition=lambda _: partition)
 
-    broker: Any = SimpleNamespace(store=store, kafka_topic=find, kafka_name=lambda name: name.local)
-    return SegmentCatalogue(broker), store
+    ledgers: Any = store
+    return SegmentCatalogue(ledgers, find, lambda name: name.local, nothing), store
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:

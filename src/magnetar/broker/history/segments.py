@@ -9,10 +9,10 @@ any two segments the event loop gets a turn.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from magnetar.base.errors import (
     BrokerError,
@@ -22,14 +22,14 @@ from magnetar.base.errors import (
     TooManyLeases,
     WireError,
 )
+from magnetar.base.names import TopicName
+from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.log.aborted_index import AbortedRange
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.volatile import NonPersistentPartition
-from magnetar.storage.store import HasSegmentFiles, LedgerId, SegmentFiles, SegmentLeases
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.log.partition import Partition
-    from magnetar.ledger.chain import LedgerInfo
+from magnetar.broker.topics.topic import Topic
+from magnetar.ledger.chain import LedgerInfo
+from magnetar.storage.store import HasSegmentFiles, LedgerId, LedgerStore, SegmentFiles, SegmentLeases
 
 CUT_BYTES: Final = 4 << 20
 CUTS_MAX: Final = 20_000  # of one partition's answer: longer ranges have them further apart
@@ -97,11 +97,18 @@ class Located:
 
 
 class SegmentCatalogue:
-    """See the module's text."""
+    """See the module's text.  `find_topic` and `shown_name` lead from Kafka's names of topics and back to them."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        store = broker.store
+    def __init__(
+        self,
+        store: LedgerStore,
+        find_topic: Callable[[str], Topic],
+        shown_name: Callable[[TopicName], str],
+        time_lookups: TimeLookups,
+    ) -> None:
+        self._find_topic = find_topic
+        self._shown_name = shown_name
+        self._time_lookups = time_lookups
         self._files: SegmentFiles | None = store.segment_files if isinstance(store, HasSegmentFiles) else None
 
     @property
@@ -109,13 +116,13 @@ class SegmentCatalogue:
         """None for a store without files: everything is tail then."""
         return None if self._files is None else self._files.store_id
 
-    def partition(self, topic: str, index: int) -> "Partition":
+    def partition(self, topic: str, index: int) -> Partition:
         """The partition that a reader means.
 
         Raises:
             InvalidTopicName, UnknownTopic, NonPersistent
         """
-        partition = self._broker.kafka_topic(topic).partition(index)
+        partition = self._find_topic(topic).partition(index)
         if isinstance(partition, NonPersistentPartition):
             raise NonPersistent(
                 f"{topic} is not persistent: nothing of it is stored, so there is nothing to read"
@@ -131,7 +138,7 @@ class SegmentCatalogue:
 
     async def locate_all(
         self, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
-    ) -> "tuple[str | None, list[Located | BrokerError]]":
+    ) -> tuple[str | None, list[Located | BrokerError]]:
         """Where each range lies, or why it cannot be told; and the lease on all files of the answer.
 
         With `lease_id`, that lease is renewed and extended; else with `lease_s` a new one is given, if there are any
@@ -191,7 +198,7 @@ class SegmentCatalogue:
             partition.check_committed(to_offset)
         from_offset = min(max(begin or 0, log.log_start), high_watermark)
         located = Located(
-            topic=self._broker.kafka_name(partition.topic.name),
+            topic=self._shown_name(partition.topic.name),
             full=partition.topic.name.full,
             partition=partition.index,
             earliest=log.log_start,
@@ -207,16 +214,16 @@ class SegmentCatalogue:
                 await self._find_segments(self._files, partition, located, lease_id)
         return located
 
-    async def offset_at(self, partition: "Partition", timestamp_ms: int) -> int | None:
+    async def offset_at(self, partition: Partition, timestamp_ms: int) -> int | None:
         """The first offset at or after a time; None when there is none.  StorageError when it cannot be found."""
         try:
-            found = await self._broker.time_lookups.first_at(partition, timestamp_ms, self)
+            found = await self._time_lookups.first_at(partition, timestamp_ms, self)
         except WireError as error:
             raise EntryCorrupt(f"the offset at {timestamp_ms} cannot be found: {error}") from error
         return None if found is None else found.offset
 
     async def _find_segments(
-        self, files: SegmentFiles, partition: "Partition", located: Located, lease_id: str | None
+        self, files: SegmentFiles, partition: Partition, located: Located, lease_id: str | None
     ) -> None:
         infos = partition.log.ledgers_between(located.from_offset, located.to_offset)
         if lease_id is not None:  # before anything is waited for: what is named then stays
@@ -239,7 +246,7 @@ class SegmentCatalogue:
 
 
 async def _segment_of(
-    files: SegmentFiles, info: "LedgerInfo", located: Located, step_bytes: int, *, write_out: bool
+    files: SegmentFiles, info: LedgerInfo, located: Located, step_bytes: int, *, write_out: bool
 ) -> Segment | None:
     """The segment of one ledger; None when nothing of the range is in its file."""
     stat = files.stat(info.ledger_id)

@@ -6,18 +6,16 @@ the log waits for the next append as a Kafka fetch does.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
 from magnetar.broker.errors import OffsetOutOfRange, UnknownTopic
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry_format import EntryPrefix, decode_entry
 from magnetar.storage.local.format import RECORD_BYTES, record_header
-from magnetar.storage.store import LedgerId, StoredEntry
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.log.partition import Partition
-    from magnetar.storage.store import Buffer
+from magnetar.storage.store import Buffer, LedgerId, StoredEntry
 
 AT_ONCE_MAX: Final = 64  # entries of an answer that is made on the event loop: a tenth of a millisecond
 AT_ONCE_BYTES_MAX: Final = 1 << 20
@@ -29,14 +27,15 @@ _prefixes: Final = EntryPrefix()
 class StoredRecords:
     """See the module's text."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, interop: Interop) -> None:
+        self._clock = clock
+        self._interop = interop
         self._waiting: set[asyncio.Future[None]] = set()
         self._is_stopping = False
 
     async def read(
-        self, partition: "Partition", offset: int, end_offset: int, bytes_max: int, *, as_kafka: bool = False
-    ) -> "list[Buffer]":
+        self, partition: Partition, offset: int, end_offset: int, bytes_max: int, *, as_kafka: bool = False
+    ) -> list[Buffer]:
         """The records from the one that holds `offset` on and before `end_offset`: one, then what fits `bytes_max`.
 
         Their bytes side by side are what is returned.  `as_kafka`: every entry holds a Kafka batch, those of Pulsar
@@ -60,7 +59,7 @@ class StoredRecords:
             return _parts(ledger_id, wanted, bytes_max)
         return await asyncio.to_thread(_parts, ledger_id, wanted, bytes_max)
 
-    def check(self, partition: "Partition", offset: int) -> None:
+    def check(self, partition: Partition, offset: int) -> None:
         """Whether there is, or will be, something to read at `offset`.
 
         Raises:
@@ -77,9 +76,9 @@ class StoredRecords:
             )
 
     async def _as_kafka(
-        self, partition: "Partition", ledger_id: LedgerId, stored: Sequence[StoredEntry]
+        self, partition: Partition, ledger_id: LedgerId, stored: Sequence[StoredEntry]
     ) -> list[StoredEntry]:
-        interop = self._broker.interop
+        interop = self._interop
         entries = [decode_entry(ledger_id, one) for one in stored]
         formed = interop.kafka_form(partition, entries)
         if formed is None:
@@ -97,7 +96,7 @@ class StoredRecords:
             found.append(StoredEntry(one.entry_id, given.last_offset, given.max_timestamp_ms, body))
         return found
 
-    async def wait(self, partition: "Partition", offset: int, wait_s: float) -> None:
+    async def wait(self, partition: Partition, offset: int, wait_s: float) -> None:
         """Return when there is something to read at `offset`, after `wait_s` at the latest, or when the server stops.
 
         Cancelling it is harmless.
@@ -109,7 +108,7 @@ class StoredRecords:
         wake = _resolver(woken)
         self._waiting.add(woken)
         partition.waiters.add(wake)
-        timer = self._broker.clock.call_later(wait_s, wake)
+        timer = self._clock.call_later(wait_s, wake)
         try:
             await woken
         finally:
@@ -141,7 +140,7 @@ def _wanted(
     return stored
 
 
-def _parts(ledger_id: LedgerId, stored: Sequence[StoredEntry], bytes_max: int) -> "list[Buffer]":
+def _parts(ledger_id: LedgerId, stored: Sequence[StoredEntry], bytes_max: int) -> list[Buffer]:
     """On any thread: records, one at least, that fit `bytes_max`."""
     parts: list[Buffer] = []
     size = 0

@@ -8,16 +8,16 @@ log: it is given up when whoever asked has done so, too.
 
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from magnetar.base.clock import Clock
 from magnetar.broker.errors import LookupTimedOut
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry import Entry
 from magnetar.wire.kafka.record_scan import Budget, Stamped, first_at, newest
 from magnetar.wire.kafka.records import BatchHeader, read_header
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
 
 T = TypeVar("T")
 
@@ -28,8 +28,10 @@ SEARCH_S_MAX: Final = 30.0
 class TimeLookups:
     """Look-ups in all partitions; `owner` is on whose behalf: in the queue for threads owners take turns."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, interop: Interop, opener: Opener) -> None:
+        self._clock = clock
+        self._interop = interop
+        self._opener = opener
 
     async def first_at(self, partition: Partition, timestamp_ms: int, owner: Hashable) -> Stamped | None:
         """The first readable record at or after `timestamp_ms`; None when there is none.
@@ -39,7 +41,7 @@ class TimeLookups:
             WireError, StorageError: a batch on the way cannot be read.
         """
         log = partition.log
-        clock = self._broker.clock
+        clock = self._clock
         offset = log.log_start
         deadline = clock.monotonic() + SEARCH_S_MAX
         while (entry := await log.entry_for_timestamp(timestamp_ms, offset)) is not None:
@@ -78,13 +80,13 @@ class TimeLookups:
         owner: Hashable,
         look: Callable[[memoryview, BatchHeader, Budget], Stamped | None],
     ) -> Stamped | None:
-        interop = self._broker.interop
+        interop = self._interop
         formed = interop.kafka_form(partition, [entry]) or await interop.kafka_form_later(partition, [entry])
         batch = formed[0].payload
         header = read_header(batch)
         if header.is_control:
             return None
-        return await self._broker.opener.run(owner, partial(look, batch, header))
+        return await self._opener.run(owner, partial(look, batch, header))
 
 
 def _first_at(

@@ -17,22 +17,27 @@ is one look-up per topic.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
+from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
+from magnetar.base.expiry_time import ExpiryTime
+from magnetar.base.upkeep import Upkeep
 from magnetar.broker.errors import ProducersHeld, ProducersRefused
 from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.policies import DeleteMode, Policies, QuotaAction, QuotaType
+from magnetar.broker.producers.admission import Producers
+from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.positions import offset_at_time, published_ms
+from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.volatile import NonPersistentPartition
-from magnetar.ledger.cursor_store import CursorKey
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.log.partition import Partition
-    from magnetar.broker.topics.topic import Topic
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
+from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 log: Final = logging.getLogger(__name__)
 
@@ -46,16 +51,39 @@ _REFUSALS: Final = {
 
 
 class Housekeeping:
-    """See the module's text."""
+    """See the module's text.  `connected_clients` and `delete_topic` are the broker's."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        upkeep: Upkeep,
+        expiry_time: ExpiryTime,
+        topics: TopicRegistry,
+        namespaces: Namespaces,
+        producers: Producers,
+        subscriptions: Subscriptions,
+        subscription_admin: SubscriptionAdmin,
+        cursors: CursorStore,
+        connected_clients: Callable[[Topic], int],
+        delete_topic: Callable[[Topic], Awaitable[None]],
+    ) -> None:
+        self._clock = clock
+        self._upkeep = upkeep
+        self._expiry_time = expiry_time
+        self._topics = topics
+        self._namespaces = namespaces
+        self._producers = producers
+        self._subscriptions = subscriptions
+        self._subscription_admin = subscription_admin
+        self._cursors = cursors
+        self._connected_clients = connected_clients
+        self._delete_topic = delete_topic
         self._running = asyncio.Lock()
         self._inactive_since_s: dict[bytes, float] = {}  # by topic id
         self.expired: Counter[CursorKey] = Counter()  # messages that TTL has acknowledged, since the start
 
     def start(self) -> None:
-        self._broker.upkeep.every(INTERVAL_S, "policies", self.run_once)
+        self._upkeep.every(INTERVAL_S, "policies", self.run_once)
 
     async def run_once(self) -> None:
         """One pass over all topics; what fails is said, and tried again in the next one."""
@@ -64,12 +92,12 @@ class Housekeeping:
 
     async def _pass(self) -> None:
         unforeseen: Exception | None = None
-        for count, topic in enumerate(self._broker.topics):
+        for count, topic in enumerate(self._topics):
             if count % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if topic.is_deleted:
                 continue
-            policies = self._broker.namespaces.policies_of(topic.name)
+            policies = self._namespaces.policies_of(topic.name)
             try:
                 for partition in topic.open_partitions:
                     if not isinstance(partition, NonPersistentPartition):
@@ -82,9 +110,9 @@ class Housekeeping:
         if unforeseen is not None:
             raise unforeseen
 
-    async def _look_after(self, partition: "Partition", policies: Policies) -> None:
+    async def _look_after(self, partition: Partition, policies: Policies) -> None:
         if policies.message_ttl_s:
-            before_ms = self._broker.expiry_time.now_ms() - policies.message_ttl_s * 1000
+            before_ms = self._expiry_time.now_ms() - policies.message_ttl_s * 1000
             await self._expire(partition, before_ms, self.expired)
         if policies.backlog_quotas or partition.refused_with is not None:
             await self.apply_quota(partition, policies)
@@ -94,7 +122,7 @@ class Housekeeping:
     # --- TTL ---------------------------------------------------------------------------------------------------------
 
     async def _expire(
-        self, partition: "Partition", before_ms: int, counts: "Counter[CursorKey] | None" = None
+        self, partition: Partition, before_ms: int, counts: Counter[CursorKey] | None = None
     ) -> None:
         """Acknowledge what was published before a time, for every subscription that holds data."""
         holders = self._holders(partition)
@@ -103,21 +131,19 @@ class Housekeeping:
         until = min(await offset_at_time(partition, before_ms), partition.log.high_watermark)
         for name in holders:
             try:
-                before = self._broker.subscription_admin.backlog(partition, name)
-                await self._broker.subscription_admin.skip_to(partition, name, until)
+                before = self._subscription_admin.backlog(partition, name)
+                await self._subscription_admin.skip_to(partition, name, until)
             except (SubscriptionNotFound, SubscriptionBusy):
                 continue  # dropped meanwhile, or a Kafka group's that is at work
             if counts is not None:
-                counts[_key(partition, name)] += before - self._broker.subscription_admin.backlog(
-                    partition, name
-                )
+                counts[_key(partition, name)] += before - self._subscription_admin.backlog(partition, name)
 
-    def _holders(self, partition: "Partition") -> list[str]:
-        return self._broker.cursors.holders(partition.topic.name.full, partition.index)
+    def _holders(self, partition: Partition) -> list[str]:
+        return self._cursors.holders(partition.topic.name.full, partition.index)
 
     # --- backlog quotas ----------------------------------------------------------------------------------------------
 
-    async def apply_quota(self, partition: "Partition", policies: Policies) -> None:
+    async def apply_quota(self, partition: Partition, policies: Policies) -> None:
         """Turn producers away, take them back, or evict, as the backlog of now asks for.
 
         Raises:
@@ -130,11 +156,11 @@ class Housekeeping:
         if refusal is not None and partition.refused_with is not refusal:
             log.warning("%s is over its backlog quota: %s", partition.log.name, action)
             partition.refused_with = refusal
-            self._broker.producers.close(partition)  # they come again, and are told why they may not
+            self._producers.close(partition)  # they come again, and are told why they may not
         elif refusal is None:
             partition.refused_with = None
 
-    async def _exceeded(self, partition: "Partition", policies: Policies) -> QuotaAction | None:
+    async def _exceeded(self, partition: Partition, policies: Policies) -> QuotaAction | None:
         """What to do about the backlog; None when it is within its quotas."""
         held_from = self._held_from(partition)
         if held_from is None:
@@ -151,35 +177,35 @@ class Housekeeping:
         published = published_ms(oldest)
         if published < 0:  # a Kafka batch without timestamps has no age
             return None
-        return age.action if self._broker.expiry_time.now_ms() - published > age.limit * 1000 else None
+        return age.action if self._expiry_time.now_ms() - published > age.limit * 1000 else None
 
-    def _held_from(self, partition: "Partition") -> int | None:
+    def _held_from(self, partition: Partition) -> int | None:
         """The first message that some subscription holds; None when all is acknowledged."""
         log_ = partition.log
         firsts = []
         for name in self._holders(partition):
             try:
-                cursor = self._broker.subscription_admin.cursor(partition, name)
+                cursor = self._subscription_admin.cursor(partition, name)
             except SubscriptionNotFound:
                 continue
             firsts.append(cursor.next_unacknowledged(log_.log_start))
         first = min(firsts, default=log_.high_watermark)
         return None if first >= log_.high_watermark else first
 
-    async def _evict(self, partition: "Partition", policies: Policies) -> None:
+    async def _evict(self, partition: Partition, policies: Policies) -> None:
         size = policies.backlog_quotas.get(QuotaType.SIZE)
         if size is not None and size.limit >= 0 and size.action is QuotaAction.EVICT_BACKLOG:
             until = offset_leaving(partition.log, int(size.limit * _EVICT_TO))
             for name in self._holders(partition):
                 try:
-                    await self._broker.subscription_admin.skip_to(partition, name, until)
+                    await self._subscription_admin.skip_to(partition, name, until)
                 except (SubscriptionNotFound, SubscriptionBusy):
                     continue
         age = policies.backlog_quotas.get(QuotaType.AGE)
         if age is not None and age.limit > 0 and age.action is QuotaAction.EVICT_BACKLOG:
-            await self._expire(partition, self._broker.expiry_time.now_ms() - age.limit * 1000)
+            await self._expire(partition, self._expiry_time.now_ms() - age.limit * 1000)
 
-    async def check_producers(self, partition: "Partition", policies: Policies) -> None:
+    async def check_producers(self, partition: Partition, policies: Policies) -> None:
         """Whether a producer may come now.
 
         Raises:
@@ -193,43 +219,41 @@ class Housekeeping:
 
     # --- what nobody uses --------------------------------------------------------------------------------------------
 
-    async def _drop_unused(self, partition: "Partition", idle_ms_max: int) -> None:
-        broker = self._broker
-        idle_before_ms = broker.expiry_time.now_ms() - idle_ms_max
+    async def _drop_unused(self, partition: Partition, idle_ms_max: int) -> None:
+        idle_before_ms = self._expiry_time.now_ms() - idle_ms_max
         for name in self._holders(partition):
-            if broker.subscriptions.find(partition, name) is not None:
+            if self._subscriptions.find(partition, name) is not None:
                 continue  # in use, or just left
             try:
-                if broker.subscription_admin.cursor(partition, name).commit_timestamp_ms >= idle_before_ms:
+                if self._subscription_admin.cursor(partition, name).commit_timestamp_ms >= idle_before_ms:
                     continue
-                await broker.subscription_admin.delete(partition, name)
+                await self._subscription_admin.delete(partition, name)
             except (SubscriptionNotFound, SubscriptionBusy):
                 continue
             log.info("subscription %s of %s was not used for long and is dropped", name, partition.log.name)
 
-    async def _delete_if_inactive(self, topic: "Topic", policies: Policies) -> None:
+    async def _delete_if_inactive(self, topic: Topic, policies: Policies) -> None:
         rule = policies.inactive_topics
         if not rule.delete or not self._is_inactive(topic, rule.mode):
             self._inactive_since_s.pop(topic.topic_id, None)
             return
-        now_s = self._broker.clock.monotonic()
+        now_s = self._clock.monotonic()
         since_s = self._inactive_since_s.setdefault(topic.topic_id, now_s)
         if now_s - since_s >= rule.idle_s_max:
             del self._inactive_since_s[topic.topic_id]
             log.info("topic %s is inactive and empty, and is deleted", topic.name)
-            await self._broker.delete_topic(topic)
+            await self._delete_topic(topic)
 
-    def _is_inactive(self, topic: "Topic", mode: DeleteMode) -> bool:
-        broker = self._broker
+    def _is_inactive(self, topic: Topic, mode: DeleteMode) -> bool:
         for partition in topic.open_partitions:
             if partition.log.next_offset > partition.log.log_start:
                 return False
-        if broker.connected_clients(topic):
+        if self._connected_clients(topic):
             return False
         # Without messages every subscription has caught up.
-        names: Iterable[str] = broker.cursors.subscriptions_of(topic.name.full)
+        names: Iterable[str] = self._cursors.subscriptions_of(topic.name.full)
         return mode is DeleteMode.SUBSCRIPTIONS_CAUGHT_UP or not any(names)
 
 
-def _key(partition: "Partition", name: str) -> CursorKey:
+def _key(partition: Partition, name: str) -> CursorKey:
     return CursorKey(name, partition.topic.name.full, partition.index)
