@@ -1,12 +1,11 @@
-"""The broker: what all protocols share, its start, its stop and its housekeeping.
+"""The broker: what all protocols share, put together, its start and its stop.
 
-Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.  Housekeeping is two loops
-that nobody waits for: producer snapshots (so that a restart replays little of the log) and retention.
+Protocol handlers find everything here: topics, groups, transactions, nodes, producer ids.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -29,10 +28,8 @@ from magnetar.broker.history.stored_records import StoredRecords
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.jobs.pipelines import Pipelines
-from magnetar.broker.log import partition_recovery
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.log.producer_snapshots import split_path
 from magnetar.broker.log.rates import Count, RateBoard
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
@@ -47,7 +44,6 @@ from magnetar.broker.subscriptions.volatile import NonPersistentPartition, make_
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
-from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.registry import TransactionRegistry
@@ -55,29 +51,24 @@ from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.retention import trim_limits
+from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.shared_commits import SharedCommits
-from magnetar.metadata.store import Delete, MetadataStore, Put
+from magnetar.metadata.store import MetadataStore
 from magnetar.storage.store import LedgerStore
 
 log = logging.getLogger(__name__)
 
-_SNAPSHOT_INTERVAL_S: Final = 1.0
-_RECOVER_INTERVAL_S: Final = 5.0
 _LOOK_AT_CLOCK_S: Final = 10.0
 _STORE_CLOCK_S: Final = 600.0  # so seldom, as it is a synced write for nothing else
-# Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
-_SNAPSHOT_AT_BYTES: Final = 256 << 20
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
 _KAFKA_TOPICS_MAX: Final = 100_000
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
 _TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
-_SNAPSHOTS_AT_ONCE: Final = 64  # in memory, waiting for one synced write of the metadata store
 _STEP: Final = 256  # partitions that are looked at before others have their turn
-_SNAPSHOT_EVERY: Final = 10  # rounds after which every changed partition gets one
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +116,7 @@ class Broker:
         self.health.register("tasks", lambda: self.upkeep.problem)
         self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
         self.health.note("topics", lambda: self.topics.problem)
-        self.health.note("transactions", self._uncertain_problem)
+        self.health.note("transactions", lambda: self.snapshots.problem)
         self.health.note("clock", lambda: self.expiry_time.problem)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
@@ -145,6 +136,7 @@ class Broker:
             is_in_transaction=transactions.is_in_transaction,
             when_terminated=self._terminated,
         )
+        self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients
@@ -206,7 +198,6 @@ class Broker:
             self.delete_topic,
         )
         self.rates = RateBoard(clock, self.upkeep, self._counts)
-        self.uncertain_partitions: list[Partition] = []  # they do not know their transactions
         self.internal_topics = InternalTopics(
             self.topics,
             self.topic_name,
@@ -217,7 +208,6 @@ class Broker:
             },
         )
         self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
-        self._snapshot_rounds = 0
         self._clock_stored_s = float("-inf")
 
     async def start(self) -> None:
@@ -237,14 +227,13 @@ class Broker:
         await self.topics.go_on_deleting(await self.cursors.load())
         await self.groups.start()
         await self.pipelines.load()
-        await self._recover_producers()
+        await self.snapshots.recover()
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         self.rates.start()
         self.housekeeping.start()
         self.subscriptions.start()
         self.upkeep.every(_LOOK_AT_CLOCK_S, "the time", self._look_at_clock)
-        self.upkeep.every(_SNAPSHOT_INTERVAL_S, "producer snapshots", self._snapshot_due)
-        self.upkeep.every(_RECOVER_INTERVAL_S, "transactions to be read from logs", self.recover_uncertain)
+        self.snapshots.start()
         self.upkeep.every(self.settings.retention_check_interval_ms / 1000, "retention", self.apply_retention)
 
     async def _look_at_clock(self) -> None:
@@ -260,31 +249,6 @@ class Broker:
             await self.metadata.put(expiry_time.PATH, self.expiry_time.encode())
         except MetadataError as error:
             log.warning("the time is not stored: %s", error)
-
-    async def _recover_producers(self) -> None:
-        snapshots: dict[str, dict[str, bytes]] = {}
-        for path, stored in await self.metadata.scan(SNAPSHOTS_ROOT):
-            name, suffix = split_path(path[len(SNAPSHOTS_ROOT) :])
-            snapshots.setdefault(name, {})[suffix] = stored.value
-        for topic in self.topics:
-            for partition in topic.open_partitions:
-                await partition.recover_producers(snapshots.pop(partition.log.name, {}), self.clock.now_ms())
-                if partition.uncertain is not None:
-                    self.uncertain_partitions.append(partition)
-
-    async def recover_uncertain(self) -> None:
-        """Try again where it is not known what transactions have become."""
-        for partition in self.uncertain_partitions:
-            if not partition.topic.is_deleted:
-                await partition_recovery.resume(partition, self.clock.now_ms())
-        self.uncertain_partitions = [
-            one for one in self.uncertain_partitions if one.uncertain is not None and not one.topic.is_deleted
-        ]
-
-    def _uncertain_problem(self) -> str | None:
-        found = [one.problem for one in self.uncertain_partitions if one.problem is not None]
-        more = f" (and {len(found) - 1} partitions more)" if len(found) > 1 else ""
-        return f"{found[0]}{more}" if found else None
 
     async def stop(self) -> None:
         """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
@@ -302,7 +266,7 @@ class Broker:
         self._environment.tombstones.close()
         while self._environment.tasks:
             await asyncio.wait(set(self._environment.tasks))
-        await self._snapshot(self._changed_partitions())
+        await self.snapshots.store_changed()
         self.expiry_time.now_ms()
         await self._store_clock()
 
@@ -467,59 +431,7 @@ class Broker:
             for partition in topic.open_partitions:
                 partition.deduplicate(on)
 
-    # --- housekeeping ------------------------------------------------------------------------------------------------
-
-    def _changed_partitions(self) -> list[Partition]:
-        return [
-            partition
-            for topic in self.topics
-            for partition in topic.open_partitions
-            if partition.bytes_since_snapshot and partition.uncertain is None
-        ]
-
-    async def _snapshot(self, partitions: Sequence[Partition]) -> None:
-        """Store snapshots.  What cannot be stored now stays due, and keeps no other one from being stored."""
-        failures: list[BrokerError] = []
-        for begin in range(0, len(partitions), _SNAPSHOTS_AT_ONCE):
-            at_once = partitions[begin : begin + _SNAPSHOTS_AT_ONCE]
-            results = await asyncio.gather(*map(self._snapshot_one, at_once), return_exceptions=True)
-            for result in results:
-                if isinstance(result, BrokerError):
-                    failures.append(result)
-                elif result is not None:
-                    raise result
-        if failures:
-            log.warning("producer snapshots of %d partitions wait: %s", len(failures), failures[0])
-
-    async def _snapshot_one(self, partition: Partition) -> None:
-        """It covers what was appended, and is stored once that is durable.  Raises MetadataError."""
-        behind = partition.bytes_since_snapshot
-        # Asked for together with the snapshot: a batch that fails while another partition is waited for is in it.
-        snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
-        try:
-            if not await durable or partition.topic.is_deleted:
-                return
-            root = SNAPSHOTS_ROOT + partition.log.name
-            puts, gone = partition.unstored(snapshot)
-            await self.metadata.commit(
-                [
-                    *(Put(root + suffix, value) for suffix, value in puts.items()),
-                    *(Delete(root + suffix) for suffix in gone),
-                ]
-            )
-            partition.snapshot_stored(snapshot)
-            behind = 0
-        finally:
-            partition.bytes_since_snapshot += behind
-
-    async def _snapshot_due(self) -> None:
-        self._snapshot_rounds += 1
-        due = self._changed_partitions()
-        # Not more often than it must be: a write of metadata makes the file system commit, and whatever is being
-        # acknowledged at that moment waits for it.
-        behind = sum(partition.bytes_since_snapshot for partition in due)
-        if due and (self._snapshot_rounds % _SNAPSHOT_EVERY == 0 or behind >= _SNAPSHOT_AT_BYTES):
-            await self._snapshot(due)
+    # --- retention ---------------------------------------------------------------------------------------------------
 
     async def apply_retention(self) -> None:
         """One pass over all partitions: roll what is old, drop what nobody keeps, forget idle producers."""

@@ -365,7 +365,7 @@ def test_a_deleted_topic_leaves_nothing_in_memory() -> None:
                 world.produce(topic.partition(index), outcomes, producer_id=7)
                 broker.producers.of(topic.partition(index))
             await settle()
-            await broker._snapshot(topic.open_partitions)
+            await broker.snapshots.store(topic.open_partitions)
             await broker.apply_retention()
             broker.rates.sample()
             await broker.delete_topic(topic)

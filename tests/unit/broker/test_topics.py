@@ -206,7 +206,7 @@ def test_a_deletion_goes_on_after_a_crash_at_each_of_its_steps() -> None:
         for index in range(2):
             world.produce(topic.partition(index), outcomes, producer_id=7)
         await world.flush()
-        await broker._snapshot(topic.open_partitions)
+        await broker.snapshots.store(topic.open_partitions)
         world.metadata.stop_after(steps)
         deletion = asyncio.ensure_future(broker.delete_topic(topic))
         for _ in range(steps + 5):
@@ -298,7 +298,7 @@ def test_a_partition_whose_ledgers_are_missing_is_refused_while_others_serve() -
         for index in range(2):
             world.produce(topic.partition(index), outcomes, producer_id=7)
         await settle()
-        await broker._snapshot(topic.open_partitions)
+        await broker.snapshots.store(topic.open_partitions)
         kept = await world.metadata.scan("/")
         del world.store.ledgers[topic.partition(0).log.ledger_ids[0]]
         broker = await world.crash()

@@ -1,0 +1,134 @@
+"""What partitions know of their producers and transactions, over restarts: stored now and then, and read at the start.
+
+A snapshot saves the next start from reading the log; it is due when what was written since the last one would take a
+quarter of a second to read, or every ten seconds.  Where a start could not learn what transactions have become, it is
+tried again (`log/partition_recovery.py`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import BrokerError
+from magnetar.base.upkeep import Upkeep
+from magnetar.broker.log import partition_recovery
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.producer_snapshots import split_path
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+log: Final = logging.getLogger(__name__)
+
+_INTERVAL_S: Final = 1.0
+_RECOVER_INTERVAL_S: Final = 5.0
+# Written by all partitions since their last snapshots: what a restart after a kill reads again, in a quarter second.
+_AT_BYTES: Final = 256 << 20
+_AT_ONCE: Final = 64  # in memory, waiting for one synced write of the metadata store
+_EVERY: Final = 10  # rounds after which every changed partition gets one
+
+
+class ProducerSnapshots:
+    """See the module's text."""
+
+    def __init__(self, topics: TopicRegistry, metadata: MetadataStore, clock: Clock, upkeep: Upkeep) -> None:
+        self._topics = topics
+        self._metadata = metadata
+        self._clock = clock
+        self._upkeep = upkeep
+        self._uncertain: list[Partition] = []  # they do not know their transactions
+        self._rounds = 0
+
+    def start(self) -> None:
+        self._upkeep.every(_INTERVAL_S, "producer snapshots", self._store_due)
+        self._upkeep.every(_RECOVER_INTERVAL_S, "transactions to be read from logs", self._recover_uncertain)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Bring all open partitions to what they knew; those that cannot be now are tried again later."""
+        snapshots: dict[str, dict[str, bytes]] = {}
+        for path, stored in await self._metadata.scan(SNAPSHOTS_ROOT):
+            name, suffix = split_path(path[len(SNAPSHOTS_ROOT) :])
+            snapshots.setdefault(name, {})[suffix] = stored.value
+        for topic in self._topics:
+            for partition in topic.open_partitions:
+                await partition.recover_producers(snapshots.pop(partition.log.name, {}), self._clock.now_ms())
+                if partition.uncertain is not None:
+                    self._uncertain.append(partition)
+
+    async def _recover_uncertain(self) -> None:
+        """Try again where it is not known what transactions have become."""
+        for partition in self._uncertain:
+            if not partition.topic.is_deleted:
+                await partition_recovery.resume(partition, self._clock.now_ms())
+        self._uncertain = [
+            one for one in self._uncertain if one.uncertain is not None and not one.topic.is_deleted
+        ]
+
+    @property
+    def problem(self) -> str | None:
+        """What the operator should know of; None for nothing."""
+        found = [one.problem for one in self._uncertain if one.problem is not None]
+        more = f" (and {len(found) - 1} partitions more)" if len(found) > 1 else ""
+        return f"{found[0]}{more}" if found else None
+
+    # --- storing -----------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> list[Partition]:
+        return [
+            partition
+            for topic in self._topics
+            for partition in topic.open_partitions
+            if partition.bytes_since_snapshot and partition.uncertain is None
+        ]
+
+    async def store_changed(self) -> None:
+        """Store a snapshot of every partition that has changed."""
+        await self.store(self._changed())
+
+    async def store(self, partitions: Sequence[Partition]) -> None:
+        """Store snapshots.  What cannot be stored now stays due, and keeps no other one from being stored."""
+        failures: list[BrokerError] = []
+        for begin in range(0, len(partitions), _AT_ONCE):
+            at_once = partitions[begin : begin + _AT_ONCE]
+            results = await asyncio.gather(*map(self._store_one, at_once), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BrokerError):
+                    failures.append(result)
+                elif result is not None:
+                    raise result
+        if failures:
+            log.warning("producer snapshots of %d partitions wait: %s", len(failures), failures[0])
+
+    async def _store_one(self, partition: Partition) -> None:
+        """It covers what was appended, and is stored once that is durable.  Raises MetadataError."""
+        behind = partition.bytes_since_snapshot
+        # Asked for together with the snapshot: a batch that fails while another partition is waited for is in it.
+        snapshot, durable = partition.snapshot(), partition.wait_durable(partition.log.next_offset)
+        try:
+            if not await durable or partition.topic.is_deleted:
+                return
+            root = SNAPSHOTS_ROOT + partition.log.name
+            puts, gone = partition.unstored(snapshot)
+            await self._metadata.commit(
+                [
+                    *(Put(root + suffix, value) for suffix, value in puts.items()),
+                    *(Delete(root + suffix) for suffix in gone),
+                ]
+            )
+            partition.snapshot_stored(snapshot)
+            behind = 0
+        finally:
+            partition.bytes_since_snapshot += behind
+
+    async def _store_due(self) -> None:
+        self._rounds += 1
+        due = self._changed()
+        # Not more often than it must be: a write of metadata makes the file system commit, and whatever is being
+        # acknowledged at that moment waits for it.
+        behind = sum(partition.bytes_since_snapshot for partition in due)
+        if due and (self._rounds % _EVERY == 0 or behind >= _AT_BYTES):
+            await self.store(due)
