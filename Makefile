@@ -106,10 +106,10 @@ generate: dev ## write again what is made from tables: the Kafka and Pulsar code
 
 lock: ## pin requirements/*.txt from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv (pip install uv, or make UV=/path/to/uv lock)" >&2; exit 1; }
-	@$(UV) pip compile pyproject.toml requirements/build.in --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/run.txt
-	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/spark.txt
-	@$(UV) pip compile pyproject.toml requirements/build.in --group demo --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -o requirements/demo.txt
-	@$(UV) pip compile pyproject.toml requirements/build.in --extra spark --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -c requirements/demo.txt -o requirements/dev.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra fast --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -o requirements/run.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra fast --extra spark --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/run.txt -o requirements/spark.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra fast --group demo --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -o requirements/demo.txt
+	@$(UV) pip compile pyproject.toml requirements/build.in --extra fast --extra spark --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -q -c requirements/spark.txt -c requirements/demo.txt -o requirements/dev.txt
 
 changelog: dev ## fold newsfragments/ into CHANGELOG.md (VERSION=0.1.0)
 	@test -n "$(VERSION)" || { echo "say which version: make changelog VERSION=0.1.0" >&2; exit 1; }

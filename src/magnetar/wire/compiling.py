@@ -2,14 +2,15 @@
 
 Compiling takes ten seconds on a machine that has never done it, loading what was compiled half of one.  A thread has
 a child process compile, at low priority, because numba would hold the interpreter for tenths of a second at a time;
-then it loads the result.  Whoever has something to do meanwhile does it in plain Python.  Where numba cannot be
-loaded, that stays so.
+then it loads the result.  Meanwhile plain Python does the work.  Where numba is not installed (the extra `fast`), one
+line in the log says so when compiled code is first wanted, and plain Python goes on doing the work.
 
 The compiled code is kept in a folder named by its sources, below their package's `__pycache__` or, where that cannot be
 written, the user's cache; `NUMBA_CACHE_DIR` overrides both, and without any of them each process compiles for itself.
 """
 
 import fcntl
+import functools
 import hashlib
 import importlib
 import logging
@@ -19,6 +20,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -37,7 +39,20 @@ threading.Thread(target=end_with_parent, daemon=True).start()
 for name in sys.argv[2:]:
     importlib.import_module(name)
 """
+_NOT_INSTALLED: Final = (
+    "numba is not installed: plain Python converts between the protocols and looks into large batches, many times"
+    " slower (pip install 'magnetar[fast]')"
+)
 _import_lock: Final = threading.Lock()  # where numba keeps compiled code is one setting for the whole process
+
+
+@functools.cache
+def _can_compile() -> bool:
+    """Whether numba is installed; the first answer that it is not is a line in the log."""
+    installed = find_spec("numba") is not None
+    if not installed:
+        log.warning(_NOT_INSTALLED)
+    return installed
 
 
 class CompiledModules:
@@ -64,10 +79,14 @@ class CompiledModules:
 
     def start(self, niceness: int = _BACKGROUND_NICENESS) -> None:
         """Begin to load, unless that was done; returns at once."""
-        if self._begin.acquire(blocking=False):
+        if not self._begin.acquire(blocking=False):
+            return
+        if _can_compile():
             threading.Thread(
                 target=self._load, args=(niceness,), name="magnetar-compile", daemon=True
             ).start()
+        else:
+            self.finished.set()
 
     def begin(self) -> None:
         """Load now what was compiled earlier, which takes a third of a second; else begin to compile, and return."""
@@ -86,7 +105,8 @@ class CompiledModules:
         if folder is None or not self._marker(folder).exists() or not self._begin.acquire(blocking=False):
             return self.is_loaded
         try:
-            self._import(folder)
+            if _can_compile():
+                self._import(folder)
         except Exception:
             log.exception("%s", self._loss)
         finally:
