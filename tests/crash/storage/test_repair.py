@@ -74,6 +74,8 @@ def everything_in(disk: CrashDisk) -> dict[Path, bytes]:
 def test_of_a_damaged_journal_all_is_kept_that_follows_without_a_hole(seed: int, failing: bool) -> None:
     async def scenario() -> None:
         dead = await killed(seed + 30, failing=failing)
+        while len(dead.rounds) < 2:  # on a busy machine a checkpoint may come at the very end
+            dead = await killed(seed + 30, failing=failing)
         chance = random.Random(seed)
         for count in (1, 1, 1, 1, 2, 3, 5):
             hit = chance.sample(dead.rounds[:-1], min(count, len(dead.rounds) - 1))

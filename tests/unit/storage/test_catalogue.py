@@ -8,7 +8,7 @@ import pytest
 from magnetar.base.errors import StorageError
 from magnetar.storage.local import catalogue as module
 from magnetar.storage.local.catalogue import Catalogue, Fact
-from magnetar.storage.local.format import CATALOGUE_MAGIC_1, FACT_BYTES, FactKind, fact
+from magnetar.storage.local.format import CATALOGUE_MAGIC_1, FACT_BYTES, FactKind, fact, segment_name
 from magnetar.storage.local.index import SparseIndex
 from magnetar.testing.disk import CrashDisk, Fate
 
@@ -197,3 +197,49 @@ def test_damage_in_version_1_is_named_when_two_checkpoints_stand_behind_it() -> 
                 load(disk)
         else:
             assert says(load(disk)) == {1: (5, b"")}
+
+
+def gone(ledger_id: int) -> Fact:
+    return Fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b"")
+
+
+def segment(disk: CrashDisk, ledger_id: int) -> Path:
+    path = PATH.with_name("segments") / segment_name(ledger_id)
+    disk.open(path, create=True).close()
+    return path
+
+
+def test_a_deleted_ledger_is_known_until_its_segment_is_surely_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is known to be deleted is ever removed, so a rewrite must not forget whose file may come back."""
+    monkeypatch.setattr(
+        module, "REWRITE_SLACK_BYTES", -1
+    )  # whatever is superfluous goes with the next commit
+    disk = CrashDisk()
+    disk.make_directory(PATH.parent / "segments")
+    paths = [segment(disk, number) for number in (1, 2)]
+    disk.sync_directory(PATH.parent / "segments")
+    catalogue = load(disk)
+    catalogue.commit([progress(1, 5), progress(2, 5)], 10, 3, 4)
+    catalogue.commit([gone(1), gone(2)], 11, 3, 4)
+    disk = disk.after_power_loss(Fate.DROPPED)
+    catalogue = load(disk)
+    assert catalogue.known.deleted == {1, 2}
+    disk.remove(paths[0])  # which is not synced: the name may come back
+    catalogue.commit([progress(3, 1), gone(3)], 13, 4, 4)
+    disk = disk.after_power_loss(Fate.DROPPED)
+    assert load(disk).known.deleted == {2, 3}, "a flush may still make the third one's file"
+    assert paths[0] not in disk.paths()
+    assert paths[1] in disk.paths()
+
+
+def test_what_is_noted_of_a_ledger_anew_is_not_deleted() -> None:
+    """`magnetar doctor --repair` replaces what was noted of a ledger that way."""
+    disk = CrashDisk()
+    catalogue = load(disk)
+    before = catalogue.known.live_bytes
+    catalogue.commit([progress(1, 5), gone(1), progress(1, 6)], 10, 3, 4)
+    assert says(catalogue) == {1: (6, b"")}
+    assert catalogue.known.deleted == set()
+    assert catalogue.known.live_bytes == before + FACT_BYTES
+    catalogue.commit([gone(1), gone(1)], 10, 3, 4)
+    assert catalogue.known.live_bytes == before + FACT_BYTES

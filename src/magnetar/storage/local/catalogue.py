@@ -10,7 +10,7 @@ its name), or in front of the beginning of a later commit, is no torn tail, and 
 
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,6 +30,7 @@ from magnetar.storage.local.format import (
     FactKind,
     catalogue_head,
     fact,
+    segment_name,
 )
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Known:
     """What a catalogue says."""
 
     __slots__ = (
+        "deleted",
         "facts",
         "journal_epoch",
         "journal_salt",
@@ -66,6 +68,8 @@ class Known:
     def __init__(self) -> None:
         self.facts: dict[int, tuple[Fact, list[bytes]]] = {}
         """By ledger: the newest fact, and the points of all of them."""
+        self.deleted: set[int] = set()
+        """Deleted ledgers whose segments may still have names: nothing else is ever removed."""
         self.next_ledger_id = 1
         self.journal_sequence = 0
         """Replay begins behind this round."""
@@ -79,6 +83,7 @@ class Known:
         """The same with `lines` applied; this one stays as it is."""
         other = Known()
         other.facts = dict(self.facts)
+        other.deleted = set(self.deleted)
         other.next_ledger_id = self.next_ledger_id
         other.journal_sequence = self.journal_sequence
         other.journal_epoch = self.journal_epoch
@@ -98,13 +103,23 @@ class Known:
         old = self.facts.pop(line.ledger_id, None)
         if old is not None:
             self.live_bytes -= FACT_BYTES + sum(map(len, old[1]))
+        if line.ledger_id in self.deleted:
+            self.forget([line.ledger_id])
         if line.kind is FactKind.DELETED:
+            self.deleted.add(line.ledger_id)
+            self.live_bytes += FACT_BYTES
             return
         points = [] if line.kind is FactKind.SEALED else [*(old[1] if old else []), line.points]
         if len(points) > 16:
             points = [b"".join(points)]
         self.facts[line.ledger_id] = (line._replace(points=b""), points)
         self.live_bytes += FACT_BYTES + sum(map(len, points))
+
+    def forget(self, deleted: Iterable[int]) -> None:
+        """These deleted ledgers have no segments any more, whatever the disk loses."""
+        gone = self.deleted.intersection(deleted)
+        self.deleted -= gone
+        self.live_bytes -= FACT_BYTES * len(gone)
 
 
 class CatalogueView(NamedTuple):
@@ -174,8 +189,10 @@ def _checkpoints_behind(data: memoryview, position: int) -> list[int]:
 
 class Catalogue:
     def __init__(self, disk: Disk, path: Path) -> None:
+        """The segments that it speaks of are in the folder `segments` beside it."""
         self._disk = disk
         self._path = path
+        self._segments = path.with_name("segments")
         self._file: File | None = None
         self._size = 0
         self._doubtful = False
@@ -240,7 +257,7 @@ class Catalogue:
         lines = [*facts, _closing(journal_sequence, next_ledger_id, journal_epoch, salt, self._size)]
         if self._doubtful:
             known = self.known.after(lines)
-            self._rewrite(known)
+            self._rewrite(known, facts)
             self.known = known
             return
         data = b"".join([fact(*line) for line in lines])
@@ -253,7 +270,7 @@ class Catalogue:
             self.known.apply(line)
         if self._size > 2 * self.known.live_bytes + REWRITE_SLACK_BYTES:
             try:
-                self._rewrite(self.known)
+                self._rewrite(self.known, facts)
             except OSError as error:
                 # What was to be noted is: it only stays longer than it need be.
                 log.warning("the catalogue could not be rewritten: size=%d error=%s", self._size, error)
@@ -263,8 +280,12 @@ class Catalogue:
             self._file.close()
             self._file = None
 
-    def _rewrite(self, known: Known) -> None:
-        """Write all that is true into a new file and put it in the old one's place."""
+    def _rewrite(self, known: Known, newest: Iterable[Fact] = ()) -> None:
+        """Write all that is true into a new file and put it in the old one's place.
+
+        Ledgers that `newest` says are deleted are not forgotten yet: a flush may be under way that makes their files.
+        """
+        known.forget(self._durably_gone(known.deleted.difference(line.ledger_id for line in newest)))
         temporary = self._path.with_suffix(".new")
         data = whole_catalogue(known)
         self._disk.remove(temporary)
@@ -284,6 +305,17 @@ class Catalogue:
         self._size = len(data)
         self._doubtful = False
 
+    def _durably_gone(self, deleted: Collection[int]) -> list[int]:
+        """Which of these deleted ledgers have no segment, after the next loss of power as well."""
+        if not deleted:
+            return []
+        there = set(self._disk.names(self._segments))
+        gone = [ledger_id for ledger_id in deleted if segment_name(ledger_id) not in there]
+        if gone:
+            # A removal is not synced when it is made: the name that is not there may come back until this is done.
+            self._disk.sync_directory(self._segments)
+        return gone
+
 
 def _closing(journal_sequence: int, next_ledger_id: int, journal_epoch: int, salt: int, begin: int) -> Fact:
     return Fact(FactKind.CHECKPOINT, next_ledger_id, journal_sequence, begin, journal_epoch, salt, b"")
@@ -292,6 +324,7 @@ def _closing(journal_sequence: int, next_ledger_id: int, journal_epoch: int, sal
 def whole_catalogue(known: Known) -> bytes:
     """A new file's content."""
     lines = [fact(*line._replace(points=b"".join(points))) for line, points in known.facts.values()]
+    lines += [fact(FactKind.DELETED, ledger_id, 0, 0, 0, 0, b"") for ledger_id in sorted(known.deleted)]
     closing = _closing(
         known.journal_sequence,
         known.next_ledger_id,

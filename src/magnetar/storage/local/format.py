@@ -86,10 +86,13 @@ A fact:
     41  i64  max_timestamp_ms  for a checkpoint: the salt of the journal's rounds
     49  ...  index points that the ledger has gained since its last fact (progress only)
 
+A ledger's fact of kind 3 stays until its segment is surely gone: only what is named so is ever removed.
+
 Version 1 begins with b"MGCATLG1" and has the facts right behind that; its checkpoints say neither where they begin
 nor epoch and salt.  It is read, and rewritten as version 2 by the next start.
 """
 
+import re
 import sys
 from array import array
 from enum import IntEnum
@@ -133,6 +136,7 @@ FACT: Final = Struct(">BQQQqq")
 FACT_START: Final = Struct(">II")
 FACT_BYTES: Final = 49
 FACT_BYTES_MAX: Final = 1 << 28
+_SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.segment")
 assert FACT_START.size + FACT.size == FACT_BYTES
 
 VERSION: Final = 1  # of segments' footers
@@ -217,6 +221,16 @@ def footer(
     )
     trailer = trailer[:-4] + crc32c(trailer[:-4]).to_bytes(4, "big")
     return points + bytes(align_up(len(points) + TRAILER_BYTES) - TRAILER_BYTES - len(points)) + trailer
+
+
+def segment_name(ledger_id: int) -> str:
+    return f"{ledger_id:016x}.segment"
+
+
+def segment_ledger(name: str) -> int | None:
+    """Whose segment a file of that name is; None for any other file."""
+    match = _SEGMENT_NAME.fullmatch(name)
+    return int(match[1], 16) if match else None
 
 
 def catalogue_head(base_bytes: int) -> bytes:

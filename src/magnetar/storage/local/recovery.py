@@ -9,11 +9,11 @@ import logging
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.storage.local.catalogue import Catalogue, Known, points_count
-from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind
+from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind, segment_ledger
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Queued
 from magnetar.storage.local.leases import Lease, load_leases
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from magnetar.storage.local.store import LocalLedgerStore
 
 log = logging.getLogger(__name__)
+
+_IDS_IN_REACH: Final = 1 << 32  # as many ledgers will never be made
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ def recover(store: "LocalLedgerStore") -> Recovered:
         found.ledgers[ledger_id] = ledger
     _replay(store, found)
     found.leases = load_leases(store.disk, store.data_dir / "leases")
-    _remove_segments_of_deleted(store, found)
+    _look_at_segments(store, found)
     return found
 
 
@@ -92,18 +94,18 @@ def _check_is_new(store: "LocalLedgerStore") -> None:
         )
 
 
-def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> None:
-    """Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again."""
-    known = found.catalogue.known.next_ledger_id
+def _look_at_segments(store: "LocalLedgerStore", found: Recovered) -> None:
+    """Remove the files of ledgers that were deleted, and leave what no ledger has where it is.
+
+    Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again.
+    """
+    deleted = found.catalogue.known.deleted.union(found.deleted)
     leased = set().union(*(lease.ledgers for lease in found.leases))
     for name in store.disk.names(store.segments):
-        digits, dot, suffix = name.partition(".")
-        if not re.fullmatch(r"[0-9a-f]{16}", digits) or dot + suffix != ".segment":
+        ledger_id = segment_ledger(name)
+        if ledger_id is None or ledger_id in found.ledgers:
             continue
-        ledger_id = int(digits, 16)
-        if ledger_id in found.ledgers:
-            continue
-        if ledger_id < known or ledger_id in found.deleted:
+        if ledger_id in deleted:
             if ledger_id in leased:
                 file = store.disk.open(store.segments / name)
                 try:
@@ -114,6 +116,8 @@ def _remove_segments_of_deleted(store: "LocalLedgerStore", found: Recovered) -> 
                 store.disk.remove(store.segments / name)
         else:
             log.warning("segment of an unknown ledger left alone: file=%s", name)
+            if ledger_id - found.next_ledger_id < _IDS_IN_REACH:
+                found.next_ledger_id = max(found.next_ledger_id, ledger_id + 1)
 
 
 def _replay(store: "LocalLedgerStore", found: Recovered) -> None:

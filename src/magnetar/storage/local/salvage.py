@@ -24,6 +24,7 @@ from magnetar.storage.local.format import (
     Control,
     FactKind,
     control_record,
+    segment_ledger,
 )
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.replay import Damage, Survey, Torn, Whole, survey, walk
@@ -117,16 +118,9 @@ class Examined:
 
     @property
     def unknown_segments(self) -> list[int]:
-        """Ledgers that have segments and were never created, as far as catalogue and journal know: that is lost.
-
-        Once there are newer ledgers, a start would take them for deleted ones and remove their files.
-        """
-        first = self.known.next_ledger_id
-        return sorted(
-            one
-            for one in self.segments
-            if one >= first and one not in self.ledgers and one not in self._deleted
-        )
+        """Ledgers that have segments and were never created, as far as catalogue and journal know: that is lost."""
+        deleted = self.known.deleted | self._deleted
+        return sorted(one for one in self.segments if one not in self.ledgers and one not in deleted)
 
     def close(self) -> None:
         for file in self.journal.files():
@@ -298,15 +292,11 @@ def examine(disk: Disk, data_dir: Path) -> Examined:
 
 
 def _segments_of(disk: Disk, directory: Path) -> dict[int, Path]:
-    found = {}
-    for name in disk.names(directory):
-        digits, _, suffix = name.partition(".")
-        if len(digits) == 16 and suffix == "segment":
-            try:
-                found[int(digits, 16)] = directory / name
-            except ValueError:
-                continue
-    return found
+    return {
+        ledger_id: directory / name
+        for name in disk.names(directory)
+        if (ledger_id := segment_ledger(name)) is not None
+    }
 
 
 def _whole_lines(data: memoryview) -> list[Fact]:

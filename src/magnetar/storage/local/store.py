@@ -22,7 +22,7 @@ from magnetar.base.errors import LedgerNotFound, StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew
 from magnetar.storage.local.disk import Disk, RealDisk
-from magnetar.storage.local.format import ROUND_BYTES, Control, control_record
+from magnetar.storage.local.format import ROUND_BYTES, Control, control_record, segment_name
 from magnetar.storage.local.health import problem_of
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.journal import Journal, Queued
@@ -300,7 +300,7 @@ class LocalLedgerStore:
     # -- what the parts of the store need of each other
 
     def path_of(self, ledger: LocalLedger) -> Path:
-        return self.segments / f"{ledger.ledger_id:016x}.segment"
+        return self.segments / segment_name(ledger.ledger_id)
 
     def touch(self, ledger: LocalLedger) -> None:
         """The next checkpoint has something to do for `ledger`."""

@@ -1,0 +1,80 @@
+"""A start removes the segments of ledgers that are known to be deleted, and no other file."""
+
+import asyncio
+from pathlib import Path
+
+from magnetar.storage.local.format import segment_name
+from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.store import EntryId
+from magnetar.testing.clock import FakeClock
+from magnetar.testing.disk import CrashDisk, Fate
+
+DATA = Path("/data")
+SEGMENTS = DATA / "segments"
+SMALL = LocalStoreSettings(journal_file_bytes=64 << 10, journal_file_count=4, round_bytes_max=16 << 10)
+
+
+async def start(disk: CrashDisk) -> LocalLedgerStore:
+    return await LocalLedgerStore.start(DATA, settings=SMALL, clock=FakeClock(), disk=disk)
+
+
+async def with_ledgers(store: LocalLedgerStore, count: int) -> None:
+    for _ in range(count):
+        ledger = await store.create()
+        done = asyncio.get_running_loop().create_future()
+        ledger.append([b"x" * 100], 100, 0, 0, done.set_result)
+        assert await done is None
+    await store.checkpoint()
+
+
+def leave(disk: CrashDisk, ledger_id: int) -> Path:
+    """A segment that appears from elsewhere, such as from a copy of the folder."""
+    path = SEGMENTS / segment_name(ledger_id)
+    disk.open(path, create=True).write(b"somebody's entries", 0)
+    disk.sync_directory(SEGMENTS)
+    return path
+
+
+def test_a_segment_that_no_ledger_has_stays_unless_its_ledger_is_known_to_be_deleted() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        await with_ledgers(store, 3)
+        ids = [stat.ledger_id for stat in await store.list_ledgers()]
+        await store.delete(ids[1])
+        await store.checkpoint()
+        await store.close()
+        deleted = leave(disk, ids[1])  # its removal was not synced, and the power went
+        unknown = leave(disk, 0)  # ids begin at 1: it was never made, and is below the next one
+        for _ in range(3):
+            store = await start(disk)
+            assert deleted not in disk.paths()
+            await with_ledgers(store, 1)
+            await store.close()
+            assert bytes(disk.content(unknown)) == b"somebody's entries"
+
+    asyncio.run(scenario())
+
+
+def test_a_new_ledger_does_not_get_the_id_of_a_segment_that_nobody_knows() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        store = await start(disk)
+        await with_ledgers(store, 1)
+        (last,) = (stat.ledger_id for stat in await store.list_ledgers())
+        await store.close()
+        unknown = [leave(disk, last + 1), leave(disk, last + 3), leave(disk, 2**64 - 1)]
+        for _ in range(2):
+            store = await start(disk)
+            await with_ledgers(store, 3)
+            await store.close()
+            for path in unknown:
+                assert bytes(disk.content(path)) == b"somebody's entries"
+        store = await start(disk.after_power_loss(Fate.DROPPED))
+        for stat in await store.list_ledgers():
+            (entry,) = await (await store.open(stat.ledger_id)).read(EntryId(0), 1000)
+            assert bytes(entry.body) == b"x" * 100
+        await store.close()
+
+    asyncio.run(scenario())
