@@ -141,7 +141,9 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
     rows: list[Row] = []
     if tables:  # version 1
         old = connection.execute("SELECT path, value, version FROM node")
-        rows = [(name, bytes(value), count, row_crc(name, value, count)) for name, value, count in old]
+        for name, value, count in old:
+            _check_kinds(path, name, value, count)
+            rows.append((name, value, count, row_crc(name, value, count)))
         connection.execute("DROP TABLE node")
     connection.execute(
         "CREATE TABLE node (path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL,"
@@ -169,12 +171,13 @@ def load(path: Path, connection: sqlite3.Connection) -> tuple[dict[str, Versione
         nodes: dict[str, Versioned] = {}
         digest = 0
         for name, value, version, crc in connection.execute("SELECT path, value, version, crc FROM node"):
+            _check_kinds(path, name, value, version)
             if row_crc(name, value, version) != crc:
                 raise _damaged(path, f"what it holds at {name[:200]!r} fails its checksum")
-            nodes[name] = Versioned(bytes(value), version)
+            nodes[name] = Versioned(value, version)
             digest += crc
         found = connection.execute("SELECT commits, rows, digest, sequence FROM state").fetchone()
-        if found is None or (len(nodes), digest % _DIGEST_MODULUS) != found[1:3]:
+        if found is None or (len(nodes), digest % _DIGEST_MODULUS) != found[1:3] or not _are_numbers(found):
             raise _damaged(path, f"{len(nodes)} values were found, and they are not those that were written")
     except (sqlite3.Error, TypeError, UnicodeError, OverflowError) as error:
         connection.close()
@@ -183,6 +186,16 @@ def load(path: Path, connection: sqlite3.Connection) -> tuple[dict[str, Versione
         connection.close()
         raise
     return nodes, State(*found)
+
+
+def _check_kinds(path: Path, name: object, value: object, version: object) -> None:
+    """ConfigError for a row that is not made of what was written: a flipped bit can make anything of a column."""
+    if not (type(name) is str and type(value) is bytes and type(version) is int):
+        raise _damaged(path, f"what it holds at {str(name)[:200]!r} is not what was written")
+
+
+def _are_numbers(found: Iterable[object]) -> bool:
+    return all(type(one) is int for one in found)
 
 
 def _damaged(path: Path, what: str) -> ConfigError:

@@ -409,6 +409,12 @@ def test_a_file_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
         "INSERT INTO node SELECT '/c', value, version, crc FROM node WHERE path = '/a'",
         "UPDATE state SET rows = 3",
         "DELETE FROM state",
+        "UPDATE node SET version = 7.5 WHERE path = '/a'",
+        "UPDATE node SET path = x'2f61' WHERE path = '/a'",
+        "UPDATE node SET value = 'text' WHERE path = '/a'",
+        "UPDATE state SET commits = 'many'",
+        "CREATE TABLE other AS SELECT path, value, NULL AS version, crc FROM node; DROP TABLE node;"
+        " ALTER TABLE other RENAME TO node",
     ],
 )
 def test_values_that_are_not_those_that_were_written_are_found_at_the_next_start(
@@ -429,7 +435,7 @@ def test_values_that_are_not_those_that_were_written_are_found_at_the_next_start
 
     asyncio.run(write())
     with sqlite3.connect(path) as connection:
-        connection.execute(damage)
+        connection.executescript(damage)
     connection.close()
     with pytest.raises(ConfigError, match="is damaged"):
         SqliteMetadataStore(path)
