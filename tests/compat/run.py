@@ -8,7 +8,8 @@
     python tests/compat/run.py --broker pulsar        against Apache Pulsar: the suites of Pulsar's clients
     python tests/compat/run.py --bootstrap HOST:PORT  against a broker that already runs
 
-Sources, builds and logs lie in `tests/compat/.work`.  Exit code 1 means that a listed test failed or a
+Whole suites against Magnetar write `docs/compatibility.md` anew (`scorecard.py`).  Sources, builds and logs lie in
+`tests/compat/.work`.  Exit code 1 means that a listed test failed or a
 suite could not run.
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fetch
+import scorecard
 import suite_java
 import suite_kafka_python
 import suite_librdkafka
@@ -36,9 +38,10 @@ _PRINT = threading.Lock()
 
 @dataclass(frozen=True)
 class Suite:
-    """`execute` returns None if no test of the suite was asked for."""
+    """`execute` returns None if no test of the suite was asked for; `version` is that of what it tests with."""
 
     name: str
+    version: Callable[[], str]
     brokers: tuple[str, ...]
     execute: Callable[[Task], list[Outcome] | None]
 
@@ -46,12 +49,29 @@ class Suite:
 SUITES = {
     suite.name: suite
     for suite in (
-        Suite(suite_kafka_python.NAME, ("magnetar", "kafka"), suite_kafka_python.execute),
-        Suite(suite_librdkafka.NAME, ("magnetar", "kafka"), suite_librdkafka.execute),
-        Suite(suite_pulsar_client.NAME, ("magnetar", "pulsar"), suite_pulsar_client.execute),
-        Suite(suite_java.NAME, ("magnetar", "pulsar"), suite_java.execute),
-        Suite(suite_pulsar_flex.NAME, ("magnetar", "pulsar"), suite_pulsar_flex.execute),
-        Suite(suite_pulsar_go.NAME, ("magnetar", "pulsar"), suite_pulsar_go.execute),
+        Suite(
+            suite_kafka_python.NAME,
+            suite_kafka_python.version,
+            ("magnetar", "kafka"),
+            suite_kafka_python.execute,
+        ),
+        Suite(
+            suite_librdkafka.NAME, suite_librdkafka.version, ("magnetar", "kafka"), suite_librdkafka.execute
+        ),
+        Suite(
+            suite_pulsar_client.NAME,
+            suite_pulsar_client.version,
+            ("magnetar", "pulsar"),
+            suite_pulsar_client.execute,
+        ),
+        Suite(suite_java.NAME, suite_java.version, ("magnetar", "pulsar"), suite_java.execute),
+        Suite(
+            suite_pulsar_flex.NAME,
+            suite_pulsar_flex.version,
+            ("magnetar", "pulsar"),
+            suite_pulsar_flex.execute,
+        ),
+        Suite(suite_pulsar_go.NAME, suite_pulsar_go.version, ("magnetar", "pulsar"), suite_pulsar_go.execute),
     )
 }
 
@@ -142,7 +162,13 @@ def _run_suite(suite: Suite, wanted: Sequence[str], options: argparse.Namespace)
             report=_report,
         )
     )
-    return judge(suite.name, outcomes, allowed, whole=not wanted) if outcomes else None
+    if not outcomes:
+        return None
+    if not wanted and not options.full and options.broker == "magnetar" and not options.bootstrap:
+        known = scorecard.read_known(HERE / suite.name / "known.txt")
+        scorecard.write(scorecard.score_of(suite.name, suite.version(), outcomes, known))
+        scorecard.PAGE.write_text(scorecard.page(scorecard.read_all()))
+    return judge(suite.name, outcomes, allowed, whole=not wanted)
 
 
 def _report(outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import brokers
 import fetch
@@ -34,6 +35,17 @@ PROFILE = brokers.Profile(
     },
 )
 Report = Callable[[Outcome], None]
+
+
+def version() -> str:
+    """Of both clients under test, as `pom.xml` pins them."""
+    pom = ElementTree.parse(SOURCES / "pom.xml")
+    space = {"m": "http://maven.apache.org/POM/4.0.0"}
+    found = {
+        one.findtext("m:artifactId", "", space): one.findtext("m:version", "", space)
+        for one in pom.iterfind(".//m:dependency", space)
+    }
+    return f"Pulsar {found['pulsar-client']}, Kafka {found['kafka-clients']}"
 
 
 def execute(task: Task) -> list[Outcome] | None:

@@ -65,6 +65,10 @@ class SpawnedService:
 '''
 
 
+def version() -> str:
+    return VERSION
+
+
 def execute(task: Task) -> list[Outcome] | None:
     """None if no test of this suite was asked for."""
     if not task.concerns_named_tests:

@@ -112,6 +112,10 @@ class Job:
         return f"{'full' if self.full else 'quick'}-{self.number}"
 
 
+def version() -> str:
+    return VERSION
+
+
 def execute(task: Task) -> list[Outcome] | None:
     """None if no test of this suite was asked for."""
     tests = prepare(task.work)

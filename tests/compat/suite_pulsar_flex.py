@@ -16,6 +16,10 @@ SHA256 = "9c1215891511b20e16b5fb2b8b9258a3510d29d52612c20f99b1063bdd155c38"
 SOURCE = Path(__file__).resolve().parent / NAME / "scenarios.cjs"
 
 
+def version() -> str:
+    return VERSION
+
+
 def execute(task: Task) -> list[Outcome] | None:
     """None if no test of this suite was asked for."""
     return scenarios.execute(task, f"{NAME} {VERSION}", prepare, command_of)

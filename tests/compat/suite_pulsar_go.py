@@ -13,6 +13,13 @@ NAME = "pulsar-go"
 SOURCE = Path(__file__).resolve().parent / NAME
 
 
+def version() -> str:
+    """Of the client under test, as `go.mod` pins it."""
+    lines = (SOURCE / "go.mod").read_text().splitlines()
+    (found,) = (line.split()[1] for line in lines if "apache/pulsar-client-go " in line)
+    return found.removeprefix("v")
+
+
 def execute(task: Task) -> list[Outcome] | None:
     """None if no test of this suite was asked for."""
     return scenarios.execute(task, NAME, prepare, command_of)
