@@ -21,8 +21,7 @@ def told_host(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Sizes in bytes; -1 as `queued_request_bytes_max` leaves it to the server, as `idle_ms_max` means for
-    ever.
+    """Sizes in bytes.  `queued_request_bytes_max` = -1: the server's own choice; `idle_ms_max` = -1: no limit.
 
     `advertised` has what clients are told for those listeners that have it, {name: (host, port)}; port 0
     stands for the port that is listened on.  For the others it is the listener's own host or, if that stands

@@ -163,7 +163,7 @@ def standalone(
             raise
         raise ConfigError(
             f"data dir {settings.data_dir} cannot be used: {error.strerror} ({error.filename});"
-            " mend that or choose another one with --data-dir"
+            " fix it, or choose another one with --data-dir"
         ) from error
     raise typer.Exit(code)
 

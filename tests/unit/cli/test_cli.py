@@ -169,7 +169,7 @@ def test_trouble_with_the_data_dir_names_the_next_step(
     assert run(["standalone", "--data-dir", str(tmp_path)]) == 2
     assert complaint(capsys) == (
         f"magnetar: data dir {tmp_path} cannot be used: Permission denied ({tmp_path}/lock);"
-        " mend that or choose another one with --data-dir"
+        " fix it, or choose another one with --data-dir"
     )
 
 

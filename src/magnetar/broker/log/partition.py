@@ -356,7 +356,7 @@ class Partition:
             self.bytes_since_snapshot += 1
 
     def wait_durable(self, end_offset: int) -> asyncio.Future[bool]:
-        """Done when the log of now is durable up to `end_offset` (True), or an append before it has failed (False)."""
+        """Resolves when everything up to `end_offset` is durable (True), or an append before it has failed (False)."""
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def done(error: Exception | None) -> None:

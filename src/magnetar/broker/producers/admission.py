@@ -8,8 +8,8 @@ Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it i
 (Exclusive), waits for its turn (WaitForExclusive), or sends everybody away (ExclusiveWithFencing).  While there is an
 exclusive producer, or one waits, everybody else is refused, but for those that wait as well.  Each exclusive producer
 gets a topic epoch higher than all before it, stored before it is told; who comes again with an older one is fenced, in
-every mode, also after its turn to wait.  Who comes again with the current one, under its name, is the exclusive
-producer itself, whose earlier connection is lost without the broker having noticed.
+every mode, also after its turn to wait.  A producer that reconnects with the current epoch and name is the
+exclusive producer itself: its earlier connection was lost, and the broker did not notice.
 
 `PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
 """
@@ -82,7 +82,7 @@ class ProducerHandle(Protocol):
         ...
 
     def refused(self, error: BrokerError) -> None:
-        """It waited to be the exclusive producer, and will not be that."""
+        """The producer waited for exclusive access, and does not get it."""
         ...
 
     async def is_alive(self) -> bool:

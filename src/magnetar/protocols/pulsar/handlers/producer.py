@@ -141,7 +141,7 @@ class AttachedProducer:
         self.session.send(self.close_notice())
 
     def refused(self, error: BrokerError) -> None:
-        """It waited to be the exclusive producer, and will not be that."""
+        """The producer waited for exclusive access, and does not get it."""
         if self.state is State.WAITING:
             self._forget()
             self.session.send(error_command(self.request_id, server_error(error), str(error)))
