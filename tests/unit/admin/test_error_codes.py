@@ -7,10 +7,12 @@ import importlib
 from pathlib import Path
 
 import httpx
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.responses import Response
 
 import magnetar
 from magnetar.admin import answers
+from magnetar.admin.routing import Handler, Router
 from magnetar.base import error_codes
 from magnetar.base.errors import BrokerError
 
@@ -161,27 +163,21 @@ def test_codes_and_statuses_stay_what_clients_know() -> None:
     """Whoever renames a class keeps its code; a new error is a new row here."""
     errors = {kind.code: kind for kind in _errors()}
     assert sorted(errors) == sorted(CODES)
-    app = FastAPI(openapi_url=None)
-    answers.install(app)
 
-    @app.get("/magnetar/refuse/{code}")
-    async def refuse(code: str) -> None:
+    async def refuse(code: str) -> Response:
         kind = errors[code]
         raise kind.__new__(kind, "why")  # some take more than a sentence when they are made
 
     expected = {code: (status, {"error": code, "reason": "why"}) for code, status in CODES.items()}
+    app = _app(refuse, "/magnetar/refuse/{code}")
     assert asyncio.run(_asked(app, "/magnetar/refuse/", list(CODES))) == expected
 
 
 def test_a_refusal_without_a_code_has_that_of_its_status() -> None:
-    app = FastAPI(openapi_url=None)
-    answers.install(app)
-
-    @app.get("/magnetar/refuse/{status}")
-    @app.get("/admin/refuse/{status}")
-    async def refuse(status: int) -> None:
+    async def refuse(status: int) -> Response:
         raise answers.Refused(status, "why")
 
+    app = _app(refuse, "/magnetar/refuse/{status}", "/admin/refuse/{status}")
     statuses = [str(status) for status in CODES_OF_STATUSES]
     assert asyncio.run(_asked(app, "/magnetar/refuse/", statuses)) == {
         str(status): (status, {"error": code, "reason": "why"}) for status, code in CODES_OF_STATUSES.items()
@@ -192,9 +188,10 @@ def test_a_refusal_without_a_code_has_that_of_its_status() -> None:
 
 
 def test_what_is_not_served_is_not_found() -> None:
-    app = FastAPI(openapi_url=None)
-    answers.install(app)
-    app.get("/magnetar/there")(lambda: None)
+    async def there() -> Response:
+        return Response()
+
+    app = _app(there, "/magnetar/there")
 
     async def main() -> None:
         transport = httpx.ASGITransport(app)
@@ -210,7 +207,16 @@ def test_codes_that_clients_act_on_are_these() -> None:
     assert shared == {"CROWDED": "CROWDED", "WORKER_BUSY": "WORKER_BUSY", "WORKER_FENCED": "WORKER_FENCED"}
 
 
-async def _asked(app: FastAPI, path: str, ends: list[str]) -> dict[str, tuple[int, object]]:
+def _app(handler: Handler, *paths: str) -> Starlette:
+    router = Router()
+    for path in paths:
+        router.get(path, "")(handler)
+    app = Starlette(routes=router.routes)
+    answers.install(app)
+    return app
+
+
+async def _asked(app: Starlette, path: str, ends: list[str]) -> dict[str, tuple[int, object]]:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         got = {end: await client.get(path + end) for end in ends}
