@@ -47,7 +47,7 @@ def test_the_page_is_what_the_scores_say() -> None:
 
 def test_every_suite_that_runs_by_itself_has_a_score_with_reasons() -> None:
     scores = {score.suite: score for score in scorecard.read_all()}
-    assert scores.keys() == run.SUITES.keys() - {"pulsar-client-python"}  # it wants a checkout
+    assert scores.keys() | {"pulsar-client-python"} == run.SUITES.keys()  # that one wants a checkout
     for name, score in scores.items():
         assert score.version == run.SUITES[name].version()
         assert NO_REASON not in score.failed.values(), score.failed
