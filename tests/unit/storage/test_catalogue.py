@@ -232,6 +232,22 @@ def test_a_deleted_ledger_is_known_until_its_segment_is_surely_gone(monkeypatch:
     assert paths[1] in disk.paths()
 
 
+def test_deletions_are_still_known_after_a_commit_that_failed() -> None:
+    disk = CrashDisk()
+    disk.make_directory(PATH.parent / "segments")
+    segment(disk, 1)
+    catalogue = load(disk)
+    catalogue.commit([progress(1, 5)], 10, 3, 4)
+    catalogue.commit([gone(1)], 11, 3, 4)
+    disk.fail_path = "catalogue"
+    disk.calls.clear()
+    disk.failures["write"] = {1: errno.EIO}
+    with pytest.raises(OSError, match="EIO"):
+        catalogue.commit([progress(2, 1)], 12, 3, 4)
+    catalogue.commit([progress(2, 1)], 12, 3, 4)  # which writes a new file
+    assert load(disk.after_power_loss(Fate.KEPT)).known.deleted == {1}
+
+
 def test_what_is_noted_of_a_ledger_anew_is_not_deleted() -> None:
     """`magnetar doctor --repair` replaces what was noted of a ledger that way."""
     disk = CrashDisk()
