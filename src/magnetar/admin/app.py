@@ -100,10 +100,8 @@ def create_app(
     about = routing.Router()
     about.add("/metrics", read_metrics, ["GET"], "Every number about the server")
     about.add("/openapi.json", _schema(app), ["GET"], in_schema=False)
-    for router in (
-        about,
-        *ROUTERS,
-    ):  # all others were made once, at import: a server starts with them as they are
+    # All others were made once, at import: a server starts with them as they are.
+    for router in (about, *ROUTERS):
         app.router.routes.extend(router.routes)
     return app
 

@@ -147,6 +147,10 @@ class KafkaSession:
         self._frame_cost += cost
         self._memory.take_frame(cost)
 
+    def _discharge(self, cost: int) -> None:
+        self._frame_cost -= cost
+        self._memory.give_frame(cost)
+
     def memory_granted(self, cost: int) -> None:
         """There is memory for the frame that waits for it."""
         self._frame_cost += cost
@@ -212,9 +216,7 @@ class KafkaSession:
             log.exception("a request of %s failed inside the broker; its connection is closed", self)
             self._abort("internal error")
         if frame.owned and not self._closed:
-            cost = self._memory.cost(len(frame.data))
-            self._frame_cost -= cost
-            self._memory.give_frame(cost)
+            self._discharge(self._memory.cost(len(frame.data)))
 
     def _dispatch(self, frame: Frame) -> None:
         service = self._service
@@ -462,8 +464,7 @@ class KafkaSession:
                     break
                 self._handle(self._held.popleft())
             if not self._held and not self._closed:
-                self._frame_cost -= self._held_cost
-                self._memory.give_frame(self._held_cost)
+                self._discharge(self._held_cost)
                 self._held_cost = 0
             if self._held or self._frames.is_waiting:
                 self._paused = True
