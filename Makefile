@@ -68,7 +68,8 @@ check: dev ## format, lint, types, import contracts, generated code up to date
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy bench demo tools
+	@$(BIN)/mypy bench demo tools examples
+	@$(BIN)/mypy tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/generate_kafka.py --check
 	@$(BIN)/python tools/generate_pulsar.py --check

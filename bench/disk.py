@@ -22,7 +22,7 @@ STALLED_SHARE_MAX: Final = 0.002  # what comes at a random moment waits so often
 class Pace(NamedTuple):
     """How small synced writes fare with no server at work.
 
-    A stall is one write in a count, and seconds in which everybody waits: so it is the time that counts.
+    A stall is one write in a count, and seconds in which all clients wait: so it is the time that counts.
     """
 
     p50_ms: float
@@ -58,12 +58,12 @@ def calm(folder: Path) -> Pace:
     give_up_at = time.monotonic() + CALM_SECONDS_MAX
     while True:
         rest(folder)
-        pace = probe(folder)
+        pace = probe(folder, PROBE_SECONDS)
         if pace.calm or time.monotonic() > give_up_at:
             return pace
 
 
-def probe(folder: Path, seconds: float = PROBE_SECONDS) -> Pace:
+def probe(folder: Path, seconds: float) -> Pace:
     """The disk under `folder` under what a journal at 20,000 records a second asks of it; past the page cache where
     the file system allows."""
     path = folder / "disk-probe"

@@ -1,4 +1,4 @@
-"""What is measured, and the bars of issue 3, "Bars for speed".
+"""What is measured with Kafka's clients, and the bars for it.
 
 A measure runs once per server and pair and returns samples: field name (with its unit) -> values.  Everything that a
 run creates it also removes, and the kernel's dirty pages are written out before the next run, so that no server pays
@@ -222,7 +222,7 @@ def topics(server: Server, _tools: Tools, _effort: Effort) -> Samples:
 
 
 def warm_up(server: Server, tools: Tools) -> None:
-    """A JVM compiles what it runs often: give it (and us) the same first half gigabyte that nobody counts."""
+    """A JVM compiles what it runs often: give it (and us) the same first half gigabyte, which is not measured."""
     for size in (100, 1024, 16 * 1024):
         count = 200_000_000 // size
         with admin.topic(server.bootstrap, _topic("warmup"), HEADLINE_PARTITIONS) as topic:
@@ -262,7 +262,7 @@ def _bulk_sample(verb: str, load: Load, cpu: process.CpuTime, noise: float) -> d
 
 
 class Watch:
-    """Server CPU of one client run, and how much of the machine somebody else took meanwhile."""
+    """Server CPU of one client run, and how much of the machine other processes took meanwhile."""
 
     def __init__(self, server: Server) -> None:
         os.sync()

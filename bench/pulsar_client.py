@@ -112,7 +112,7 @@ class PulsarPerf:
 
 
 class Consuming:
-    """`pulsar-perf consume` that goes on until it is told to stop."""
+    """`pulsar-perf consume` that goes on until it is stopped."""
 
     def __init__(self, running: "subprocess.Popen[bytes]", log: Path) -> None:
         self._running = running

@@ -1,4 +1,4 @@
-"""What is measured with Pulsar's clients, and the bars of issue 4.
+"""What is measured with Pulsar's clients, and the bars for it.
 
 Magnetar, whose journal is synced, beside Apache Pulsar standalone as it ships, whose journal is not.  The measures from
 one protocol to the other compare Magnetar with itself: beside both ends in one protocol.

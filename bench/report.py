@@ -81,7 +81,7 @@ def _show_table(results: Sequence[Result], title: str, heading: str, console: Co
 
 
 def noise(result: Result) -> list[str]:
-    """One sentence for each server whose runs shared the processors, or the disk, with somebody else."""
+    """One sentence for each server whose runs shared the processors, or the disk, with other processes."""
     warnings = []
     for server, samples in result.samples.items():
         paces = zip(*(samples.get(f"disk_{name}", []) for name in disk.Pace._fields), strict=True)

@@ -1,4 +1,4 @@
-"""What is measured with Spark, and the bars of issue 5.
+"""What is measured with Spark, and the bars for it.
 
 Spark 4.3 with the source `magnetar` on Magnetar, beside Spark 4.0 with Kafka's own connector on Apache Kafka.  The same
 client writes the same data for both, in the same run.  Spark and the server share the machine.

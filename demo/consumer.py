@@ -1,7 +1,7 @@
 """One member of the consumer group, run as a process of its own.
 
 What it reads goes to the parent through a pipe **before** its offsets are committed: the parent plays the part of the
-database that a consumer writes to.  A member killed between the two has its last records read again by somebody else:
+database that a consumer writes to.  A member killed between the two has its last records read again by another member:
 at least once.
 """
 
@@ -84,7 +84,8 @@ class _Member:
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
-                # Partitions go by the order of member ids, which begin with this: who comes back gets its own.
+                # Partitions go by the order of member ids, which begin with this: a member that comes back gets its
+                # own.
                 "client.id": name.replace(" ", "-"),
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -147,4 +148,4 @@ class _Member:
         self.pipe.send(Assigned(tuple(sorted(each.partition for each in partitions))))
 
     def _on_revoke(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-        self._commit()  # whoever gets these partitions goes on where this member stopped
+        self._commit()  # the next owner of these partitions goes on where this member stopped

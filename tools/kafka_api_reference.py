@@ -7,8 +7,10 @@ the file to what this makes.
 import importlib
 import inspect
 from pathlib import Path
+from typing import Any
 
-from magnetar.protocols.kafka.registry import Api, load_apis
+from magnetar.protocols.kafka.apis import load_apis
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.schema import APIS
 
 FILE = Path(__file__).parent.parent / "docs" / "reference" / "kafka-apis.md"
@@ -45,12 +47,12 @@ def render() -> str:
     return "\n".join([INTRODUCTION, "\n".join(rows) + "\n", *sections, f"{NOT_SERVED}\n{missing}.\n"])
 
 
-def _served(api: Api) -> str:
+def _served(api: Api[Any]) -> str:
     low, high = api.min_version, api.max_version
     return f"{low}" if low == high else f"{low}-{high}"
 
 
-def _prose(api: Api) -> str:
+def _prose(api: Api[Any]) -> str:
     """The handler's own text, its first word (the API's name) left out."""
     handler = importlib.import_module(f"magnetar.protocols.kafka.handlers.{api.name}")
     text = inspect.cleandoc(handler.__doc__ or "").partition(": ")[2]

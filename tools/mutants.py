@@ -3,245 +3,198 @@
     python tools/mutants.py                     what there is to be changed, by module
     python tools/mutants.py catalogue chain     every mutant of these; --sample 40 --seed 1 for some of them
 
-Each mutant is a copy of `src` with one change: a statement left out, a comparison or a logical operator turned around,
-a number off by one.  It is *killed* when the module's own tests fail (or hang).  Survivors are printed with their line;
-a survivor is a missing test, or a change that cannot be told from the original, which `EQUIVALENT` then names with the
-reason.
+A mutant (`mutation/changes.py`) is *killed* when the module's own tests fail or hang (`mutation/runs.py`).  Survivors
+are printed; a survivor is a missing test, or a change that cannot be told from the original.  Those have a line in
+`mutants.toml` with the reason, and are not run.
+
+What was found of each mutant is a line in `.mutants/<module>.jsonl`.  A run goes on from there: killed stays killed
+while the module is as it was, and survivors are tried again when a test has changed.
 """
 
 import argparse
-import ast
+import hashlib
+import json
 import os
 import random
-import shutil
-import subprocess
+import re
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+import tomllib
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
+
+from mutation.changes import Mutant, mutants
+from mutation.runs import Bench, Learned, Verdict, digest_of, prepare
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-SOURCE: Final = REPOSITORY / "src"
-TIMEOUT_S: Final = 300.0
-
-STORE: Final = ("tests/unit/storage", "tests/crash/storage")
-LEDGER: Final = ("tests/unit/ledger",)
-MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "journal": ("storage/local/journal.py", STORE),
-    "writebehind": ("storage/local/writebehind.py", STORE),
-    "recovery": ("storage/local/recovery.py", STORE),
-    "replay": ("storage/local/replay.py", STORE),
-    "catalogue": ("storage/local/catalogue.py", STORE),
-    "ring": ("storage/local/ring.py", STORE),
-    "sqlite": ("metadata/sqlite.py", ("tests/unit/metadata",)),
-    "sqlite_file": ("metadata/sqlite_file.py", ("tests/unit/metadata",)),
-    "commit_mark": ("metadata/commit_mark.py", ("tests/unit/metadata",)),
-    "managed_ledger": ("ledger/managed_ledger.py", LEDGER),
-    "chain": ("ledger/chain.py", LEDGER),
-    "cursor": ("ledger/cursor.py", LEDGER),
-    "cursor_store": ("ledger/cursor_store.py", LEDGER),
-    "producer_recovery": (
-        "broker/log/producer_recovery.py",
-        ("tests/unit/broker/test_producer_recovery.py", "tests/unit/broker/test_transaction_index.py"),
-    ),
-}
-# Mutants that behave as the original does, as they are printed, and why.
-EQUIVALENT: Final[dict[tuple[str, str], str]] = {
-    (
-        "chain",
-        "index -= 1  ->  left out",
-    ): "behind an empty ledger stands one that begins at the same offset, or nothing",
-}
-
-_SWAPPED: Final[dict[type[ast.AST], type[ast.AST]]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-}
+RESULTS: Final = ".mutants"
 
 
-class Site(NamedTuple):
-    """A place that can be changed: the number of its node in `ast.walk`, and how."""
+class Module(NamedTuple):
+    name: str
+    path: str
+    """Below `src`."""
+    tests: list[str]
+    siblings: list[str]
+    """The paths of all that the same tests are for, also this one."""
+    equivalent: dict[str, str]
+    """Why mutants of this name behave as the original does; a `*` at the end of the name stands for anything."""
 
-    number: int
-    change: "_Change"
-
-
-class Mutant(NamedTuple):
-    line: int
-    before: str
-    after: str
-    source: str
-
-
-def sites(text: str) -> list[Site]:
-    return [
-        Site(index, change)
-        for index, node in enumerate(ast.walk(ast.parse(text)))
-        for change in _changes(node)
-    ]
-
-
-def mutant(text: str, site: Site) -> Mutant:
-    tree = ast.parse(text)
-    target = next(node for number, node in enumerate(ast.walk(tree)) if number == site.number)
-    before = _line_of(target)
-    after = site.change(target, tree)
-    return Mutant(getattr(target, "lineno", 0), before, after, ast.unparse(ast.fix_missing_locations(tree)))
-
-
-def _changes(node: ast.AST) -> Iterator["_Change"]:
-    if isinstance(node, ast.Compare):
-        for place, operator in enumerate(node.ops):
-            if type(operator) in _SWAPPED:
-                yield _Swap(place)
-    elif isinstance(node, ast.BoolOp) or (isinstance(node, ast.BinOp) and type(node.op) in _SWAPPED):
-        yield _Swap(-1)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield _Unnot()
-    elif isinstance(node, ast.Constant) and type(node.value) is int:
-        yield _OffByOne()
-    elif _may_be_left_out(node):
-        yield _LeaveOut()
-
-
-def _may_be_left_out(node: ast.AST) -> bool:
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Call | ast.Await)
-    if isinstance(node, ast.Assign):
-        return all(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)
-    return isinstance(node, ast.AugAssign | ast.Delete | ast.Raise)
-
-
-class _Change(Protocol):
-    """Changes `node` of `tree` in place; the line as it is then."""
-
-    def __call__(self, node: ast.AST, tree: ast.AST) -> str: ...
-
-
-class _Swap(_Change):
-    def __init__(self, place: int) -> None:
-        self._place = place
-
-    def __call__(self, node: ast.AST, tree: ast.AST) -> str:
-        if isinstance(node, ast.Compare):
-            old: ast.AST = node.ops[self._place]
-            node.ops[self._place] = _SWAPPED[type(old)]()  # type: ignore[call-overload]
-        elif isinstance(node, ast.BoolOp | ast.BinOp):
-            node.op = _SWAPPED[type(node.op)]()  # type: ignore[assignment]
-        return _line_of(node)
-
-
-class _Unnot(_Change):
-    def __call__(self, node: ast.AST, tree: ast.AST) -> str:
-        assert isinstance(node, ast.UnaryOp)
-        node.op = ast.UAdd()  # of a bool: the same truth as without `not`
-        operand = node.operand
-        node.operand = ast.Call(ast.Name("bool", ast.Load()), [operand], [])
-        return _line_of(node)
-
-
-class _OffByOne(_Change):
-    def __call__(self, node: ast.AST, tree: ast.AST) -> str:
-        assert isinstance(node, ast.Constant)
-        assert isinstance(node.value, int)
-        old, node.value = node.value, node.value + 1
-        return f"{old + 1} for {old}"
-
-
-class _LeaveOut(_Change):
-    def __call__(self, node: ast.AST, tree: ast.AST) -> str:
-        for parent in ast.walk(tree):
-            for name in ("body", "orelse", "finalbody"):
-                body = getattr(parent, name, None)
-                if isinstance(body, list) and node in body:
-                    body[body.index(node)] = ast.Pass()
-        return "left out"
-
-
-def _line_of(node: ast.AST) -> str:
-    return ast.unparse(ast.fix_missing_locations(node)).split("\n")[0][:110]
-
-
-def run(tests: tuple[str, ...], source: Path) -> bool:
-    """Whether the tests pass on this copy of `src`."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
-        *tests,
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(
-            command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=TIMEOUT_S, check=False
+    def equivalence(self, mutant: Mutant) -> str | None:
+        """The name in `equivalent` that is this mutant's."""
+        if mutant.name in self.equivalent:
+            return mutant.name
+        return next(
+            (
+                name
+                for name in self.equivalent
+                if name.endswith("*") and mutant.name.startswith(name.removesuffix("*"))
+            ),
+            None,
         )
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
 
 
-def examine(name: str, sample: int | None, seed: int) -> list[Mutant]:
-    """The survivors of a module."""
-    path, tests = MODULES[name]
-    text = (SOURCE / "magnetar" / path).read_text()
-    every = sites(text)
-    chosen = every if sample is None else random.Random(seed).sample(every, min(sample, len(every)))
-    survivors = []
+class Results:
+    """What was found of a module's mutants, in a file that several processes add lines to."""
+
+    def __init__(self, path: Path, source: str, tests: str) -> None:
+        path.parent.mkdir(exist_ok=True)
+        self._path = path
+        self._stamp = {"source": source, "tests": tests}
+        self._found: dict[str, Verdict] = {}
+
+    def read(self, *, unfinished: bool = False) -> None:
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        for line in map(json.loads, lines):
+            verdict = Verdict(line["how"], line["test"], line["seconds"])
+            is_same = line["source"] == self._stamp["source"] and (unfinished or verdict.how != "unfinished")
+            if is_same and (not verdict.is_survivor or line["tests"] == self._stamp["tests"]):
+                self._found[line["mutant"]] = verdict
+
+    def of(self, mutant: Mutant) -> Verdict | None:
+        return self._found.get(mutant.name)
+
+    def add(self, mutant: Mutant, verdict: Verdict) -> None:
+        self._found[mutant.name] = verdict
+        line = {"mutant": mutant.name, "line": mutant.line, **verdict._asdict(), **self._stamp}
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def examine(module: Module, options: argparse.Namespace) -> bool:
+    """Whether none survives that is not known to be equivalent."""
+    root: Path = options.root
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="magnetar-mutants-") as directory:
-        source = Path(directory) / "src"
-        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-        target = source / "magnetar" / path
-        assert run(tests, source), f"the tests of {name} fail without any change"
-        for site in chosen:
-            one = mutant(text, site)
-            if (name, f"{one.before}  ->  {one.after}") in EQUIVALENT:
-                continue
-            target.write_text(one.source)
-            if run(tests, source):
-                survivors.append(one)
-                print(f"  {path}:{one.line}: {one.before}  ->  {one.after}", flush=True)
+    text = (root / "src" / module.path).read_text()
+    every = mutants(text)
+    unknown = module.equivalent.keys() - {module.equivalence(mutant) for mutant in every}
+    if unknown:
+        raise SystemExit(
+            "\n".join(f"{module.name} has no mutant of this name: {name}" for name in sorted(unknown))
+        )
+    different = [mutant for mutant in every if module.equivalence(mutant) is None]
+    chosen = different
+    if options.only is not None:
+        chosen = [mutant for mutant in chosen if re.search(options.only, mutant.name)]
+    if options.sample is not None:
+        chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
+    source = hashlib.sha256(text.encode()).hexdigest()[:16]
+    results = Results(root / RESULTS / f"{module.name}.jsonl", source, digest_of(root, module.tests))
+    results.read()
+    left = [mutant for mutant in chosen if results.of(mutant) is None]
+    if left:
+        _try_out(left, module, results, options)
+        results.read(unfinished=True)
+    found = [(mutant, results.of(mutant)) for mutant in chosen]
+    survivors = [
+        (mutant, verdict) for mutant, verdict in found if verdict is not None and verdict.is_survivor
+    ]
+    for mutant, verdict in survivors:
+        print(f"  src/{module.path}:{mutant.line}: {mutant.name}  ({verdict.how}: {verdict.test})")
+    hung = sum(1 for _, verdict in found if verdict is not None and verdict.how == "hung")
     print(
-        f"{name}: {len(survivors)} of {len(chosen)} mutants survive (of {len(every)}),"
-        f" {time.monotonic() - began:.0f} s"
+        f"{module.name}: {len(every)} mutants, {len(every) - len(different)} equivalent, {len(chosen)} run:"
+        f" {len(chosen) - len(survivors)} killed ({hung} of them hung), {len(survivors)} survive;"
+        f" {time.monotonic() - began:.0f} s",
+        flush=True,
     )
-    return survivors
+    return not survivors
+
+
+def _try_out(left: list[Mutant], module: Module, results: Results, options: argparse.Namespace) -> None:
+    bench = Bench(options.root, options.patience)
+    try:
+        learned = bench.learn(module.tests, module.siblings, options.root / RESULTS)
+    finally:
+        bench.close()
+    prepare(learned.modules)
+    shares = [left[first :: options.jobs] for first in range(options.jobs)]
+    workers = [_start(share, module, learned, results, options) for share in shares]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) for worker in workers]
+    if any(codes):
+        raise SystemExit("a worker has failed")
+
+
+def _start(
+    share: list[Mutant], module: Module, learned: Learned, results: Results, options: argparse.Namespace
+) -> int:
+    """The id of a process that tries out this share."""
+    sys.stdout.flush()
+    worker = os.fork()
+    if worker:
+        return worker
+    code = 1
+    try:
+        bench = Bench(options.root, options.patience)
+        try:
+            for mutant in share:
+                results.add(mutant, bench.try_out(module.path, mutant, learned, options.seconds))
+        finally:
+            bench.close()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def read_table(path: Path) -> dict[str, Module]:
+    table: dict[str, Any] = tomllib.loads(path.read_text())
+    return {
+        name: Module(
+            name,
+            entry["path"],
+            entry["tests"],
+            [other["path"] for other in table.values() if other["tests"] == entry["tests"]],
+            entry.get("equivalent", {}),
+        )
+        for name, entry in table.items()
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("modules", nargs="*", choices=[*MODULES, []], help="default: count the mutants")
+    parser.add_argument("modules", nargs="*", help="default: count the mutants")
     parser.add_argument("--sample", type=int, default=None, help="so many of each module, chosen at random")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", metavar="REGEX", default=None, help="those whose name it is found in")
+    parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
+    parser.add_argument(
+        "--seconds", type=float, default=None, help="for a first look: only as many tests as take that long"
+    )
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds that any test may take")
+    parser.add_argument("--root", type=Path, default=REPOSITORY, help="where src and tests are")
+    parser.add_argument("--table", type=Path, default=Path(__file__).with_name("mutants.toml"))
     options = parser.parse_args()
+    table = read_table(options.table)
     if not options.modules:
-        for name, (path, _) in MODULES.items():
-            print(f"{name}: {len(sites((SOURCE / 'magnetar' / path).read_text()))} mutants")
+        for name, module in table.items():
+            print(f"{name}: {len(mutants((options.root / 'src' / module.path).read_text()))} mutants")
         return 0
-    survivors = [examine(name, options.sample, options.seed) for name in options.modules]
-    return 1 if any(survivors) else 0
+    if unknown := set(options.modules) - table.keys():
+        parser.error(f"no module of this name: {', '.join(sorted(unknown))}")
+    held = [examine(table[name], options) for name in options.modules]
+    return 0 if all(held) else 1
 
 
 if __name__ == "__main__":

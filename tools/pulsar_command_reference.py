@@ -21,8 +21,8 @@ INTRODUCTION = f"""\
 <!-- Made by tools/pulsar_command_reference.py from src/magnetar/protocols/pulsar/handlers: change those. -->
 
 What the Pulsar listener serves of the binary protocol, up to protocol version {PROTOCOL_VERSION}. What a client sends
-besides, such as the commands of Pulsar 5's scalable topics, closes the connection with one log line; no client sends
-them that was not told to.
+besides, such as the commands of Pulsar 5's scalable topics, closes the connection with one log line; clients
+send them only if they are configured to.
 """
 
 

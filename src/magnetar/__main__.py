@@ -1,4 +1,4 @@
-"""`python -m magnetar`: the command line, for whoever starts it by its interpreter."""
+"""`python -m magnetar`: the command line, for users who start it by its interpreter."""
 
 from magnetar.cli.main import main
 

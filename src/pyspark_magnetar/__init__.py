@@ -41,11 +41,11 @@ class DefaultSource(DataSource):
         return stream_reader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        from magnetar.pipelines.sink import batch_writer
+        from magnetar.pipelines.sink.batch import BatchWriter
 
-        return batch_writer(self.options, schema, overwrite)
+        return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        from magnetar.pipelines.sink import stream_writer
+        from magnetar.pipelines.sink.stream import StreamWriter
 
-        return stream_writer(self.options, schema, overwrite)
+        return StreamWriter(self.options, schema, overwrite)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import confluent_kafka
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from kafka import KafkaConsumer, KafkaProducer  # type: ignore[import-untyped]
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PyTopicPartition
-from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
+from kafka.structs import OffsetAndMetadata
 
 TIMEOUT_S = 30.0
 FETCH_BYTES = 4 << 20

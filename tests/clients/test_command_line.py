@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adapters import create_topic
+
+from tests.clients.adapters import create_topic
 
 pytestmark = pytest.mark.clients
 

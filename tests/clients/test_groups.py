@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from adapters import CLIENTS, Client, Confluent, Record, create_topic
+
+from tests.clients.adapters import CLIENTS, Client, Confluent, Record, create_topic
 
 # kafka-python leaves sockets for the garbage collector to close.
 pytestmark = [

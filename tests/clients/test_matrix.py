@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from adapters import CLIENTS, Client, Record, create_topic
+
+from tests.clients.adapters import CLIENTS, Client, Record, create_topic
 
 # kafka-python leaves sockets for the garbage collector to close.
 pytestmark = [

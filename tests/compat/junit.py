@@ -1,4 +1,4 @@
-"""Runs of pytest over somebody else's tests, and their reports (`junit_family=xunit1`) as outcomes."""
+"""Runs of pytest over tests that are not ours, and their reports (`junit_family=xunit1`) as outcomes."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def run(
     """Run `command`, which ends in pytest's arguments, with its output in `output` and the report beside it.
 
     The exit code says nothing of the tests: a client may abort while the interpreter ends, after the last one.  Only
-    `setup_failed` means something: whoever starts pytest could not, and its last line says why.
+    `setup_failed` means something: pytest could not be started, and the last line says why.
 
     Raises:
         SetupFailed: that, or the run took too long, or left no report.

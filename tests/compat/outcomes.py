@@ -2,8 +2,7 @@
 
 An allow-list (`<suite>/allow.txt`) names the tests that must pass: one id a line, `#` starts a comment.
 It only ever grows.  A listed test that fails, or that the suite no longer has, fails the run; a test
-that passes without being listed is reported so that somebody lists it; a skip carries its reason and
-never fails a run.
+that passes without being listed is reported so that it gets listed; a skip carries its reason and never fails a run.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -54,7 +53,7 @@ def read_allow_list(path: Path) -> list[str]:
 def with_second_try(
     outcomes: Iterable[Outcome], allowed: Collection[str], run_again: Callable[[list[str]], list[Outcome]]
 ) -> list[Outcome]:
-    """Run listed tests that failed once more, alone; what the second try says holds, and the first one is told.
+    """Run listed tests that failed once more, alone; what the second try says holds, and the first is reported.
 
     The suites have races of their own, which a busy machine brings out.  Some measure times; librdkafka's 0033 deletes
     topics while its consumer still asks for them by name, which creates them again, and its next run finds them.

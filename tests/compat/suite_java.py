@@ -21,7 +21,7 @@ from task import Task, names_of
 
 NAME = "java"
 SOURCES = Path(__file__).resolve().parent / "java"
-INTEROP = Path(__file__).resolve().parents[1] / "clients"
+REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = ("java", "javac", "mvn")
 SCENARIOS_TIMEOUT_S = 900
 INTEROP_TIMEOUT_S = 900
@@ -110,9 +110,7 @@ def run_interop(
         "INTEROP_HTTP": addresses.http,
         "INTEROP_CLASS_PATH": class_path,
         "INTEROP_LOG": str(logs / "bridge.log"),
-        "PYTHONPATH": os.pathsep.join(
-            [str(INTEROP), str(INTEROP / "interop"), os.environ.get("PYTHONPATH", "")]
-        ),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     outcomes = junit.run(
         "the interop matrix",

@@ -4,9 +4,9 @@ A failed test leaves threads behind and aborts the programme, so each test numbe
 writes a JSON report; a test that is not in it has crashed or run out of time.
 
 Two modes.  Quick mode (`-Q`) shortens the tests and leaves whole ones out: 27 of them then pass against
-a port where nobody listens, and are not counted here (`PASS_WITHOUT_BROKER`).  Full mode runs them
-whole; the ones in `FULL` are those that quick mode would leave out or cut short of groups, static members,
-subscriptions, pausing, poll intervals and transactions.
+a closed port, and are not counted here (`PASS_WITHOUT_BROKER`).  Full mode runs them whole; the ones in `FULL` are
+those that quick mode would leave out or cut short of groups, static members, subscriptions, pausing, poll intervals and
+transactions.
 """
 
 import contextlib

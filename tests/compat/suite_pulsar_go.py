@@ -1,4 +1,4 @@
-"""Pulsar's Go client and Go admin client, which pulsarctl and operators are made of: what they create, and are told."""
+"""Pulsar's Go client and Go admin client, which pulsarctl and operators are made of: what they create and get."""
 
 import shutil
 from pathlib import Path

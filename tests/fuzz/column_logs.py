@@ -1,6 +1,6 @@
 """Throw damaged logs at the decoder of columns, and columns that lie at the encoder.
 
-    python tests/fuzz/column_logs.py --mutations 1000000 --seed 1
+    python -m tests.fuzz.column_logs --mutations 1000000 --seed 1
 
 Each round damages entries of a stored log, most of the time under a checksum that holds, and decodes it with the
 compiled code, twice, among different neighbours: EntryCorrupt is the only exception that may come out, nothing outside
@@ -16,10 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-from conversions import NOW_MS, corpus
+import pytest
 from crc32c import crc32c
-from guarded import Guarded, Outcome, agreed, command, rounds
-from kafka_codec import mutate
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.ledger.entry_format import EntryPrefix
@@ -35,6 +33,7 @@ from magnetar.wire.columns import (
     load,
     plain,
 )
+from magnetar.wire.columns.layout import TABLE_WIDTH
 from magnetar.wire.columns.model import BinaryColumn, Decoded
 from magnetar.wire.convert import kafka_to_pulsar
 from magnetar.wire.convert.codecs import PULSAR_OF, compress_for_kafka, compress_for_pulsar
@@ -42,6 +41,9 @@ from magnetar.wire.kafka.records import HEADER_SIZE, assign_offset
 from magnetar.wire.pulsar.entry import frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 from magnetar.wire.stored import RECORD, RECORD_REST
+from tests.fuzz.conversions import NOW_MS, corpus
+from tests.fuzz.guarded import Guarded, Outcome, agreed, command, rounds
+from tests.fuzz.kafka_codec import mutate
 
 BYTES_MAX = 64 << 20
 HEADERS = Wanted(headers=True)
@@ -163,7 +165,7 @@ def attempt(guarded: Guarded, data: bytes, window: Window) -> Any:
     """Decode damaged bytes; what came out.  Raises whatever is not an EntryCorrupt."""
 
     def compiled() -> Any:
-        decoding._kept.table = numpy.empty((0, decoding.TABLE_WIDTH), numpy.int64)  # guarded, too
+        decoding._kept.table = numpy.empty((0, TABLE_WIDTH), numpy.int64)  # guarded, too
         decoding._kept.headers.pairs_per_row = 0.0  # so that headers have too little room at first
         return _outcome(lambda: decoding.decode(engine._compiled.modules, data, HEADERS, window, BYTES_MAX))
 
@@ -197,13 +199,10 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
     rng = random.Random(seed)
     seeds = seeds_of(rng)
     guarded = Guarded()
-    own = decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh
-    decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh = (
-        guarded.fresh,
-        guarded.fresh,
-        guarded.readable,
-        guarded.fresh,
-    )
+    patch = pytest.MonkeyPatch()
+    for module in (decoding, buffers, encoding):
+        patch.setattr(module, "fresh", guarded.fresh)
+    patch.setattr(decoding, "readable", guarded.readable)
     outcome = Outcome()
     try:
         for number in rounds(mutations, outcome, progress=progress):
@@ -229,7 +228,7 @@ def run(mutations: int, seed: int, *, progress: bool = False) -> Outcome:
             except Exception as error:  # noqa: BLE001 - any exception is a finding
                 outcome.failures.append(f"seed {seed} round {number} {window}: {error!r}\n  {data.hex()}")
     finally:
-        decoding.fresh, buffers.fresh, decoding.readable, encoding.fresh = own
+        patch.undo()
         decoding._kept.headers.pairs_per_row = 1.0
     return outcome
 

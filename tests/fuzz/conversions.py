@@ -1,6 +1,6 @@
 """Throw damaged batches at the conversions between the protocols.
 
-    python tests/fuzz/conversions.py --mutations 1000000 --seed 1
+    python -m tests.fuzz.conversions --mutations 1000000 --seed 1
 
 Each round damages the records of a Kafka batch or the messages of a Pulsar batch and converts them with the compiled
 code, twice, among different neighbours: WireError is the only exception that may come out, nothing outside the arrays
@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from guarded import Guarded, Outcome, agreed, command, rounds
-from kafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
-from kafka_codec import mutate
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from magnetar.base.errors import WireError
 from magnetar.wire.convert import engine, kafka_to_pulsar, load, plain, pulsar_to_kafka
 from magnetar.wire.kafka.records import HEADER_SIZE
 from magnetar.wire.pulsar.entry import read_entry
+from tests.fuzz.guarded import Guarded, Outcome, agreed, command, rounds
+from tests.fuzz.kafka_codec import mutate
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,6 +1,6 @@
 """Throw damaged messages at the Kafka readers.
 
-    python tests/fuzz/kafka_codec.py --mutations 5000000 --seed 1
+    python -m tests.fuzz.kafka_codec --mutations 5000000 --seed 1
 
 Each round takes a well-formed message of some API and version, damages it (bytes changed, lengths forged,
 pieces cut, repeated or taken from another message) and reads it.  WireError is the only exception that may
@@ -19,10 +19,9 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kafka_instances import Case, cases
-
 from magnetar.base.errors import WireError
 from magnetar.wire.kafka.header import decode_request_header
+from tests.fuzz.kafka_instances import Case, cases
 
 SEEDS_PER_CASE = 6
 GROWTH_BYTES_MAX = 64 << 20

@@ -1,6 +1,6 @@
 """Throw damaged frames at the Pulsar readers.
 
-    python tests/fuzz/pulsar_frames.py --mutations 5000000 --seed 1
+    python -m tests.fuzz.pulsar_frames --mutations 5000000 --seed 1
 
 Each round takes what a real client sent (tests/unit/wire/pulsar/golden) or an entry of ours, damages it (bytes changed,
 lengths forged, pieces cut, repeated or taken from another one) and reads it: the command, the entry behind it, its

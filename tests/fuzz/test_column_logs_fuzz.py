@@ -1,9 +1,10 @@
-"""The short run of the fuzzer; the long one is `python tests/fuzz/column_logs.py --mutations 1000000`."""
+"""The short run of the fuzzer; the long one is `python -m tests.fuzz.column_logs --mutations 1000000`."""
 
 import numpy
 import pytest
-from column_logs import run
-from guarded import Guarded
+
+from tests.fuzz.column_logs import run
+from tests.fuzz.guarded import Guarded
 
 
 @pytest.mark.timeout(600)  # it may have to wait for the compiler first

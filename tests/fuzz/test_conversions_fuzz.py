@@ -1,9 +1,10 @@
-"""The short run of the fuzzer; the long one is `python tests/fuzz/conversions.py --mutations 1000000`."""
+"""The short run of the fuzzer; the long one is `python -m tests.fuzz.conversions --mutations 1000000`."""
 
 import numpy
 import pytest
-from conversions import _both_ways, run
-from guarded import Guarded
+
+from tests.fuzz.conversions import _both_ways, run
+from tests.fuzz.guarded import Guarded
 
 
 def test_nothing_but_wire_errors_comes_out_of_damaged_batches() -> None:

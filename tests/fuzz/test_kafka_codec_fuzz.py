@@ -1,8 +1,9 @@
-"""The short run of the fuzzer; the long one is `python tests/fuzz/kafka_codec.py --mutations 5000000`."""
+"""The short run of the fuzzer; the long one is `python -m tests.fuzz.kafka_codec --mutations 5000000`."""
 
 import pytest
-from kafka_codec import GROWTH_BYTES_MAX, attempt, run
-from kafka_instances import Case, cases
+
+from tests.fuzz.kafka_codec import GROWTH_BYTES_MAX, attempt, run
+from tests.fuzz.kafka_instances import Case, cases
 
 
 def test_nothing_but_wire_errors_comes_out_of_damaged_messages() -> None:

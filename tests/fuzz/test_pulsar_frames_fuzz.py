@@ -1,7 +1,8 @@
-"""The short run of the fuzzer; the long one is `python tests/fuzz/pulsar_frames.py --mutations 5000000`."""
+"""The short run of the fuzzer; the long one is `python -m tests.fuzz.pulsar_frames --mutations 5000000`."""
 
-import pulsar_frames
 import pytest
+
+from tests.fuzz import pulsar_frames
 
 
 def test_nothing_but_wire_errors_comes_out_of_damaged_frames() -> None:

@@ -149,7 +149,7 @@ def test_behind_an_unreadable_marker_readers_of_committed_records_are_refused(
         read(server, start=6)  # also who begins at the end
     assert read(server, "read_uncommitted", start=2) == [b"committed", b"open"]
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    latest = {TopicPartition(TOPIC, 0): OffsetSpec.latest()}
+    latest = {TopicPartition(TOPIC, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
     for isolation, is_told in (
         (IsolationLevel.READ_COMMITTED, False),
         (IsolationLevel.READ_UNCOMMITTED, True),
@@ -166,7 +166,7 @@ def test_behind_an_unreadable_marker_readers_of_committed_records_are_refused(
     plain.produce(TOPIC, b"plain", partition=0)
     assert plain.flush(TIMEOUT_S) == 0
     assert read(server, "read_uncommitted", start=5) == [b"plain"]
-    # The abort is decided and its marker written, though nobody knows here what was open.
+    # The abort is decided and its marker written, though the server does not know here what was open.
     producer.abort_transaction(TIMEOUT_S)
     server.terminate()
     assert not change_snapshots(server.data_dir, bytes), "no snapshot is made of what is not known"

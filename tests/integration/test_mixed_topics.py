@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import given, settings

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 
@@ -300,7 +300,7 @@ def test_the_coordinators_epoch_of_a_producer_is_that_of_its_last_marker(
     server: MagnetarProcess, topic: Callable[[int], str]
 ) -> None:
     """As Apache Kafka 4.3.1 reports it: -1 before the first marker, 0 from then on, over restarts, too."""
-    from kafka import KafkaAdminClient  # type: ignore[import-untyped]
+    from kafka import KafkaAdminClient
     from kafka import TopicPartition as PyTopicPartition
 
     name = topic(1)

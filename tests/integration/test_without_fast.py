@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from confluent_kafka import Consumer, Producer
 

@@ -102,7 +102,7 @@ class Walk:
             world.flow(world.clients[-1], rng.randint(1, self.permits_max))
 
     def free_ranges(self) -> list[tuple[int, int]]:
-        """Sixteenths of the slots that nobody has declared."""
+        """Sixteenths of the slots that no consumer has declared."""
         taken = {limits for client in self.world.clients for limits in client.consumer.hash_ranges}
         whole = [(low, low + 4_095) for low in range(0, 65_536, 4_096)]
         return [limits for limits in whole if limits not in taken]
@@ -120,7 +120,7 @@ class Walk:
             self.world.set_writable(client, not client.writable)
 
     def ack_delivered(self) -> None:
-        """What somebody holds, or a prefix of the log where one consumer has all."""
+        """What a consumer holds, or a prefix of the log where one consumer has all."""
         world, rng = self.world, self.rng
         if not world.kind.is_multi:
             ahead = rng.choice((0, 0, 0, 5, 40))  # acknowledged elsewhere before it was delivered

@@ -145,7 +145,7 @@ class Books:
                     for unit in action.units:
                         self.delivered(client, unit)
                 case ActiveChange():
-                    assert action.is_active == (action.consumer is self.dispatcher.active)  # type: ignore[attr-defined]
+                    assert action.is_active == (action.consumer is self.dispatcher.active)
                 case Rewind():
                     self.forgotten()
         self.check()
@@ -204,7 +204,7 @@ class Books:
         self.settle()
 
     def _delivered_in_order(self, client: Client, part: Part) -> None:
-        assert client.consumer is self.dispatcher.active  # type: ignore[attr-defined]
+        assert client.consumer is self.dispatcher.active
         assert client.consumer is self._expected_active()
         assert part.base >= self.expected_base, "out of order, or twice"
         skipped = set(range(self.expected_base, part.base)) - self.acked
@@ -214,7 +214,7 @@ class Books:
 
     def _expected_active(self) -> Consumer:
         if self.kind is not Kind.FAILOVER:
-            active = self.dispatcher.active  # type: ignore[attr-defined]
+            active = self.dispatcher.active
             assert isinstance(active, Consumer)
             return active
         level = min(client.consumer.priority_level for client in self.clients)
@@ -261,7 +261,7 @@ class Books:
         }
 
     def _waiting(self) -> list[Part]:
-        """What was offered, is due, and nobody has."""
+        """What was offered, is due, and no consumer has."""
         held = {key for client in self.clients for key in client.parts}
         return [part for key, part in self.offered.items() if key not in held and key not in self.delayed]
 
@@ -289,7 +289,7 @@ class Books:
         if isinstance(dispatcher, MultiConsumerDispatcher):
             self._check_multi(dispatcher)
             return
-        active = [client for client in self.clients if client.consumer is dispatcher.active]  # type: ignore[attr-defined]
+        active = [client for client in self.clients if client.consumer is dispatcher.active]
         assert bool(active) == bool(self.clients)
         if active and active[0].available:
             assert not self._waiting(), "something waits for an available consumer"
@@ -312,7 +312,7 @@ class Books:
             assert dispatcher.next_tick_ms is not None
             assert self.now_ms < dispatcher.next_tick_ms <= -(-min(due) // TICK_MS) * TICK_MS
         for part in waiting:
-            assert not self._could_go(part), f"{part} waits, and somebody could have it"
+            assert not self._could_go(part), f"{part} waits, and a consumer could have it"
         available = [client for client in self.clients if client.available]
         ahead = min(LOOK_AHEAD_MAX, LOOK_AHEAD_PER_CONSUMER * len(self.clients)) - len(waiting)
         if not available or self.subscription_blocked or ahead <= 0:

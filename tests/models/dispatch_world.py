@@ -115,7 +115,7 @@ class World(Books):
         self.carry_out(self.dispatcher.set_writable(client.consumer, is_writable))
 
     def ack(self, offsets: Iterable[int]) -> None:
-        """Acknowledge offsets, delivered or not, by whomever."""
+        """Acknowledge offsets, delivered or not, by any client."""
         offsets = frozenset(offsets)
         self.acked |= offsets
         for client in self.clients:
@@ -167,8 +167,8 @@ class World(Books):
         self.start_anew()
 
     def drain(self) -> None:
-        """Everybody behaves: in the end every message is acknowledged, or something was lost."""
-        if self.kind is Kind.KEY_SHARED_STICKY:  # slots that nobody declared wait for ever
+        """All consumers behave: in the end every message is acknowledged, or something was lost."""
+        if self.kind is Kind.KEY_SHARED_STICKY:  # slots that no consumer declared wait for ever
             for client in list(self.clients):
                 self.leave(client)
             self.join(ranges=((0, 65_535),))

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 from .subscription_world import Client, World
 

@@ -1,7 +1,7 @@
 """A broker with one subscription, its log in memory, and the clients of its consumers, with books beside them.
 
 Everything under test is real: registry, shell, reader, cursor, cursor store, dispatcher.  A client's books say what
-it may get: permits, a writable connection, nothing that is acknowledged or that somebody else has.  `settle` lets
+it may get: permits, a writable connection, nothing that is acknowledged or that another client has.  `settle` lets
 happen what can happen at this instant, and then nothing may wait that a client could have.
 """
 
@@ -12,17 +12,22 @@ from typing import Any
 
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Node, Nodes
+from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
-from magnetar.broker.subscriptions.delivered import AckedId
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.model import (
+    AckedId,
+    ConsumerSpec,
+    Delivery,
+    InitialPosition,
+    SubscribeRequest,
+    SubscriptionType,
+)
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry
 from magnetar.testing.clock import FakeClock
@@ -90,7 +95,7 @@ class Client:
             self.world.expected = 0
 
     def reached_end(self) -> None:
-        raise AssertionError("nobody has terminated this topic")
+        raise AssertionError("no step has terminated this topic")
 
     def closed(self) -> None:
         assert not self.is_closed
@@ -352,7 +357,7 @@ class World:
             and entry.deliver_at_ms + 1_000 <= self.clock.now_ms()
         ]
         for entry in waiting:
-            assert not self._could_go(entry, waiting), f"{entry.number} waits, and somebody could have it"
+            assert not self._could_go(entry, waiting), f"{entry.number} waits, and a client could have it"
 
     def _is_reading(self) -> bool:
         """Whether entries are on their way from the store."""
@@ -399,7 +404,7 @@ class World:
         return next(entry for entry in self.entries if entry.base == base)
 
     async def drain(self) -> None:
-        """Everybody behaves: in the end everything is acknowledged."""
+        """All clients behave: in the end everything is acknowledged."""
         if not self.clients:
             await self.join()
         for _ in range(4 * len(self.entries) + 20):

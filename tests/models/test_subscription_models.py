@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 from .subscription import Walk
 from .subscription_world import Client, World

@@ -5,7 +5,8 @@
 A server with small limits serves one client that produces and fetches at an even pace: first alone, then beside clients
 that send batches which expand a thousandfold, announce what they never send, ask and do not read, wait in fetches by
 the thousand, name a topic two hundred thousand times, sit on idle sockets, invent names, and send bytes at random.
-Reported at the end: the normal client's p99 alone and beside them, how long `/health` took, the server's memory.
+Reported each minute and at the end: the normal client's p99 alone and beside them, how long `/health` took, and the
+server's memory.
 
 It fails when the server ends, logs a traceback, stops answering the normal client or `/health`, takes more memory than
 its limits and `HEADROOM_BYTES`, or does not end on SIGTERM while they go on.
@@ -48,10 +49,13 @@ SETTINGS = {
     "queued.max.request.bytes": str(LIMIT_BYTES),
     "entry.cache.bytes": str(CACHE_BYTES),
     "journal.bytes": str(64 * MIB),
+    "max.concurrent.producer.ids": "20000",
+    "max.transactions.per.coordinator": "20000",
 }
 NORMAL_PACE_S = 0.01
 HEALTH_PACE_S = 0.25
 HEALTH_TIMEOUT_S = 10.0
+REPORT_S = 60.0
 ATTACKERS = 2
 HELD_MAX = 30  # sockets that one kind of hostile client holds
 TOPIC = "normal"
@@ -68,12 +72,16 @@ class Seen:
 
     produce_s: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
     health_s: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
-    resident: int = 0
+    resident: int = 0  # at most
     failures: list[str] = field(default_factory=list)
 
 
 def p99(values: list[float]) -> float:
     return sorted(values)[len(values) * 99 // 100] if values else 0.0
+
+
+def milliseconds(values: list[float]) -> str:
+    return f"p99 {p99(values) * 1000:.1f} ms, {max(values, default=0.0) * 1000:.0f} at most"
 
 
 def bomb(count: int) -> bytes:
@@ -225,12 +233,12 @@ class Trial:
         limit = LIMIT_BYTES + CACHE_BYTES + HEADROOM_BYTES
         if seen.resident > limit:
             raise Broken(f"{seen.resident / MIB:.0f} MiB are resident, the limits come to {limit / MIB:.0f}")
-        quiet, beside = (p99(values) * 1000 for values in seen.produce_s)
-        health = p99(seen.health_s[1]) * 1000
+        (quiet, beside), (health_quiet, health) = seen.produce_s, seen.health_s
         return (
-            f"produce and fetch p99: {quiet:.1f} ms alone, {beside:.1f} ms beside hostile clients"
-            f" (max {max(seen.produce_s[1]) * 1000:.0f}); /health p99 {health:.0f} ms;"
-            f" {seen.resident / MIB:.0f} MiB resident at most"
+            f"produce and fetch: {milliseconds(quiet)} alone; {milliseconds(beside)} beside hostile clients"
+            f" ({p99(beside) / p99(quiet):.1f} times); /health: {milliseconds(health_quiet)} alone,"
+            f" {milliseconds(health)} beside them; {seen.resident / MIB:.0f} MiB resident at most of"
+            f" {limit / MIB:.0f}; no traceback"
         )
 
     def _look_for_traceback(self) -> None:
@@ -273,9 +281,22 @@ class Trial:
             self._seen.health_s[self._beside].append(time.monotonic() - began)
 
     def _weigh(self) -> None:
+        began = reported = time.monotonic()
         while not self._over.wait(0.2):
-            if self._server.running:
-                self._seen.resident = max(self._seen.resident, resident_bytes(self._server))
+            if not self._server.running:
+                continue
+            resident = resident_bytes(self._server)
+            self._seen.resident = max(self._seen.resident, resident)
+            if time.monotonic() - reported >= REPORT_S:
+                reported = time.monotonic()
+                produced = self._seen.produce_s[self._beside][-3000:]
+                health = self._seen.health_s[self._beside][-200:]
+                print(
+                    f"{(reported - began) / 60:3.0f} min {'beside' if self._beside else 'alone '}"
+                    f" {resident / MIB:4.0f} MiB; lately: produce and fetch {milliseconds(produced)};"
+                    f" /health {milliseconds(health)}",
+                    flush=True,
+                )
 
 
 def attack(ports: Ports, seed: str) -> None:

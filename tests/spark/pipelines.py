@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.client.errors import ClientError
 from magnetar.client.pipelines import Pipeline, PipelinesClient
@@ -106,8 +106,27 @@ class World:
         give_up_at = time.monotonic() + patience_s
         while not what():
             if time.monotonic() > give_up_at:
-                raise AssertionError(f"it did not come to pass; {self.client.all()}\n{self.log[-4000:]}")
+                raise AssertionError(f"it did not come to pass; {self.client.all()}\n{self._evidence()}")
             time.sleep(0.25)
+
+    def _evidence(self) -> str:
+        """The end of the worker's log, and what its queries and tasks wait for: the JVM writes its threads there."""
+        log, processes = self.log, Processes.below(self.server.pid)
+        for pid, args in processes.items():
+            if "bin/java" in args:
+                os.kill(pid, signal.SIGQUIT)
+        give_up_at = time.monotonic() + 10
+        while "JNI global refs" not in self.log[len(log) :] and time.monotonic() < give_up_at:
+            time.sleep(0.25)
+        threads = self.log[len(log) :].split("\n\n")
+        busy = [one for one in threads if "Executor task launch" in one or "stream execution" in one]
+        return "\n\n".join(
+            [
+                log[-4000:],
+                *(one[:2000] for one in busy),
+                *(f"{pid} {args[:200]}" for pid, args in processes.items()),
+            ]
+        )
 
     def until_state(self, name: str, state: str) -> Pipeline:
         self.until(lambda: self.get(name).state == state)

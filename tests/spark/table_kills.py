@@ -2,9 +2,9 @@
 
     python -m tests.spark.table_kills --rounds 20 --seed 7 [--format delta|parquet] [--plain]
 
-A producer writes numbered records, some of which nobody can decode.  Each round waits for a batch to be committed, and
+A producer writes numbered records, some of which cannot be decoded.  Each round waits for a batch to be committed, and
 then a moment that the seed chooses, and kills one of the three, which then comes back.  In the end every offset that
-the producer was told of is in the table once, or, if it cannot be decoded, in the dead-letter topic once.
+was acknowledged to the producer is in the table once, or, if it cannot be decoded, in the dead-letter topic once.
 
 With `--plain` there is no Spark: a process runs the same steps, batch after batch, from a note of what it is at, as
 Spark keeps one.  A round then takes a second, and more of them hit a commit.
@@ -48,7 +48,7 @@ Place = tuple[int, int]  # partition, offset
 
 
 class Producer(threading.Thread):
-    """Writes until it is told to stop; knows what was acknowledged."""
+    """Writes until it is stopped; knows what was acknowledged."""
 
     def __init__(self, server: MagnetarProcess) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Producer(threading.Thread):
 
 
 def drive(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
-    """Run the pipeline, and start it again when it fails, as the worker does; until somebody kills this."""
+    """Run the pipeline, and start it again when it fails, as the worker does; until the test kills this process."""
     from magnetar.pipelines import session
     from magnetar.pipelines.tables.kind import TableKind
     from magnetar.pipelines.worker.kinds import Context, Spec
@@ -116,7 +116,7 @@ def drive(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
 
 
 def drive_plainly(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
-    """The same without Spark: plan a range, note it, write and commit it, note that; until somebody kills this."""
+    """The same without Spark: plan a range, note it, write and commit it, note that; until the test kills it."""
     from magnetar.client.rest import RestClient
     from magnetar.pipelines.source.filters import Restriction
     from magnetar.pipelines.source.options import parse
@@ -196,7 +196,7 @@ class Driver:
         """One of the Python processes below the JVM; which kind it was."""
         found = [(pid, text) for pid, text in _below(self._process.pid) if "python" in text.split("\0")[0]]
         if not found:
-            return "nobody"
+            return "no worker"
         pid, text = choice.choice(sorted(found))
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

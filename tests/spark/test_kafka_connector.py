@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 

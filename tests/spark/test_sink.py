@@ -67,7 +67,7 @@ def test_a_batch_job_with_transactions_has_no_row_of_an_attempt_that_failed(
     found = read_committed(server, name, 1)
     assert sorted(int(message.value() or b"") for message in found) == list(range(40_000))
     last = max(message.offset() or 0 for message in found)
-    assert last > 41_000  # the rows of the attempt that failed are there, and nobody sees them
+    assert last > 41_000  # the rows of the attempt that failed are there, and no reader sees them
 
 
 @pytest.mark.parametrize(

@@ -288,13 +288,13 @@ def test_without_admin_url_the_usual_port_is_tried_and_the_option_named(
         {"service__url": own_server.pulsar_url},
     ):
         assert plan(name, admin__url=None, **known) == []
-    (nobody,) = free_ports(1)
-    monkeypatch.setattr("magnetar.pipelines.source.address.HTTP_PORT_DEFAULT", nobody)
+    (closed,) = free_ports(1)
+    monkeypatch.setattr("magnetar.pipelines.source.address.HTTP_PORT_DEFAULT", closed)
     with pytest.raises(
-        OptionError, match=rf"kafka\.bootstrap\.servers: .*127\.0\.0\.1:{nobody}; set admin\.url"
+        OptionError, match=rf"kafka\.bootstrap\.servers: .*127\.0\.0\.1:{closed}; set admin\.url"
     ):
         plan(name, admin__url=None, kafka__bootstrap__servers=own_server.bootstrap)
-    with pytest.raises(OptionError, match=rf"option service\.url: .*127\.0\.0\.1:{nobody}; set admin\.url"):
+    with pytest.raises(OptionError, match=rf"option service\.url: .*127\.0\.0\.1:{closed}; set admin\.url"):
         plan(name, admin__url=None, service__url="pulsar://127.0.0.1:6650,127.0.0.1:6651")
 
 
@@ -312,7 +312,7 @@ def test_a_slice_can_be_read_again_from_its_bytes(
             assert again == part
             for columns in again.columns():
                 assert columns.value is not None
-                digest.update(columns.value.data[: columns.value.offsets[-1]])
+                digest.update(columns.value.data[: columns.value.offsets[-1]].tobytes())
         digests.add(digest.digest())
     assert len(digests) == 1
     with pytest.raises(SchemaError, match="there is no column colour; the columns are key, value"):

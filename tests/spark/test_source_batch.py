@@ -1,4 +1,4 @@
-"""`spark.read.format("magnetar")`: rows, projection, filters, and what a user is told."""
+"""`spark.read.format("magnetar")`: rows, projection, filters, and errors as a user sees them."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -169,6 +169,7 @@ def test_where_filters_are_switched_off_reading_still_works(
     writers.kafka(name, _values(100))
     setting = "spark.sql.python.filterPushdown.enabled"
     before = spark.conf.get(setting)
+    assert before is not None
     spark.conf.set(setting, "false")
     try:
         assert read(name, filterPushdown=True).where("offset < 10 and partition = 0").count() == 10

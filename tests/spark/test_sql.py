@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 
-class Flight(Record):
+class Flight(Record):  # type: ignore[misc]
     origin = String()
     delay = Integer()
 
 
-class FlightWithCarrier(Record):
+class FlightWithCarrier(Record):  # type: ignore[misc]
     origin = String()
     delay = Integer()
     carrier = String(required_default=True)
 
 
-class Weather(Record):
+class Weather(Record):  # type: ignore[misc]
     origin = String()
     celsius = Float()
 

@@ -236,6 +236,6 @@ def test_a_task_can_be_sent_and_a_reader_with_it(
     stream = reader(name)
     start = stream.initialOffset()
     tasks = stream.partitions(start, stream.latestOffset(start, ALL))
-    serializer = CPickleSerializer()
+    serializer: Any = CPickleSerializer()
     sent_reader, (sent,) = serializer.loads(serializer.dumps((stream, tasks)))
     assert sum(batch.num_rows for batch in sent_reader.read(sent)) == 10

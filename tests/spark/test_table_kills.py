@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_every_record_is_in_the_table_once_whoever_is_killed() -> None:
+def test_every_record_is_in_the_table_once_whichever_process_is_killed() -> None:
     found = run(rounds=3, seed=8)
     assert (found["driver"], found["worker"], found["server"]) == (1, 1, 1)
     assert found["records"] > 100

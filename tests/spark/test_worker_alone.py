@@ -1,4 +1,4 @@
-"""A worker that belongs to nobody: it outlives its server, and another one waits behind it."""
+"""A worker that belongs to no server: it outlives the one it works for, and another one waits behind it."""
 
 import contextlib
 import os

@@ -12,6 +12,7 @@ from magnetar.client.rest import RestClient
 from magnetar.testing.server import MagnetarProcess
 
 FLUSH_S = 60
+Headers = list[tuple[str, str | bytes | None]]
 
 
 class Writers:
@@ -71,7 +72,7 @@ class Writers:
         partition: int = 0,
         compression: str = "none",
         timestamp_ms: int | None = None,
-        headers: list[tuple[str, bytes]] | None = None,
+        headers: Headers | None = None,
         **config: Any,
     ) -> None:
         """Keys and values, acknowledged when this returns."""
@@ -115,7 +116,7 @@ class Writers:
         rows: Sequence[tuple[str | None, bytes]],
         *,
         partition: int | None = None,
-        compression: "pulsar.CompressionType | None" = None,
+        compression: Any = None,  # of pulsar.CompressionType
         properties: dict[str, str] | None = None,
         batched: bool = True,
         chunked: bool = False,
@@ -153,7 +154,7 @@ def _produce(
     rows: Sequence[tuple[bytes | None, bytes | None]],
     partition: int,
     timestamp_ms: int | None,
-    headers: list[tuple[str, bytes]] | None,
+    headers: Headers | None,
 ) -> None:
     extra: dict[str, Any] = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
     for number, (key, value) in enumerate(rows):

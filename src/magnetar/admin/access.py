@@ -19,8 +19,8 @@ EVERY: Final = "*"  # in a list of what is allowed
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Names in lower case; `hosts` are those of the server and the ones that somebody added, `origins` as browsers
-    write them (`https://console.example.com`).  Without a `worker_token` nobody is the worker.
+    """Names in lower case; `hosts` are those of the server and the ones that the configuration adds, `origins` as
+    browsers write them (`https://console.example.com`).  Without a `worker_token` no client passes for the worker.
     """
 
     hosts: frozenset[str] = frozenset()

@@ -27,23 +27,43 @@ from magnetar.base.errors import (
 )
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors
-from magnetar.broker.history.segments import NonPersistent
-from magnetar.broker.jobs.pipelines import InvalidPipeline, PipelineExists, PipelineNotFound
-from magnetar.broker.jobs.worker_lease import WorkerBusy, WorkerFenced
-from magnetar.broker.policy.namespaces import (
+from magnetar.broker.history.errors import NonPersistent
+from magnetar.broker.jobs.errors import (
+    InvalidPipeline,
+    PipelineExists,
+    PipelineNotFound,
+    WorkerBusy,
+    WorkerFenced,
+)
+from magnetar.broker.policy.errors import (
     InvalidNamespace,
+    InvalidPolicy,
+    MalformedPolicy,
     NamespaceExists,
     NamespaceNotFound,
+    QuotaAboveRetention,
     TenantExists,
     TenantNotEmpty,
     TenantNotFound,
     UnknownCluster,
 )
-from magnetar.broker.policy.policies import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
+from magnetar.broker.security.errors import (
+    NamespaceNotAuthorized,
+    NotAuthorized,
+    PipelineNotAuthorized,
+    TopicNotAuthorized,
+)
+from magnetar.broker.security.model import Operation
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed, SubscriptionNotFound
-from magnetar.broker.topics.pulsar import NamespaceNotEmpty, NotPartitioned, TopicInUse
+from magnetar.broker.subscriptions.errors import NothingExpired, SubscriptionNotAllowed, SubscriptionNotFound
+from magnetar.broker.topics.errors import (
+    NamespaceNotEmpty,
+    NotPartitioned,
+    TooManyTopics,
+    TopicInUse,
+    WrongKindOfTopic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +74,13 @@ UNSUPPORTED: Final = 501
 
 # The first class that fits wins.
 _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
+    (NotAuthorized, 403),
     (NotPartitioned, 409),
+    (WrongKindOfTopic, 405),
     (TopicInUse, 412),
     (ConsumerBusy, 412),
     (SubscriptionNotFound, 404),
+    (NothingExpired, 409),
     (SubscriptionNotAllowed, 412),
     (errors.UnknownTopic, 404),
     (errors.OffsetOutOfRange, 416),
@@ -79,6 +102,7 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (MalformedPolicy, 400),
     (QuotaAboveRetention, 412),
     (InvalidPolicy, 412),
+    (TooManyTopics, 412),
     (errors.PolicyViolation, 403),
     (PipelineNotFound, 404),
     (PipelineExists, 409),
@@ -90,6 +114,12 @@ _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (TooManyLeases, 429),
     (MetadataError, 503),
     (StorageError, 503),
+)
+
+# What a caller that may change the tenant does to a namespace, and one that may change the namespace to a topic.
+_OF_THE_TENANT: Final = frozenset((Operation.CREATE, Operation.DELETE, Operation.ALTER))
+_OF_THE_NAMESPACE: Final = frozenset(
+    (Operation.CREATE, Operation.DELETE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)
 )
 
 # Of refusals that have no code of their own.  Python's names of statuses change from release to release.
@@ -158,6 +188,8 @@ def install(app: Starlette) -> None:
 
     async def broker_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, BrokerError)
+        if isinstance(error, NotAuthorized) and not request.url.path.startswith(OWN_PATHS):
+            return reason(_denied(error), str(error))
         for kind, status in _STATUSES:
             if isinstance(error, kind):
                 return failure(request, status, str(error), error.code)
@@ -171,6 +203,19 @@ def install(app: Starlette) -> None:
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(HTTPException, no_route)
     app.add_exception_handler(BrokerError, broker_error)
+
+
+def _denied(error: NotAuthorized) -> int:
+    """Pulsar's status for a client that it knows and that lacks the right.
+
+    401 says that it may not touch a tenant, the cluster, a broker or a topic, or that it may not make, unload or delete
+    a namespace; 403 that it may not touch what is in a namespace, or the policies of one or of a topic.
+    """
+    if isinstance(error, NamespaceNotAuthorized):
+        return 401 if error.operation in _OF_THE_TENANT else 403
+    if isinstance(error, TopicNotAuthorized):
+        return 403 if error.operation in _OF_THE_NAMESPACE else 401
+    return 403 if isinstance(error, PipelineNotAuthorized) else 401
 
 
 async def body_bytes(request: Request) -> bytes:

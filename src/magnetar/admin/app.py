@@ -6,27 +6,25 @@
 * `/health`, `/ready`: each part and what is wrong with it; 503 when the server cannot do its work
 * `/admin/v2/brokers/health`, `/admin/v2/brokers/ready`, `/status.html`: `ok`, or the same 503
 
-The routes translate: what changes something is a method of the broker, the same that a client's command calls.
+The routes translate: each calls a use case (`broker/usecases/`), the same that a client's command calls.
 Importing this module costs a third of a second: `serving.load` does it beside other work.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar import __version__
 from magnetar.admin import answers, routing
 from magnetar.admin.access import Access
-from magnetar.admin.broker_metrics import GroupProgress, declare_broker_metrics
-from magnetar.admin.context import AdminContext
+from magnetar.admin.context import AdminContext, caller_of
 from magnetar.admin.guard import Guard
-from magnetar.admin.interop_metrics import declare_interop_metrics
-from magnetar.admin.pipeline_metrics import declare_pipeline_metrics
 from magnetar.admin.routes import (
     cluster,
     lookup,
@@ -41,11 +39,9 @@ from magnetar.admin.routes import (
     topics,
     unserved,
 )
-
-if TYPE_CHECKING:
-    from magnetar.base.metrics import Metrics
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.cluster.nodes import Endpoint
+from magnetar.base.metrics import Metrics
+from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.usecases.cases import UseCases
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")
@@ -67,21 +63,18 @@ ROUTERS: Final = (
 
 
 def create_app(
-    broker: "Broker", metrics: "Metrics", pulsar: "Endpoint | None" = None, access: "Access | None" = None
+    cases: UseCases, metrics: Metrics, pulsar: Endpoint | None = None, access: Access | None = None
 ) -> Starlette:
-    """The application for one broker, whose numbers are declared in `metrics` here; others may be there already.
+    """The application for one broker's use cases; its numbers are declared in `metrics` here, where others may be.
 
-    `pulsar` is where Pulsar clients are told to connect; an empty host stands for the one that they came to.  `access`
-    has the names that the server goes by and its worker's token; without it, it answers to `localhost` and numeric
-    addresses, and has no worker.
+    `pulsar` is the address that Pulsar clients are to connect to; an empty host stands for the one that they came to.
+    `access` has the names that the server goes by and its worker's token; without it, it answers to `localhost` and
+    numeric addresses, and has no worker.
     """
-    declare_broker_metrics(metrics, broker)
-    declare_interop_metrics(metrics, broker.interop)
-    declare_pipeline_metrics(metrics, broker.pipelines)
-    progress = GroupProgress(metrics, broker)
+    progress = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
-    app.state.admin = AdminContext(broker, pulsar, access)
+    app.state.admin = AdminContext(cases, pulsar, access)
     answers.install(app)
     if access.origins:  # inside of the guard, which has refused all others
         app.add_middleware(
@@ -92,8 +85,8 @@ def create_app(
         )
     app.add_middleware(Guard, access=access)
 
-    async def read_metrics() -> Response:
-        await progress.refresh()
+    async def read_metrics(request: Request) -> Response:
+        await cases.metrics.refresh(caller_of(request), progress)
         # On a worker thread: with many partitions it takes long, and the event loop belongs to the clients.
         return Response(await asyncio.to_thread(metrics.render), media_type=METRICS_TYPE)
 

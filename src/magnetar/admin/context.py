@@ -1,16 +1,15 @@
-"""What every admin route has at hand: the broker, and the addresses that clients are told."""
+"""What every admin route has at hand: the use cases, their caller, and the addresses that clients are to connect to."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from starlette.requests import Request
 
+from magnetar.admin.access import Access
 from magnetar.admin.peek import Bodies
-
-if TYPE_CHECKING:
-    from magnetar.admin.access import Access
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.cluster.nodes import Endpoint
+from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.security.model import ANONYMOUS, PIPELINES_WORKER, Caller
+from magnetar.broker.usecases.cases import UseCases
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +18,9 @@ class AdminContext:
     are the messages that are being answered.
     """
 
-    broker: "Broker"
-    pulsar: "Endpoint | None"
-    access: "Access"
+    cases: UseCases
+    pulsar: Endpoint | None
+    access: Access
     bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:
@@ -38,8 +37,15 @@ def context_of(request: Request) -> AdminContext:
     return cast(AdminContext, request.app.state.admin)
 
 
-def broker_of(request: Request) -> "Broker":
-    return context_of(request).broker
+def cases_of(request: Request) -> UseCases:
+    return context_of(request).cases
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller: the pipelines' worker by its token, any other client is anonymous."""
+    host = request.client.host if request.client is not None else ""
+    is_worker = context_of(request).access.is_worker(request.headers.get("authorization", ""))
+    return Caller(PIPELINES_WORKER if is_worker else ANONYMOUS, host)
 
 
 def web_url(request: Request) -> str:

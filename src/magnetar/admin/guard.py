@@ -1,4 +1,4 @@
-"""Who may speak to the HTTP port while there is no authentication: programs, and no page of another site in a browser.
+"""Which clients may use HTTP while there is no authentication: programs, and no page of another site in a browser.
 
 A browser sends requests for whatever page it shows, to loopback and private networks too.  Three checks, before any
 route is looked for, so that no route can be without them:
@@ -104,7 +104,7 @@ def _changing_get(scope: Scope, headers: Headers) -> tuple[int, str] | None:
 
 
 def _wrong_type(method: str, path: str, headers: Headers) -> tuple[int, str] | None:
-    """Refused also where a route would not read the body: a new one may, and nobody sends one for nothing."""
+    """Refused also where a route would not read the body: a later route may, and no client sends one in vain."""
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     given = headers.get("content-type")
     kind = (given or "").partition(";")[0].strip().lower()

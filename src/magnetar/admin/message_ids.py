@@ -1,25 +1,21 @@
 """Message ids in bodies and answers of the admin API."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magnetar.admin.answers import BadBody
-from magnetar.broker.subscriptions.admin import MessagePosition
-
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions.model import MessagePosition
+from magnetar.broker.usecases.peeking import MessageId
 
 
-def message_id(
-    partition: "Partition", ledger_id: int, entry_id: int, batch_index: int = -1, batch_size: int = 0
-) -> dict[str, int]:
-    """As answers carry it; `partitionIndex` is -1 for a topic that is not partitioned."""
+def message_id(found: MessageId) -> dict[str, int]:
+    """As answers carry it."""
     return {
-        "ledgerId": ledger_id,
-        "entryId": entry_id,
-        "partitionIndex": partition.index if partition.topic.is_partitioned else -1,
-        "batchIndex": batch_index,
-        "batchSize": batch_size,
+        "ledgerId": found.ledger_id,
+        "entryId": found.entry_id,
+        "partitionIndex": found.partition,
+        "batchIndex": found.batch_index,
+        "batchSize": found.batch_size,
     }
 
 

@@ -1,23 +1,21 @@
 """Connections of both protocols in numbers: the memory that they have under way, and how long they wait for others."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from magnetar.base.memory_budget import MemoryBudget
-    from magnetar.base.metrics import Histogram, Labels, Metrics
+from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.metrics import Histogram, Labels, Metrics
 
 
 def declare_network_metrics(
-    metrics: "Metrics",
-    memory: "MemoryBudget",
-    stalls: "Histogram",
+    metrics: Metrics,
+    memory: MemoryBudget,
+    stalls: Histogram,
     longest_stall_s: Callable[[], float],
     refused_count: Callable[[], int],
 ) -> None:
     """`stalls`: how long the event loop kept others waiting; `refused_count`: connections that were one too many."""
 
-    def one(value: Callable[[], float]) -> "Callable[[], list[tuple[Labels, float]]]":
+    def one(value: Callable[[], float]) -> Callable[[], list[tuple[Labels, float]]]:
         return lambda: [((), value())]
 
     metrics.gauge(
@@ -54,7 +52,7 @@ def declare_network_metrics(
     )
     metrics.histogram(
         "magnetar_loop_stall_seconds",
-        "How long everybody waited for the event loop, looked at 40 times a second.",
+        "How long work waited for the event loop, looked at 40 times a second.",
         bounds=stalls.bounds,
     ).adopt(stalls)
     metrics.gauge(

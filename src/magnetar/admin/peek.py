@@ -2,12 +2,13 @@
 
 A batch is answered as one body, decompressed, with the number of its messages: pulsar-admin takes it apart.  That is
 done on a thread, and only up to `BODY_BYTES_MAX`.  All bodies together that are being made or sent, however slowly they
-are taken, have `BODIES_BYTES_MAX`; who comes when they are used up is told to come again.
+are taken, have `BODIES_BYTES_MAX`; a client that asks when they are used up gets an error, and may try again.
 """
 
 import json
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -15,18 +16,22 @@ from starlette.types import Receive, Scope, Send
 from magnetar.admin.answers import Refused
 from magnetar.admin.stats import iso_time
 from magnetar.base.errors import WireError
+from magnetar.broker.interop.model import Formed
 from magnetar.wire.convert.codecs import expand_pulsar
 from magnetar.wire.kafka.record_scan import Budget
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
-if TYPE_CHECKING:
-    from magnetar.broker.interop.formed import Formed
-    from magnetar.broker.log.opening import Opener
-
 BODY_BYTES_MAX: Final = 32 << 20
 BODIES_BYTES_MAX: Final = 64 << 20
+T = TypeVar("T")
 _BODY_TYPE: Final = "application/octet-stream"
+
+
+class Opener(Protocol):
+    """What looks behind compression, on a thread and within a budget; the broker has it."""
+
+    async def run(self, owner: Hashable, job: Callable[[Budget], T]) -> T: ...
 
 
 class Bodies:
@@ -46,7 +51,7 @@ class Bodies:
 
 
 class _MessageResponse(Response):
-    """Counts its body until it was sent, or nobody takes it any more."""
+    """Counts its body until it was sent, or its client has gone."""
 
     def __init__(self, body: bytes, headers: dict[str, str], bodies: Bodies) -> None:
         super().__init__(body, media_type=_BODY_TYPE, headers=headers)
@@ -59,7 +64,7 @@ class _MessageResponse(Response):
             self._bodies.give_back(len(self.body))
 
 
-async def message_response(formed: "Formed", opener: "Opener", bodies: Bodies) -> Response:
+async def message_response(formed: Formed, opener: Opener, bodies: Bodies) -> Response:
     """The entry, in Pulsar's form, as an answer.
 
     Refused:
@@ -101,7 +106,7 @@ def _body(view: EntryView, budget: Budget) -> bytes:
     )
 
 
-def _headers(formed: "Formed", view: EntryView, size: int) -> dict[str, str]:
+def _headers(formed: Formed, view: EntryView, size: int) -> dict[str, str]:
     entry, metadata = formed.entry, view.metadata
     headers = {
         "X-Pulsar-Message-ID": f"{entry.ledger_id}:{entry.entry_id}",
@@ -126,7 +131,7 @@ def _headers(formed: "Formed", view: EntryView, size: int) -> dict[str, str]:
         headers["X-Pulsar-null-value"] = "true"
     if metadata.HasField("deliver_at_time"):
         headers["X-Pulsar-deliver-at-time"] = iso_time(metadata.deliver_at_time)
-    # A header line is one line of Latin-1; what is neither is left to whoever consumes the message.
+    # A header line is one line of Latin-1: other characters become escapes, line breaks spaces.
     return {
         name: text.encode("ascii", "backslashreplace").decode().replace("\n", " ").replace("\r", " ")
         for name, text in headers.items()

@@ -1,8 +1,8 @@
 """HTTP in the server's own event loop.
 
-uvicorn runs without its signal handlers and its log: the process is stopped by whoever started it, and requests for
-metrics are not worth a line each.  `load` imports the web framework on a thread, while the server's other clients are
-served already; nothing of it is imported before.
+uvicorn runs without its signal handlers and its log: the process handles its own signals, and requests for metrics are
+not worth a line each.  `load` imports the web framework on a thread, while the server's other clients are served
+already; nothing of it is imported before.
 """
 
 import asyncio
@@ -11,22 +11,19 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    import uvicorn
-
-    from magnetar.admin.access import Access
-    from magnetar.base.metrics import Metrics
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.cluster.nodes import Endpoint
+from magnetar.admin.access import Access
+from magnetar.base.metrics import Metrics
+from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.usecases.cases import UseCases
 
 log = logging.getLogger(__name__)
 
 STOP_S_MAX: Final = 3  # a request under way may take so long before its connection is cut
 KEEP_ALIVE_S: Final = 30
 
-CreateApp = Callable[["Broker", "Metrics", "Endpoint", "Access"], Any]
+CreateApp = Callable[[UseCases, Metrics, Endpoint | None, Access], Any]
 
 
 async def load() -> CreateApp:
@@ -41,12 +38,19 @@ def _import() -> CreateApp:
     return create
 
 
+class _Uvicorn(Protocol):
+    """What is used of `uvicorn.Server`, which `load` imports."""
+
+    should_exit: bool
+
+    async def main_loop(self) -> None: ...
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None: ...
+
+
 class HttpServer:
     """A running HTTP server; made by `serve`."""
 
-    def __init__(
-        self, server: "uvicorn.Server", sockets: list[socket.socket], stopping: Callable[[], None]
-    ) -> None:
+    def __init__(self, server: _Uvicorn, sockets: list[socket.socket], stopping: Callable[[], None]) -> None:
         self._server = server
         self._stopping = stopping
         self._sockets = sockets

@@ -1,6 +1,6 @@
-"""Who is served over HTTP when many want to be: bounds on connections and requests, and room that is kept free.
+"""Which clients are served over HTTP when many want to be: bounds on connections and requests, and reserved room.
 
-Sockets are cheap to open, so none of them is counted against anybody before it asks for something:
+Sockets are cheap to open, so none of them counts against a client before it asks for something:
 
 * A connection without a request under way (idle, or with half of a request's head) gives way to a new one when there
   are more than `CONNECTIONS_MAX`: the one that has been so the longest.  The head of a request is waited for
@@ -9,8 +9,8 @@ Sockets are cheap to open, so none of them is counted against anybody before it 
 * At most `REQUESTS_MAX` requests are under way, at most `REQUESTS_PER_CLIENT_MAX` of one address; more are answered 503
   at once.  Metrics and the pipelines' worker have `RESERVED` on top of that, each for itself.  Health is always asked:
   however many ask, what takes time is tried once for all of them.
-* What the worker is answered is short and made whole before it is sent, and its room is free again from then on: who
-  asks and takes no answer keeps it from nobody.
+* What the worker is answered is short and made whole before it is sent, and its room is free again from then on: a
+  client that takes no answer does not keep it from the next one.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from magnetar.admin.guard import PROBES
 from magnetar.base.error_codes import CROWDED
 
 CONNECTIONS_MAX: Final = 512
-REQUESTS_MAX: Final = 256  # readers that wait, scrapers and people: more is somebody's loop gone wrong
+REQUESTS_MAX: Final = 256  # readers that wait, scrapers and people: more is a program's loop gone wrong
 REQUESTS_PER_CLIENT_MAX: Final = 192
 RESERVED: Final = 16
 HEAD_S_MAX: Final = 10.0

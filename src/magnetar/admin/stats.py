@@ -8,24 +8,20 @@ tools read and that have no meaning here (offloading, Pulsar's transactions, com
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from magnetar.broker.log.backlog import backlog_bytes
-from magnetar.broker.policy.policies import QuotaType
-from magnetar.broker.producers.admission import AccessMode, Producer
-from magnetar.broker.subscriptions.consumer import SubscribedConsumer
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.positions import position_below, published_ms
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition, NonPersistentSubscription
-from magnetar.ledger.cursor_store import CursorKey
-from magnetar.ledger.managed_ledger import State
-from magnetar.protocols.pulsar.consumers import ConnectedConsumer
-from magnetar.protocols.pulsar.handlers.producer import AttachedProducer
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.log.partition import Partition
-    from magnetar.ledger.cursor import Cursor
+from magnetar.broker.policy.model import QuotaType
+from magnetar.broker.producers.model import AccessMode
+from magnetar.broker.subscriptions.model import SubscriptionType
+from magnetar.broker.usecases.statistics import (
+    ConsumerStatistics,
+    CursorStatistics,
+    InternalStatistics,
+    ProducerStatistics,
+    SubscriptionStatistics,
+    TopicStatistics,
+)
+from magnetar.ledger.state import State
 
 _TYPES: Final = {
     SubscriptionType.EXCLUSIVE: "Exclusive",
@@ -109,47 +105,34 @@ _SUMMED_SUBSCRIPTION: Final = (
 )
 
 
-async def topic_stats(broker: "Broker", partition: "Partition", *, earliest: bool = False) -> dict[str, Any]:
-    """The stats of one partition; `earliest` looks up when the oldest message of each backlog was published."""
-    log = partition.log
-    policies = broker.namespaces.policies_of(partition.topic.name)
-    subscriptions: dict[str, dict[str, Any]] = {}
-    if isinstance(partition, NonPersistentPartition):
-        for one in partition.subscriptions.values():
-            subscriptions[one.name] = _nonpersistent_stats(broker, one)
-    else:
-        for name in broker.subscriptions.names(partition):
-            subscriptions[name] = await _subscription_stats(broker, partition, name, earliest=earliest)
-    rate_in = broker.rates.of(partition)
-    messages_in = log.next_offset - log.opened_at
-    if isinstance(partition, NonPersistentPartition):
-        messages_in = partition.messages_in
-    size = policies.backlog_quotas.get(QuotaType.SIZE)
-    age = policies.backlog_quotas.get(QuotaType.AGE)
+def topic_stats(found: TopicStatistics) -> dict[str, Any]:
+    """The stats of one partition."""
+    subscriptions = {one.name: _subscription(one) for one in found.subscriptions}
+    size = found.policies.backlog_quotas.get(QuotaType.SIZE)
+    age = found.policies.backlog_quotas.get(QuotaType.AGE)
     oldest = min((one["earliestMsgPublishTimeInBacklog"] or 0 for one in subscriptions.values()), default=0)
+    rate_in = found.rate_in
     return {
         "msgRateIn": rate_in.messages,
         "msgThroughputIn": rate_in.size_bytes,
         "msgRateOut": _sum(subscriptions, "msgRateOut"),
         "msgThroughputOut": _sum(subscriptions, "msgThroughputOut"),
-        "bytesInCounter": log.appended_bytes,
-        "msgInCounter": messages_in,
+        "bytesInCounter": found.bytes_in,
+        "msgInCounter": found.messages_in,
         "bytesOutCounter": _sum(subscriptions, "bytesOutCounter"),
         "msgOutCounter": _sum(subscriptions, "msgOutCounter"),
         "averageMsgSize": rate_in.size_bytes / rate_in.messages if rate_in.messages else 0.0,
         "msgChunkPublished": False,
-        "storageSize": log.size_bytes,
+        "storageSize": found.storage_bytes,
         "backlogSize": max((one["backlogSize"] for one in subscriptions.values()), default=0),
         "backlogQuotaLimitSize": -1 if size is None else size.limit,
         "backlogQuotaLimitTime": -1 if age is None else age.limit,
-        "oldestBacklogMessageAgeSeconds": -1
-        if not oldest
-        else max(0, broker.clock.now_ms() - oldest) // 1000,
+        "oldestBacklogMessageAgeSeconds": -1 if not oldest else max(0, found.now_ms - oldest) // 1000,
         "earliestMsgPublishTimeInBacklogs": oldest,
-        "publishers": [_publisher(broker, one) for one in broker.producers.find(partition) or ()],
+        "publishers": [_publisher(one) for one in found.producers],
         "waitingPublishers": 0,
         "subscriptions": subscriptions,
-        "deduplicationStatus": "Enabled" if policies.deduplication else "Disabled",
+        "deduplicationStatus": "Enabled" if found.policies.deduplication else "Disabled",
         "nonContiguousDeletedMessagesRanges": _sum(subscriptions, "nonContiguousDeletedMessagesRanges"),
         **_NEVER_TOPIC,
     }
@@ -159,133 +142,85 @@ def _sum(subscriptions: Mapping[str, Mapping[str, Any]], key: str) -> Any:
     return sum(one[key] for one in subscriptions.values())
 
 
-async def _subscription_stats(
-    broker: "Broker", partition: "Partition", name: str, *, earliest: bool
-) -> dict[str, Any]:
-    admin = broker.subscription_admin
-    cursor = admin.cursor(partition, name)
-    log = partition.log
-    backlog = cursor.backlog(log.high_watermark, log.log_start)
-    open_one = broker.subscriptions.find(partition, name)
-    consumers: Sequence[SubscribedConsumer] = open_one.consumers if open_one is not None else ()
-    delayed = getattr(open_one.dispatcher, "delayed_count", 0) if open_one is not None else 0
-    waiting = getattr(open_one.dispatcher, "waiting_count", 0) if open_one is not None else 0
-    published = 0
-    if earliest and backlog:
-        entry = await admin.oldest(partition, name)
-        published = 0 if entry is None else max(0, published_ms(entry))
-    stats = _common(broker, consumers)
-    stats.update(
-        msgBacklog=backlog,
-        backlogSize=backlog_bytes(log, max(cursor.mark_delete, log.log_start)),
-        earliestMsgPublishTimeInBacklog=published,
-        msgBacklogNoDelayed=max(0, backlog - delayed),
-        blockedSubscriptionOnUnackedMsgs=any(one.state.blocked for one in consumers),
-        msgDelayed=delayed,
-        msgInReplay=waiting,
-        type=_type_of(broker, partition, name, open_one.type if open_one is not None else None),
-        isDurable=open_one.is_durable if open_one is not None else True,
-        durable=open_one.is_durable if open_one is not None else True,
-        nonContiguousDeletedMessagesRanges=len(cursor.ranges),
-        totalMsgExpired=broker.housekeeping.expired[
-            CursorKey(name, partition.topic.name.full, partition.index)
-        ],
-        subscriptionProperties=broker.subscriptions.properties(cursor),
-    )
-    if open_one is not None and open_one.active_consumer is not None:
-        stats["activeConsumerName"] = open_one.active_consumer.spec.name
-    return stats
-
-
-def _type_of(broker: "Broker", partition: "Partition", name: str, kind: SubscriptionType | None) -> str:
-    if kind is not None:
-        return _TYPES[kind]
-    # A Kafka group gives each partition to one of its members at a time, which Pulsar calls Failover.
-    return "Failover" if broker.groups.consumes(name, partition.topic.name.full) else "None"
-
-
-def _common(broker: "Broker", consumers: Iterable[SubscribedConsumer]) -> dict[str, Any]:
-    listed = [_consumer(broker, one) for one in consumers]
-    total = {key: sum(one[key] for one in listed) for key in _SUMMED_CONSUMER}
-    return {
-        **total,
+def _subscription(found: SubscriptionStatistics) -> dict[str, Any]:
+    consumers = [_consumer(one) for one in found.consumers]
+    stats: dict[str, Any] = {
+        **{key: sum(one[key] for one in consumers) for key in _SUMMED_CONSUMER},
         "chunkedMessageRate": 0.0,
         "msgRateExpired": 0.0,
-        "totalMsgExpired": 0,
+        "totalMsgExpired": found.expired,
         "isReplicated": False,
         "replicated": False,
         "allowOutOfOrderDelivery": any(
             one.spec.allows_out_of_order
-            for one in consumers  # of the subscription: they all say the same
+            for one in found.consumers  # of the subscription: they all say the same
         ),
-        "consumers": listed,
+        "consumers": consumers,
         "consumersAfterMarkDeletePosition": {},
+        "msgBacklog": found.backlog,
+        "backlogSize": found.backlog_bytes,
+        "earliestMsgPublishTimeInBacklog": found.earliest_ms,
+        "msgBacklogNoDelayed": max(0, found.backlog - found.delayed),
+        "msgDelayed": found.delayed,
+        "type": "None" if found.type is None else _TYPES[found.type],
+        "isDurable": found.is_durable,
+        "durable": found.is_durable,
+        "nonContiguousDeletedMessagesRanges": found.range_count,
+        "subscriptionProperties": found.properties,
     }
+    if found.is_stored:
+        stats["blockedSubscriptionOnUnackedMsgs"] = any(one.is_blocked for one in found.consumers)
+        stats["msgInReplay"] = found.waiting
+    else:
+        stats["msgDropRate"] = 0.0
+    if found.active_consumer is not None:
+        stats["activeConsumerName"] = found.active_consumer
+    return stats
 
 
-def _consumer(broker: "Broker", member: SubscribedConsumer) -> dict[str, Any]:
-    rate = broker.rates.of(member)
-    state = member.state
-    seconds = max(1.0, (broker.clock.now_ms() - member.connected_since_ms) / 1000)
+def _consumer(found: ConsumerStatistics) -> dict[str, Any]:
+    spec = found.spec
     stats: dict[str, Any] = {
-        "msgRateOut": rate.messages,
-        "msgThroughputOut": rate.size_bytes,
-        "bytesOutCounter": member.bytes_out,
-        "msgOutCounter": member.messages_out,
-        "msgRateRedeliver": member.messages_redelivered / seconds,
-        "messageAckRate": member.acked_messages / seconds,
+        "msgRateOut": found.rate.messages,
+        "msgThroughputOut": found.rate.size_bytes,
+        "bytesOutCounter": found.bytes_out,
+        "msgOutCounter": found.messages_out,
+        "msgRateRedeliver": found.redelivered_per_s,
+        "messageAckRate": found.acked_per_s,
         "chunkedMessageRate": 0.0,
-        "consumerName": member.spec.name,
-        "availablePermits": state.permits,
-        "unackedMessages": state.unacked_messages,
-        "blockedConsumerOnUnackedMsgs": state.blocked,
-        "connectedSince": iso_time(member.connected_since_ms),
-        "metadata": dict(member.spec.metadata),
+        "consumerName": spec.name,
+        "availablePermits": found.permits,
+        "unackedMessages": found.unacked_messages,
+        "blockedConsumerOnUnackedMsgs": found.is_blocked,
+        "connectedSince": iso_time(found.connected_since_ms),
+        "metadata": dict(spec.metadata),
     }
-    if isinstance(member.port, ConnectedConsumer):
-        stats["address"] = f"/{member.port.session.client_host}"
-        stats["clientVersion"] = member.port.session.client_version
-    if member.spec.hash_ranges:
-        stats["keyHashRanges"] = [f"[{low}, {high}]" for low, high in member.spec.hash_ranges]
+    if spec.address:
+        stats["address"] = f"/{spec.address}"
+        stats["clientVersion"] = spec.client_version
+    if spec.hash_ranges:
+        stats["keyHashRanges"] = [f"[{low}, {high}]" for low, high in spec.hash_ranges]
     return stats
 
 
-def _nonpersistent_stats(broker: "Broker", subscription: NonPersistentSubscription) -> dict[str, Any]:
-    stats = _common(broker, subscription.consumers)
-    stats.update(
-        msgBacklog=0,
-        backlogSize=0,
-        msgBacklogNoDelayed=0,
-        earliestMsgPublishTimeInBacklog=0,
-        msgDelayed=0,
-        msgDropRate=0.0,
-        type=_TYPES[subscription.type] if subscription.type is not None else "None",
-        isDurable=False,
-        durable=False,
-        nonContiguousDeletedMessagesRanges=0,
-        subscriptionProperties={},
-    )
-    return stats
-
-
-def _publisher(broker: "Broker", producer: Producer) -> dict[str, Any]:
-    rate = broker.rates.of(producer)
+def _publisher(found: ProducerStatistics) -> dict[str, Any]:
+    rate, origin = found.rate, found.origin
     stats: dict[str, Any] = {
-        "accessMode": _MODES[producer.mode],
+        "accessMode": _MODES[found.mode],
         "msgRateIn": rate.messages,
         "msgThroughputIn": rate.size_bytes,
         "averageMsgSize": rate.size_bytes / rate.messages if rate.messages else 0.0,
         "chunkedMessageRate": 0.0,
         "supportsPartialProducer": False,
-        "producerName": producer.name,
-        "connectedSince": iso_time(producer.connected_since_ms),
+        "producerName": found.name,
+        "connectedSince": iso_time(found.connected_since_ms),
         "metadata": {},
     }
-    if isinstance(producer.handle, AttachedProducer):
-        stats["metadata"] = producer.handle.properties
-        stats["producerId"] = producer.handle.producer_id
-        stats["address"] = f"/{producer.handle.session.client_host}"
-        stats["clientVersion"] = producer.handle.session.client_version
+    if origin is not None:
+        stats["metadata"] = origin.properties
+        stats["producerId"] = origin.producer_id
+        stats["address"] = f"/{origin.address}"
+        stats["clientVersion"] = origin.client_version
     return stats
 
 
@@ -331,39 +266,34 @@ def _add(rows: dict[str, dict[str, Any]], name: str, row: Mapping[str, Any], key
         there["type"] = row.get("type")
 
 
-async def internal_stats(broker: "Broker", partition: "Partition") -> dict[str, Any]:
+def internal_stats(found: InternalStatistics) -> dict[str, Any]:
     """The ledgers and cursors behind a partition."""
-    log = partition.log
-    ledgers = list(log.ledgers)
+    ledgers = found.ledgers
     last = ledgers[-1] if ledgers else None
-    cursors = {}
-    if not isinstance(partition, NonPersistentPartition):
-        for name in broker.subscriptions.names(partition):
-            cursors[name] = await _cursor_stats(broker, partition, name)
-    entry_counts = [info.entry_count for info in ledgers]
+    entry_count = sum(one.entry_count for one in ledgers)
     confirmed = f"{last.ledger_id}:{last.entry_count - 1}" if last is not None else "-1:-1"
     return {
-        "entriesAddedCounter": sum(entry_counts),
-        "numberOfEntries": sum(entry_counts),
-        "totalSize": log.size_bytes,
+        "entriesAddedCounter": entry_count,
+        "numberOfEntries": entry_count,
+        "totalSize": found.size_bytes,
         "currentLedgerEntries": last.entry_count if last is not None else 0,
         "currentLedgerSize": last.size_bytes if last is not None else 0,
         "lastLedgerCreatedTimestamp": iso_time(last.created_ms if last is not None else 0),
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
         "lastConfirmedEntry": confirmed,
-        "state": "Terminated" if partition.is_terminated else _LEDGER_STATES[log.state],
+        "state": "Terminated" if found.is_terminated else _LEDGER_STATES[found.state],
         "ledgers": [
             {
-                "ledgerId": info.ledger_id,
-                "entries": info.entry_count,
-                "size": info.size_bytes,
+                "ledgerId": one.ledger_id,
+                "entries": one.entry_count,
+                "size": one.size_bytes,
                 "offloaded": False,
                 "underReplicated": False,
             }
-            for info in ledgers
+            for one in ledgers
         ],
-        "cursors": cursors,
+        "cursors": {one.name: _cursor(one) for one in found.cursors},
         "schemaLedgers": [],
         "compactedLedger": {
             "ledgerId": -1,
@@ -372,29 +302,26 @@ async def internal_stats(broker: "Broker", partition: "Partition") -> dict[str, 
             "offloaded": False,
             "underReplicated": False,
         },
-        "firstOffset": log.log_start,
-        "nextOffset": log.high_watermark,
+        "firstOffset": found.first_offset,
+        "nextOffset": found.next_offset,
     }
 
 
-async def _cursor_stats(broker: "Broker", partition: "Partition", name: str) -> dict[str, Any]:
-    cursor: Cursor = broker.subscription_admin.cursor(partition, name)
-    open_one = broker.subscriptions.find(partition, name)
-    ledger_id, entry_id = await position_below(partition, cursor.mark_delete)
+def _cursor(found: CursorStatistics) -> dict[str, Any]:
+    ledger_id, entry_id = found.position
+    deleted = ",".join(f"[{low}..{high})" for low, high in found.ranges)
     return {
         "markDeletePosition": f"{ledger_id}:{entry_id}",
-        "markDeleteOffset": cursor.mark_delete,
-        "individuallyDeletedMessages": "["
-        + ",".join(f"[{low}..{high})" for low, high in cursor.ranges)
-        + "]",
-        "messagesConsumedCounter": cursor.mark_delete,
-        "totalNonContiguousDeletedMessagesRange": len(cursor.ranges),
-        "state": "Open" if open_one is not None else "NoLedger",
-        "active": open_one is not None and open_one.is_in_use,
+        "markDeleteOffset": found.mark_delete,
+        "individuallyDeletedMessages": f"[{deleted}]",
+        "messagesConsumedCounter": found.mark_delete,
+        "totalNonContiguousDeletedMessagesRange": len(found.ranges),
+        "state": "Open" if found.is_open else "NoLedger",
+        "active": found.is_active,
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
-        "holdsData": cursor.holds_data,
-        "properties": dict(cursor.properties),
+        "holdsData": found.holds_data,
+        "properties": found.properties,
     }
 
 

@@ -3,7 +3,7 @@
 Fresh memory is the dearest thing a large request touches (the kernel clears and maps every page), so an
 `Arena` keeps what it once mapped.  `take` hands out a `memoryview`; the block goes back to the arena by
 itself when the *last* view of it is gone, however often the view was sliced and wherever the slices
-went.  Nobody frees anything, so nobody can free too early.
+went.  No code frees a block, so none can free it too early.
 
 How: a block is handed out as a ctypes array over its mapping, and every `memoryview` of it keeps that array
 alive. The array dies with the last view, and a weak reference on it then puts the block's place into the free
@@ -35,7 +35,7 @@ HUGE_PAGE_BYTES: Final = 2 << 20
 SLAB_BYTES: Final = 256 * 1024  # the least; large arenas cut larger ones
 SLAB_BYTES_MAX: Final = 8 << 20  # larger ones would be touched ahead for classes that use little of them
 SLABS_PER_ARENA: Final = 32
-SLABS_AHEAD: Final = 2  # touched before somebody wants them, once an arena grows
+SLABS_AHEAD: Final = 2  # touched before they are wanted, once an arena grows
 BLOCKS_PER_SHARED_SLAB: Final = 4  # larger blocks have slabs of their own size, which fit no other class
 BLOCK_BYTES_MAX: Final = 1 << 31
 PLAIN_COPY_BYTES_MAX: Final = 64 << 10  # up to there ordinary memory is cheaper than a block
@@ -140,7 +140,7 @@ class Arena:
         return copy
 
     def bytes_free(self) -> int:
-        """Mapped memory that nobody holds."""
+        """Mapped memory that no view holds."""
         free = sum(block_bytes * len(free) for block_bytes, free in list(self._free.items()))
         return free + len(self._idle) * self._slab_bytes
 

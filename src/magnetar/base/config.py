@@ -4,8 +4,8 @@ Kafka's textual forms hold everywhere (properties file, environment, flags, Alte
 `true`/`false` in any case, lists separated by commas; white space around a value does not count.
 
 Both tables of keys are made of these: the server's (`base/settings_table.py`) and the topics'
-(`broker/policy/topic_config.py`).  Errors are `ValueError`s with half a sentence ("must be at least 1"); who knows
-whom to tell makes it a whole one.
+(`broker/policy/topic_config.py`).  Errors are `ValueError`s with half a sentence ("must be at least 1"); the caller
+makes it a whole one.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """Codes of REST's refusals that Magnetar's own clients act on, or that more than one place refuses with.
 
-Whoever refuses and whoever compares take them from here.  All other codes are written where they are used: on the class
-of the error (`BrokerError.code`), or beside the sentence of the refusal.
+Code that refuses and code that compares take them from here.  All other codes are written where they are used: on the
+class of the error (`BrokerError.code`), or beside the sentence of the refusal.
 """
 
 from typing import Final

@@ -46,7 +46,7 @@ class MetadataLost(MetadataError):
 
 
 class BadVersion(MetadataError):
-    """A compare-and-set lost: somebody else wrote this path first."""
+    """A compare-and-set lost: another writer wrote this path first."""
 
     code: ClassVar[str] = "BAD_VERSION"
 

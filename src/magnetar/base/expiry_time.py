@@ -3,8 +3,8 @@
 A wall clock can be wrong for a while: a step of NTP, a machine that was suspended, a battery that was empty.  Whatever
 is deleted for its age (records, offsets, producers' states, messages' TTL, unused subscriptions) goes by `now_ms` of
 this module, which the monotonic clock carries on.  When the wall clock is ahead by more than `JUMP_MS`, what it says is
-*held*: nothing expires on account of it until it has stood for `ACCEPT_S` of the server's running.  So somebody can set
-the clock right, or stop the server, before anything is lost.  A clock that goes back is followed at once: it makes
+*held*: nothing expires on account of it until it has stood for `ACCEPT_S` of the server's running.  So an operator can
+set the clock right, or stop the server, before anything is lost.  A clock that goes back is followed at once: it makes
 things younger.
 
 How far this time has got is stored, so that a start with a wrong clock is noticed as well.  There the machine may just
@@ -109,7 +109,7 @@ class ExpiryTime:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong for whoever runs the server; None for nothing."""
+        """What is wrong, in a sentence for the operator; None for nothing."""
         if not self._held_ms or self._since_start:
             return None
         return (

@@ -1,9 +1,8 @@
 """`listeners`, `advertised.listeners` and `listener.security.protocol.map`, as Kafka and KoP write them.
 
-    listeners                      NAME://host:port, ...   host empty: every address; [::1] for IPv6; port 0:
-    a free one advertised.listeners           NAME://host:port, ...   where clients of that listener are told
-    to connect listener.security.protocol.map NAME:PROTOCOL, ...      only needed for names that are not a
-    protocol's
+    listeners                       NAME://host:port, ...  host empty: every address; [::1] for IPv6; port 0: a free one
+    advertised.listeners            NAME://host:port, ...  where clients of that listener are to connect
+    listener.security.protocol.map  NAME:PROTOCOL, ...     only needed for names that are not a protocol's
 
 Names are compared without regard to case, as Kafka does.
 """
@@ -23,7 +22,7 @@ PULSAR_PORT: Final = 6650
 LISTENERS_MAX: Final = 64
 LOCALHOST: Final = "localhost"
 
-_EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  what a listener on every address is configured as
 _ENDPOINT = re.compile(
     r"(?P<name>[A-Za-z0-9._-]+)://"
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]*)\]|(?P<host>[^\s:/\[\],]*)):(?P<port>[0-9]{1,5})",
@@ -91,7 +90,7 @@ def parse_listeners(
                 f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT on a"
                 " trusted network"
             )
-        bare = host_default if not host else "" if host in _EVERY_ADDRESS else host
+        bare = host_default if not host else "" if host in ANY_HOST else host
         found.append(Listener(name, bare, port, protocol))
     if not found:
         raise ConfigError("listeners names no address to listen on, such as PLAINTEXT://:9092")
@@ -110,7 +109,7 @@ def parse_advertised(text: str, listeners: Sequence[Listener]) -> dict[str, tupl
         name, host, port = _endpoint("advertised.listeners", item)
         if name not in names:
             raise ConfigError(f"advertised.listeners: there is no listener {name}: add it to listeners")
-        if host in _EVERY_ADDRESS:
+        if host in ANY_HOST:
             raise ConfigError(
                 f"advertised.listeners: {item!r} has no host that a client could connect to: name this"
                 " machine"
@@ -132,7 +131,7 @@ def parse_pulsar_url(text: str) -> tuple[str, int]:
         match = _ENDPOINT.fullmatch(f"PULSAR://{with_port}")
         if match is not None and 0 < int(match["port"]) <= PORT_MAX:
             host = match["ipv6"] if match["ipv6"] is not None else match["host"]
-            if host not in _EVERY_ADDRESS:
+            if host not in ANY_HOST:
                 return host, int(match["port"])
     raise ConfigError("must be pulsar://host:port")
 

@@ -33,7 +33,7 @@ _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F
 
 
 class StructuredLogger:
-    """A stdlib logger whose calls take fields.  A line that nobody wants costs one level check."""
+    """A stdlib logger whose calls take fields.  A line below the configured level costs one level check."""
 
     __slots__ = ("_logger",)
 

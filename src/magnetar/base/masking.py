@@ -1,7 +1,7 @@
 """Secrets in a declared configuration: which parts are, what is shown in their place, how they are taken out of texts.
 
 What a configuration means is its owner's business; here a value is secret when the name above it says so, or when it
-lies in options of a store, whose names are the store's.  In doubt a value is hidden: whoever declared it knows it.
+lies in options of a store, whose names are the store's.  In doubt a value is hidden: the user who declared it knows it.
 """
 
 import re
@@ -41,7 +41,7 @@ def masked(content: Any) -> Any:
 
 
 def secrets_in(content: Any) -> frozenset[str]:
-    """The texts that `masked` hides, but for those that cannot be told from other words."""
+    """The texts that `masked` hides, but for those that look like any other word."""
     found = {text for text in _secrets(content, hide=False) if text.lower() not in _PLAIN}
     return frozenset(text for text in found if len(text) >= _CHARS_MIN)
 

@@ -3,20 +3,21 @@
 What counts: requests that are being received (all of a large one as soon as it is announced), requests that are not
 answered, and responses that sockets have not taken.  Entries that are stored belong to the entry cache instead.
 
-Nobody may take the last of it, and everybody must get on:
+No connection may take the last of it, and every connection must get on:
 
 - **Large frames** are received only once there is room for all of them and as much as three times their size (a quarter
-  of everything at most) besides.  So whoever is let in can finish, and what is small finds room when what is large does
-  not.  The others wait in the order they came; one that fits passes one that does not.  A frame counts half of the
-  budget at most, so that a budget smaller than a frame still lets one in at a time.
+  of everything at most) besides.  So a frame that is let in can be finished, and what is small finds room when what is
+  large does not.  The others wait in the order they came; one that fits passes one that does not.  A frame counts half
+  of the budget at most, so that a budget smaller than a frame still lets one in at a time.
 - **Objects** that large requests are read into have a quarter of their own, beside the rest (`objects`): a few large
   requests would hold up all others.  What needs more gets in alone; requests that wait for it do so in the order they
   came, and count as frames meanwhile.
 - **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
   is, the smaller they are.
 - **Past the limit** sessions handle no further request until an eighth is free again.
-- **Who makes no progress** (a frame that does not grow, a socket that takes nothing) is cut off: after `STALL_S` while
-  memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would read.
+- **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
+  `STALL_S` while memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would
+  read.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.base.turns import TURN_S
 
 STALL_S: Final = 10.0
 FRAME_STALL_S: Final = 60.0
@@ -112,7 +114,7 @@ class MemoryBudget:
 
     @property
     def is_over(self) -> bool:
-        """Nobody handles further requests now.
+        """Sessions may handle no further request now.
 
         Not so when nearly all of it is requests that were received: only handling them makes room.
         """
@@ -120,7 +122,7 @@ class MemoryBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whoever makes no progress has to go."""
+        """A connection that makes no progress is cut off."""
         return bool(self._waiting) or self.used > self.bytes_max // 4 * 3
 
     def response_bytes_max(self) -> int:
@@ -186,8 +188,12 @@ class MemoryBudget:
                 receiver.memory_granted(self.cost(frame_bytes))
         if self._held and self.used <= self.bytes_max // 8 * 7:
             held, self._held = self._held, set()
-            for session in held:
-                session.resume_if_possible()
+            over_s = self._clock.monotonic() + TURN_S
+            while held and self._clock.monotonic() < over_s:
+                held.pop().resume_if_possible()
+            if held:  # each handles what it has received: all in one turn would block the loop
+                self._held |= held
+                self.give(0)
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +233,7 @@ class MemoryBudget:
         waiting = self._objects_waiting
         while waiting and (waiting[0][1].done() or self.has_room_for_objects(waiting[0][0])):
             wanted, granted = waiting.popleft()
-            if not granted.done():  # who waited may have gone
+            if not granted.done():  # the request that waited may have gone
                 self.objects_used += wanted
                 granted.set_result(None)
 
@@ -260,7 +266,7 @@ class MemoryBudget:
             else:
                 self.sent(sender)
 
-    # --- who makes no progress ---------------------------------------------------------------------------------------
+    # --- connections that make no progress ---------------------------------------------------------------------------
 
     def _check_later(self) -> None:
         if not self._is_checking:
@@ -293,7 +299,7 @@ class MemoryBudget:
         self.cut_off_count += 1
         one.cut_off(f"{reason}, for {stalled_s:.0f} s")
 
-    # --- for whoever asks --------------------------------------------------------------------------------------------
+    # --- for metrics -------------------------------------------------------------------------------------------------
 
     def shares(self) -> Iterable[tuple[str, int]]:
         """How many connections do what."""

@@ -1,6 +1,6 @@
 """Numbers about the server, cheap to count and shown at /metrics.
 
-The hot path holds a `Counter` and does `counter.value += n`; nothing else happens until somebody asks.  A
+The hot path holds a `Counter` and does `counter.value += n`; nothing else happens until it is read.  A
 `Metrics` is a prometheus-client collector that turns what was counted into samples then.
 
 Names are those of KoP and Pulsar where they exist, so that their dashboards work.  Many of those do not end
@@ -116,7 +116,7 @@ class Metrics(Collector):
         read: Read,
         labels: Labels = (),
     ) -> None:
-        """A number that exists anyway: `read` yields (label values, value) whenever somebody asks."""
+        """A number that exists anyway: `read` yields (label values, value) whenever it is read."""
         self._check_new(name)
         self._gauges[name] = (documentation, labels, read)
 

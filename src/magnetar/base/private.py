@@ -1,7 +1,7 @@
 """Files that accounts other than the server's have no business with: stored records, metadata, logs of the worker.
 
-All are made so that their group may read them, for backups, and nobody else, whatever the umask says.  What an earlier
-version has left open to others is closed at the next start.
+They are made readable for the server's group too, for backups, and for no other account, whatever the umask says.  What
+an earlier version has left open to others is closed at the next start.
 """
 
 import os
@@ -20,7 +20,7 @@ def private_folder(path: Path) -> None:
 
 
 def new_private_folder(path: Path) -> None:
-    """As `private_folder`, where somebody chose the folder: one that is there, such as /tmp, stays as it is."""
+    """As `private_folder`, where the user chose the folder: one that is there, such as /tmp, stays as it is."""
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 

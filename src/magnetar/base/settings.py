@@ -1,4 +1,4 @@
-"""What the server was told, checked and typed: `ServerSettings`.
+"""The server's settings, checked and typed: `ServerSettings`.
 
 Five layers, each over the one before it: defaults, a properties file, the environment
 (`MAGNETAR_NUM_PARTITIONS` for `num.partitions`), `--set key=value`, flags.  Within one layer a setting may
@@ -25,10 +25,11 @@ from magnetar.base.listeners import (
     parse_pulsar_url,
 )
 from magnetar.base.names import InvalidTopicName, check_named_entity
+from magnetar.base.plugins import PROTOCOLS, installed
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section, ServerKey
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
-from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, told_host
+from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
 from magnetar.base.settings_table import (
     ALIASES,
     ENTRY_CACHE_BYTES_DEFAULT_MAX,
@@ -55,7 +56,7 @@ _COUNT: Final = ConfigKey("count", ConfigType.LONG, None, "A number of some unit
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value that somebody gave: canonical text, and where it stands."""
+    """A value that was given: canonical text, and where it stands."""
 
     text: str
     origin: str
@@ -81,7 +82,7 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """`defaults` has the broker keys behind topic configurations that somebody set, {name: text}."""
+    """`defaults` has the broker keys behind topic configurations that were set, {name: text}."""
 
     tenant: str
     namespace: str
@@ -111,6 +112,7 @@ class TransactionSettings:
 
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
+    max_transactions_per_coordinator: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +133,11 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Everything that the server is told.  Made by `load_settings`.
+    """All settings of a server.  Made by `load_settings`.
 
-    `given` is what somebody set, by canonical key; `notices` are sentences for the log at INFO: keys without
-    effect.
+    `messaging_protocols` are the protocols of other packages to be spoken, `door_options` what was set for those
+    (`<protocol>.<key>`), by protocol and key.  `given` is what was set, by canonical key; `notices` are sentences
+    for the log at INFO: keys without effect.
     """
 
     data_dir: Path
@@ -145,7 +148,10 @@ class ServerSettings:
     groups: GroupSettings
     transactions: TransactionSettings
     producer_id_expiration_ms: int
+    producer_ids_max: int
     pipelines: PipelineSettings
+    messaging_protocols: tuple[str, ...]
+    door_options: Mapping[str, Mapping[str, str]]
     log: LogSettings
     given: Mapping[str, Setting]
     notices: tuple[str, ...]
@@ -173,7 +179,7 @@ def load_settings(
     merged.layer(_from_environment(environment or {}, merged.notices))
     merged.layer(_assignment(text) for text in assignments)
     merged.layer((name, value, _flag_of(name)) for name, value in (flags or {}).items())
-    return _Reader(merged.given).settings(tuple(merged.notices))
+    return _Reader(merged.given, merged.door_options).settings(tuple(merged.notices))
 
 
 def environment_name(key: str) -> str:
@@ -187,6 +193,7 @@ class _Merged:
 
     def __init__(self) -> None:
         self.given: dict[str, Setting] = {}
+        self.door_options: dict[str, dict[str, str]] = {}
         self.notices: list[str] = []
 
     def layer(self, entries: Iterable[tuple[str, str, str]]) -> None:
@@ -197,6 +204,9 @@ class _Merged:
             reason = _ignored(name)
             if reason is not None:
                 self.notices.append(f"{origin}: {name} has no effect: {reason}")
+                continue
+            if name not in SERVER_KEYS and name not in ALIASES and (option := _door_option(name)) is not None:
+                self.door_options.setdefault(option[0], {})[option[1]] = text
                 continue
             key, unit = _find(name, origin)
             canonical = _canonical(key, unit, name, text, origin)
@@ -221,8 +231,9 @@ class _Merged:
 class _Reader:
     """Typed values out of the merged texts, and the checks that concern several keys."""
 
-    def __init__(self, given: Mapping[str, Setting]) -> None:
+    def __init__(self, given: Mapping[str, Setting], door_options: Mapping[str, Mapping[str, str]]) -> None:
         self._given = given
+        self._door_options = door_options
 
     def settings(self, notices: tuple[str, ...]) -> ServerSettings:
         nodes = self._nodes()
@@ -241,15 +252,20 @@ class _Reader:
             topics=self._topics(nodes),
             groups=self._groups(),
             transactions=TransactionSettings(
-                self._integer("transaction.max.timeout.ms"), self._integer("transactional.id.expiration.ms")
+                self._integer("transaction.max.timeout.ms"),
+                self._integer("transactional.id.expiration.ms"),
+                self._integer("max.transactions.per.coordinator"),
             ),
             producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
+            producer_ids_max=self._integer("max.concurrent.producer.ids"),
             pipelines=PipelineSettings(
                 self._boolean("pipelines.worker.enabled"),
                 self._text("pipelines.worker.master"),
                 self._text("pipelines.worker.memory"),
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
             ),
+            messaging_protocols=self._list("messagingProtocols"),
+            door_options=self._door_options,
             log=LogSettings(self._text("log.level"), self._text("log.format")),
             given=dict(self._given),
             notices=notices,
@@ -257,8 +273,8 @@ class _Reader:
 
     def _network(self, nodes: NodeSettings) -> NetworkSettings:
         listeners = self._listeners()
-        # Whoever says where Kafka listens and nothing about the others means all of them: what was closed to the
-        # network must not stay open at another port.
+        # An operator who says where Kafka listens and nothing about the others means all of them: what was closed to
+        # the network must not stay open at another port.
         host = _bare_host(self._text("host")) if "host" in self._given else listeners[0].host
         if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
@@ -286,7 +302,7 @@ class _Reader:
 
     def _pulsar(self, host: str) -> PulsarNetworkSettings:
         url = self._text_or_none("pulsar.advertised.url")
-        advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or told_host(host), 0)
+        advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or client_host(host), 0)
         return PulsarNetworkSettings(
             host=host,
             port=self._integer("pulsar.port"),
@@ -409,6 +425,12 @@ def _find(name: str, origin: str) -> tuple[ServerKey, int]:
     meant = closest(name, [*SERVER_KEYS, *ALIASES, *IGNORED_KEYS])
     hint = f"did you mean {meant}?" if meant is not None else "see `magnetar config list`"
     raise ConfigError(f"{origin}: unknown key {name[:200]!r}: {hint}")
+
+
+def _door_option(name: str) -> tuple[str, str] | None:
+    """The protocol of another package that a key is for, and what it is called there."""
+    protocol, dot, key = name.partition(".")
+    return (protocol, key) if dot and protocol in installed(PROTOCOLS) else None
 
 
 def _ignored(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What the server's listeners were told: addresses, what clients are told of them, and limits on connections.
+"""Settings of the server's listeners: addresses, those that clients are given, and limits on connections.
 
 Made by `base/settings.py`.  A host is written without brackets; empty stands for every address of this machine, and
 `localhost` for both of its loopback addresses (`server/listeners.py` binds them).
@@ -10,12 +10,12 @@ from typing import Final
 
 from magnetar.base.listeners import LOCALHOST, Listener
 
-# Hosts that stand for several addresses: of those a client is told the one that it came to.
+# Hosts that stand for several addresses: a client is given the one that it connected to.
 SEVERAL_ADDRESSES: Final = ("", LOCALHOST)
 
 
-def told_host(host: str) -> str:
-    """What clients are told of a listener on `host` when nothing else is said: empty for the address they came to."""
+def client_host(host: str) -> str:
+    """The host that a listener on `host` gives its clients by default: empty for the address that they connected to."""
     return "" if host in SEVERAL_ADDRESSES else host
 
 
@@ -23,9 +23,9 @@ def told_host(host: str) -> str:
 class NetworkSettings:
     """Sizes in bytes.  `queued_request_bytes_max` = -1: the server's own choice; `idle_ms_max` = -1: no limit.
 
-    `advertised` has what clients are told for those listeners that have it, {name: (host, port)}; port 0
-    stands for the port that is listened on.  For the others it is the listener's own host or, if that stands
-    for several addresses, the one that the client itself connected to.
+    `advertised` has the addresses that clients are given, {name: (host, port)}, for listeners that set one; port 0
+    stands for the port that is listened on.  For the others it is the listener's own host or, if that stands for
+    several addresses, the one that the client itself connected to.
     """
 
     listeners: tuple[Listener, ...]
@@ -51,15 +51,15 @@ class NetworkSettings:
         )
 
     def advertised_of(self, node: int) -> dict[str, tuple[str, int]]:
-        """As `listeners_of`, for what clients are told."""
+        """As `listeners_of`, for the addresses that clients are given."""
         return {name: (host, port + node if port else 0) for name, (host, port) in self.advertised.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class PulsarNetworkSettings:
-    """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are told the address that they
-    came to, `advertised_port` 0 for the port that is listened on; sizes in bytes, 0 as `keep_alive_s` means that nobody
-    is asked.
+    """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are given the address that
+    they connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
+    server sends no PING.
     """
 
     host: str

@@ -73,7 +73,7 @@ _NETWORK = (
         "advertised.listeners",
         _S,
         None,
-        "Where clients are told to connect, by listener.",
+        "Where clients are to connect, by listener.",
         default_words="the listener's host, or the address that the client itself connected to",
         aliases=aliases("kafkaAdvertisedListeners"),
     ),
@@ -81,16 +81,14 @@ _NETWORK = (
         "listener.security.protocol.map",
         _S,
         "",
-        "The security protocol of each listener whose name is not a protocol's; PLAINTEXT is what there is"
-        " yet.",
+        "The security protocol of each listener whose name is not a protocol's; only PLAINTEXT is served yet.",
         aliases=aliases("kafkaProtocolMap"),
     ),
     ServerKey(
         "controller.listener.names",
         _LIST,
         "",
-        "Listeners that are left out, so that a KRaft node's file can be used: there is no controller to"
-        " reach.",
+        "Listeners to leave out, so that a KRaft node's file can be used: this server has no controller.",
     ),
     ServerKey(
         "host",
@@ -104,7 +102,7 @@ _NETWORK = (
         "advertised.host",
         _S,
         "",
-        "The host that clients are told where advertised.listeners says nothing.",
+        "The host that clients are to connect to where advertised.listeners says nothing.",
         aliases=aliases("advertisedAddress"),
     ),
     ServerKey(
@@ -120,10 +118,17 @@ _NETWORK = (
         aliases=aliases("brokerServicePort"),
     ),
     ServerKey(
+        "messagingProtocols",
+        _LIST,
+        "",
+        "Protocols of installed packages to be spoken beside Kafka's and Pulsar's, which always are; each has settings"
+        " of its own, `<protocol>.<key>`.",
+    ),
+    ServerKey(
         "pulsar.advertised.url",
         _S,
         None,
-        "Where Pulsar clients are told to connect, as pulsar://host:port.",
+        "Where Pulsar clients are to connect, as pulsar://host:port.",
         default_words="`advertised.host` or `host` with the port that is listened on; where `host` stands for several"
         " addresses, the one that the client itself connected to",
         check=_pulsar_url,
@@ -157,7 +162,7 @@ _NODES = (
         "node.id",
         _I,
         "1",
-        "This server's id, the first one's with several nodes.",
+        "This server's node id; with several nodes, the id of the first.",
         minimum=0,
         aliases=aliases("broker.id"),
     ),
@@ -170,7 +175,7 @@ _NODES = (
         minimum=1,
         maximum=NODES_MAX,
     ),
-    ServerKey("broker.rack", _S, None, "The rack that clients are told this server is in."),
+    ServerKey("broker.rack", _S, None, "The rack that this server says it is in."),
 )
 
 _STORAGE = (
@@ -186,7 +191,7 @@ _STORAGE = (
         "journal.sync.data",
         _B,
         "true",
-        "true: acknowledged means on disk. false: the operating system writes when it likes, as with Kafka.",
+        "true: what is acknowledged is on disk. false: the operating system writes when it likes, as with Kafka.",
         aliases=aliases("journalSyncData"),
     ),
     ServerKey(
@@ -201,14 +206,14 @@ _STORAGE = (
         "health.disk.free.min.bytes",
         _L,
         str(128 * MIB),
-        "The space on the disk of data.dir below which `/health` fails; 0 is none.",
+        "The space on the disk of data.dir below which `/health` fails; 0: no limit.",
         minimum=0,
     ),
     ServerKey(
         "entry.cache.bytes",
         _L,
         None,
-        "The memory for entries that were written lately and are read from there.",
+        "The memory that keeps entries that were written lately, for clients that read them soon.",
         minimum=ENTRY_CACHE_BYTES_MIN,
         default_words="a quarter of the memory that this process may use, at most 1 GiB",
         aliases=(Alias("managedLedgerCacheSizeMB", MIB),),
@@ -273,11 +278,11 @@ _REQUESTS = (
         "connections.max.idle.ms",
         _L,
         "600000",
-        "How long a connection may be silent before it is closed; -1 means for ever.",
+        "How long a connection may be silent before it is closed; -1: no limit.",
         minimum=-1,
         aliases=aliases("connectionMaxIdleMs"),
     ),
-    ServerKey("socket.request.max.bytes", _I, str(100 * MIB), "The largest request taken.", minimum=1),
+    ServerKey("socket.request.max.bytes", _I, str(100 * MIB), "The largest request that is read.", minimum=1),
     ServerKey(
         "pulsar.message.max.bytes",
         _I,
@@ -291,8 +296,8 @@ _REQUESTS = (
         "pulsar.keep.alive.seconds",
         _I,
         "30",
-        "How often a Pulsar client that is silent is asked whether it is there; the second time without an answer"
-        " closes its connection.  0 means never.",
+        "How often the server asks a silent Pulsar client whether it is there; the second time without an answer"
+        " closes its connection.  0: never.",
         minimum=0,
         maximum=86_400,
         aliases=aliases("keepAliveIntervalSeconds"),
@@ -302,8 +307,8 @@ _REQUESTS = (
         _L,
         "-1",
         "How many bytes connections may have under way, over all of them and both protocols: requests that are"
-        " received or not answered, and responses that are not taken.  Past it no more is read, and who makes no"
-        " progress is cut off; -1 means a quarter of the memory, 1 GiB at most.",
+        " received or not answered, and responses that are not taken.  Past it no more is read, and clients that"
+        " make no progress are cut off; -1 means a quarter of the memory, 1 GiB at most.",
         minimum=-1,
         aliases=(Alias("maxMessagePublishBufferSizeInMB", MIB),),
     ),
@@ -329,7 +334,7 @@ _GROUPS = (
         _I,
         "0",
         "How long a new group waits for more members before its first assignment. 0, as in the"
-        " server.properties that Kafka ships: whoever joins first is assigned at once.",
+        " server.properties that Kafka ships: the first member is assigned at once.",
         minimum=0,
         aliases=aliases("groupInitialRebalanceDelayMs"),
     ),
@@ -379,22 +384,29 @@ _GROUPS = (
         "producer.id.expiration.ms",
         _I,
         "86400000",
-        "How long an idle idempotent producer is remembered.",
+        "How long an idle idempotent producer is kept.",
         minimum=1,
     ),
     ServerKey(
-        "transaction.max.timeout.ms",
+        "max.concurrent.producer.ids",
         _I,
-        "900000",
-        "The longest time-out that a transactional producer may ask for.",
+        "100000",
+        "How many idempotent producers are remembered. Past it, the partitions with most of them forget those that"
+        " have not written for longest.",
         minimum=1,
+    ),
+    ServerKey(
+        "transaction.max.timeout.ms", _I, "900000", "The longest time-out of a transaction.", minimum=1
     ),
     ServerKey(
         "transactional.id.expiration.ms",
         _I,
         "604800000",
-        "How long a transactional id that is not used is remembered.",
+        "How long an idle transactional id is kept.",
         minimum=1,
+    ),
+    ServerKey(
+        "max.transactions.per.coordinator", _I, "50000", "How many transactional ids are kept.", minimum=1
     ),
 )
 
@@ -403,7 +415,7 @@ _LOGGING = (
         "log.level",
         _S,
         "info",
-        "The least serious lines written.",
+        "The least serious lines that are written.",
         choices=("debug", "info", "warning", "error"),
     ),
     ServerKey(
@@ -411,7 +423,7 @@ _LOGGING = (
     ),
 )
 
-# Accepting these quietly would leave a server open that somebody believes closed.
+# Accepting these quietly would leave a server open that its operator believes closed.
 _REFUSED = (
     ServerKey(
         "authorizer.class.name",

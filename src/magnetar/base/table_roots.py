@@ -1,7 +1,8 @@
 """Where tables of pipelines may lie: below folders, and below URLs of object stores, that the server's settings name.
 
-A pipeline is declared by whoever reaches the HTTP port, and its worker writes and removes files with the rights of its
-account.  The server looks at a path when it is declared, the worker once more at each start, as links may have changed.
+Any client that reaches the HTTP port can declare a pipeline, and the worker writes and removes files with the rights of
+its account.  The server looks at a path when it is declared, the worker once more at each start, as links may have
+changed.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Work that has to go on for as long as the server runs: jobs at intervals, and tasks that must not end.
 
-Nobody waits for such work, so nobody would hear of it when it fails.  Here an exception that the work did not foresee
-is logged once with its traceback and counted, the job is tried again, later each time, and `problem` names it until it
-has succeeded.  A task that fails, or ends although nobody told it to, stays a problem until the next start.
+No caller waits for such work, so no caller would see it fail.  Here an exception that the work did not foresee is
+logged once with its traceback and counted, the job is tried again, later each time, and `problem` names it until it has
+succeeded.  A task that fails, or ends before it was asked to, stays a problem until the next start.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong for whoever runs the server; None for nothing."""
+        """What is wrong, in a sentence for the operator; None for nothing."""
         if not self.failures:
             return None
         since = datetime.fromtimestamp(self._failed_at_ms / 1000, UTC).isoformat(timespec="seconds")
@@ -103,7 +103,7 @@ class Job:
 
 
 class Watch:
-    """A task that nobody waits for, made by `Upkeep.watch`."""
+    """A task that no caller waits for, made by `Upkeep.watch`."""
 
     def __init__(self, name: str, *, may_end: bool) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Watch:
         self._may_end = may_end
 
     def expect_end(self) -> None:
-        """It is told to end now."""
+        """Its owner is about to end it: its end is no failure."""
         self._may_end = True
 
     def ended(self, task: asyncio.Task[Any]) -> None:
@@ -142,7 +142,7 @@ class Upkeep:
         return job
 
     def watch(self, name: str, task: asyncio.Task[Any], *, may_end: bool = False) -> Watch:
-        """Tell when `task` fails, or ends unless it `may_end`; not when it is cancelled."""
+        """Make it a problem when `task` fails, or ends unless it `may_end`; not when it is cancelled."""
         watch = Watch(name, may_end=may_end)
         self._watches.add(watch)
 
@@ -161,11 +161,11 @@ class Upkeep:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong for whoever runs the server, one sentence for each; None for nothing."""
+        """What is wrong, one sentence for each, for the operator; None for nothing."""
         parts: list[Job | Watch] = [*self.jobs, *sorted(self._watches, key=lambda watch: watch.name)]
         return " ".join(filter(None, [one.problem for one in parts])) or None
 
     async def stop(self) -> None:
-        """End all jobs; watched tasks are ended by whoever made them."""
+        """End all jobs; the owners of watched tasks end those."""
         for job in self.jobs:
             await job.stop()

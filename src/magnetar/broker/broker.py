@@ -4,22 +4,19 @@ Protocol handlers find everything here: topics, groups, transactions, nodes, pro
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from magnetar.base import expiry_time
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, MetadataError, MetadataLost
+from magnetar.base.errors import MetadataLost
 from magnetar.base.expiry_time import ExpiryTime
-from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, InvalidTopicName, TopicName
+from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
-from magnetar.broker.cluster.nodes import Nodes
-from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.groups.catalogue import RegistryCatalogue
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.settings import GroupSettings
@@ -36,22 +33,29 @@ from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition, make_partition
-from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE, InternalTopics
+from magnetar.broker.subscriptions.volatile import VolatileSubscriptions
+from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.settings import TransactionSettings
+from magnetar.broker.upkeep import producer_limit
 from magnetar.broker.upkeep.health import Health, metadata_probe
 from magnetar.broker.upkeep.housekeeping import Housekeeping
-from magnetar.broker.upkeep.retention import trim_limits
+from magnetar.broker.upkeep.producer_limit import ProducerLimit
+from magnetar.broker.upkeep.retention_pass import RetentionPass
 from magnetar.broker.upkeep.snapshots import ProducerSnapshots
+from magnetar.broker.upkeep.stored_time import StoredTime
+from magnetar.broker.usecases.composition import compose
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
@@ -60,14 +64,8 @@ from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import MetadataStore
 from magnetar.storage.store import LedgerStore
 
-log = logging.getLogger(__name__)
-
-_LOOK_AT_CLOCK_S: Final = 10.0
-_STORE_CLOCK_S: Final = 600.0  # so seldom, as it is a synced write for nothing else
 DEFAULT_NAMESPACE_NAME: Final = f"{DEFAULT_TENANT}/{DEFAULT_NAMESPACE}"
-_KAFKA_TOPICS_MAX: Final = 100_000
 _CONVERTED_SHARE: Final = 8  # of the entry cache's size, for what is kept in each protocol's form
-_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
 _STEP: Final = 256  # partitions that are looked at before others have their turn
 
 
@@ -86,6 +84,7 @@ class BrokerSettings:
     pulsar_message_bytes_max: int = 5 << 20
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
+    producer_ids_max: int = 100_000
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # broker keys that were set, as text
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
@@ -104,7 +103,9 @@ class Broker:
         metadata: MetadataStore,
         clock: Clock,
         nodes: Nodes,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        """`authorizer` has the rules of who may do what; without it every caller may do everything."""
         self.settings = settings
         self.store = store
         self.metadata = metadata
@@ -112,6 +113,7 @@ class Broker:
         self.nodes = nodes
         self.upkeep = Upkeep(clock)
         self.expiry_time = ExpiryTime(clock)
+        self._stored_time = StoredTime(metadata, clock, self.expiry_time, self.upkeep)
         self.health = Health(clock)
         self.health.register("tasks", lambda: self.upkeep.problem)
         self.health.probe("metadata_write", "A write of metadata", metadata_probe(metadata))
@@ -122,7 +124,8 @@ class Broker:
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
-        self.namespaces = Namespaces(metadata, clock)
+        self.namespaces = Namespaces(metadata, clock, when_changed=self._policies_changed)
+        volatile = VolatileSubscriptions(clock, self.namespaces.policies_of)
         transactions = TransactionRegistry()
         self.topics = TopicRegistry(
             self._environment,
@@ -130,16 +133,29 @@ class Broker:
             TopicDefaults(settings.topic_defaults),
             settings.partition_count_default,
             settings.replication_factor_default,
-            make_partition=make_partition,
+            make_partition=volatile.make_partition,
             ensure_namespaces=self.namespaces.ensure,
+            namespace_limit=lambda name: self.namespaces.policies_of(name).namespace_topics_max,
             deduplicates=self._deduplicates,
             is_in_transaction=transactions.is_in_transaction,
             when_terminated=self._terminated,
+            observers=TopicsObservers(),
         )
         self.snapshots = ProducerSnapshots(self.topics, metadata, clock, self.upkeep)
+        self._producer_limit = ProducerLimit(self.topics, settings.producer_ids_max)
         self.schemas = SchemaRegistry(metadata, clock, self.namespaces.policies_of)
         self.pulsar_topics = PulsarTopics(
             self.topics, self.namespaces, self.delete_topic, self.connected_clients
+        )
+        self.kafka_topics = KafkaTopics(
+            self.topics,
+            settings.tenant,
+            settings.namespace,
+            settings.cluster_id,
+            {
+                CONSUMER_OFFSETS: lambda: self.groups.has_groups,
+                TRANSACTION_STATE: lambda: self.transactions.has_transactions,
+            },
         )
         commits = self._commits = SharedCommits(metadata)
         self.cursors = CursorStore(metadata, commits, self.topics.identity)
@@ -150,7 +166,7 @@ class Broker:
             commits,
             RegistryCatalogue(self.topics),
             settings.groups,
-            canonical_topic=self._full_name_or_itself,
+            canonical_topic=self.kafka_topics.full_name_or_itself,
             upkeep=self.upkeep,
             expiry_now_ms=self.expiry_time.now_ms,
         )
@@ -178,11 +194,14 @@ class Broker:
             self.groups.consumes,
             self.namespaces.policies_of,
             self.upkeep,
+            volatile,
         )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
         self.time_lookups = TimeLookups(clock, self.interop, self.opener)
-        self.segments = SegmentCatalogue(store, self.kafka_topic, self.kafka_name, self.time_lookups)
+        self.segments = SegmentCatalogue(
+            store, self.kafka_topics.get, self.kafka_topics.shown, self.time_lookups
+        )
         self.stored_records = StoredRecords(clock, self.interop)
         self.housekeeping = Housekeeping(
             clock,
@@ -197,61 +216,46 @@ class Broker:
             self.connected_clients,
             self.delete_topic,
         )
-        self.rates = RateBoard(clock, self.upkeep, self._counts)
-        self.internal_topics = InternalTopics(
+        self.retention = RetentionPass(
+            self.upkeep,
+            self.expiry_time,
             self.topics,
-            self.topic_name,
-            settings.cluster_id,
-            {
-                CONSUMER_OFFSETS: lambda: self.groups.has_groups,
-                TRANSACTION_STATE: lambda: self.transactions.has_transactions,
-            },
+            self.namespaces,
+            self.producers,
+            self.cursors,
+            interval_ms=settings.retention_check_interval_ms,
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
         )
-        self._kafka_topics: dict[str, Topic] = {}  # by the names that clients use for them
-        self._clock_stored_s = float("-inf")
+        self.rates = RateBoard(clock, self.upkeep, self._counts)
+        self.cases = compose(self, AccessControl(authorizer or AllowAll()))
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
-        stored = await self.metadata.get(expiry_time.PATH)
-        if stored is not None:
-            self.expiry_time.restore(stored.value)
+        await self._stored_time.load()
         await self._environment.load()
         await self.topics.load()
         await self.namespaces.load(
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],
         )
-        self.namespaces.on_change.append(self._policies_changed)
         self._apply_deduplication(self.topics)
         await self.schemas.load()
         await self.topics.go_on_deleting(await self.cursors.load())
         await self.groups.start()
         await self.pipelines.load()
+        # Before logs are read for their producers: there may be any number of them.
+        self.upkeep.every(producer_limit.INTERVAL_S, "producers' number", self._producer_limit.enforce)
         await self.snapshots.recover()
         await self.transactions.load()  # after the partitions know who has a transaction open in them
         self.rates.start()
         self.housekeeping.start()
         self.subscriptions.start()
-        self.upkeep.every(_LOOK_AT_CLOCK_S, "the time", self._look_at_clock)
+        self._stored_time.start()
         self.snapshots.start()
-        self.upkeep.every(self.settings.retention_check_interval_ms / 1000, "retention", self.apply_retention)
-
-    async def _look_at_clock(self) -> None:
-        """Notice a jump of the clock soon, and store now and then how far things have expired."""
-        self.expiry_time.now_ms()
-        now_s = self.clock.monotonic()
-        if now_s - self._clock_stored_s >= _STORE_CLOCK_S:
-            self._clock_stored_s = now_s
-            await self._store_clock()
-
-    async def _store_clock(self) -> None:
-        try:
-            await self.metadata.put(expiry_time.PATH, self.expiry_time.encode())
-        except MetadataError as error:
-            log.warning("the time is not stored: %s", error)
+        self.retention.start()
 
     async def stop(self) -> None:
-        """Finish what is queued and leave everything on disk; the stores stay open for whoever made them to close."""
+        """Finish what is queued and leave everything on disk; the stores stay open, and their owner closes them."""
         await self.health.close()
         await self.upkeep.stop()
         await self.transactions.close()
@@ -264,66 +268,31 @@ class Broker:
                 partition.close()
         self.topics.deleted.close()
         self._environment.tombstones.close()
-        while self._environment.tasks:
-            await asyncio.wait(set(self._environment.tasks))
+        await self.producers.ended()
+        await self._environment.tasks.ended()
         await self.snapshots.store_changed()
-        self.expiry_time.now_ms()
-        await self._store_clock()
+        await self._stored_time.store()
 
     # --- topics ------------------------------------------------------------------------------------------------------
-
-    def topic_name(self, kafka_name: str) -> TopicName:
-        """The topic that a Kafka client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
-        return TopicName.parse(kafka_name, self.settings.tenant, self.settings.namespace)
-
-    def kafka_topic(self, kafka_name: str) -> Topic:
-        """The topic that a Kafka client means, found by one look-up when it was found before.
-
-        Raises:
-            InvalidTopicName, UnknownTopic
-        """
-        topic = self._kafka_topics.get(kafka_name)
-        if topic is None or topic.is_deleted:
-            name = self.topic_name(kafka_name)
-            topic = self.topics.find(name) or self.internal_topics.find(name)
-            if topic is None:
-                raise UnknownTopic(f"there is no topic {name}")
-            if topic.is_internal:
-                return topic  # not kept: a topic of that name may still be made
-            if len(self._kafka_topics) >= _KAFKA_TOPICS_MAX:
-                self._kafka_topics.clear()
-            self._kafka_topics[kafka_name] = topic
-        return topic
-
-    def kafka_name(self, name: TopicName) -> str:
-        """What a Kafka client is shown."""
-        return name.kafka_name(self.settings.tenant, self.settings.namespace)
 
     def _partition_or_none(self, full_name: str, index: int) -> Partition | None:
         topic = self.topics.find(TopicName.parse(full_name))
         return topic.partition(index) if topic is not None and index < topic.partition_count else None
 
-    def _full_name_or_itself(self, kafka_name: str) -> str:
-        """For names in what a client tells its group, which need not be names of topics."""
-        try:
-            return self.topic_name(kafka_name).full
-        except InvalidTopicName:
-            return kafka_name
-
     async def delete_topic(self, topic: Topic) -> None:
         """Delete a topic with everything that belongs to it: in one step, and for good when this returns.
 
         Its name is free then, and what it has left is removed in the background (`deleted_topics`).  While it is being
-        deleted nobody finds it, and whoever makes another one of the name waits.
+        deleted clients do not find it, and a client that makes another one of the name waits.
 
         Raises:
             InternalTopic: it is not to be deleted.
             UnknownTopic: it is gone already.
-            MetadataError: it is there as before (MetadataLost: until the next start, nobody knows).
+            MetadataError: it is there as before (MetadataLost: that is not known until the next start).
         """
         topic.check_changeable()
         # The request may be given up; what has begun goes on.
-        await asyncio.shield(self._environment.begin(f"delete {topic.name}", self._delete_topic(topic)))
+        await asyncio.shield(self._environment.tasks.begin(f"delete {topic.name}", self._delete_topic(topic)))
 
     async def _delete_topic(self, topic: Topic) -> None:
         await self._send_clients_away(topic)  # with their positions stored, should the deletion fail
@@ -332,30 +301,29 @@ class Broker:
             operations += [*self.namespaces.deletion_of(topic.name), *self.schemas.deletion_of(topic.name)]
             gone: list[Iterator[str]] = []
             try:
-                # With everybody who writes cursors, so that what they began before comes before.
+                # In the rounds that write cursors, so that what was submitted before is stored before.
                 await self._commits.submit(operations, lambda: gone.append(self._forget_topic(topic)))
             except MetadataLost:
                 raise
             except BaseException:
                 self.topics.undo_deletion(topic)
                 raise
-        await self._send_clients_away(topic)  # whoever came in between
+        await self._send_clients_away(topic)  # those that came in between
         self.producers.forget(topic)
         for number, partition in enumerate(topic.open_partitions):
-            partition.close()  # whoever waits for one is woken
+            partition.close()  # readers that wait are woken
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
         self.topics.deleted.erase(topic.topic_id, topic.logs, gone[0])
 
     def _forget_topic(self, topic: Topic) -> Iterator[str]:
-        """The topic's deletion is durable: memory says so, before anybody can make another one of the name.
+        """The topic's deletion is durable: memory says so, before a client can make another one of the name.
 
         What is returned are the paths of its cursors.
         """
         self.namespaces.forget_topic(topic.name)
         self.schemas.forget(topic.name)
-        for name in [name for name, one in self._kafka_topics.items() if one is topic]:
-            del self._kafka_topics[name]
+        self.kafka_topics.forget(topic)
         paths = self.cursors.forget_topic(topic.name.full, topic.topic_id.hex())
         self.topics.end_deletion(topic)
         return paths
@@ -392,13 +360,10 @@ class Broker:
         for topic in self.topics:
             for partition in topic.open_partitions:
                 log = partition.log
-                messages = log.next_offset - log.opened_at
                 consumers: list[Iterable[SubscribedConsumer]]
                 consumers = [one.consumers for one in self.subscriptions.of(partition)]
-                if isinstance(partition, NonPersistentPartition):
-                    messages = partition.messages_in
-                    consumers += [one.consumers for one in partition.subscriptions.values()]
-                yield Count(partition, messages, log.appended_bytes)
+                consumers += [one.consumers for one in self.subscriptions.volatile(partition)]
+                yield Count(partition, partition.messages_in, log.appended_bytes)
                 for producer in self.producers.find(partition) or ():
                     yield Count(producer, producer.messages_in, producer.bytes_in)
                 for consumer in chain.from_iterable(consumers):
@@ -410,8 +375,7 @@ class Broker:
         for partition in topic.open_partitions:
             count += len(self.producers.find(partition) or ())
             count += sum(len(one.consumers) for one in self.subscriptions.of(partition))
-            if isinstance(partition, NonPersistentPartition):
-                count += sum(len(one.consumers) for one in partition.subscriptions.values())
+            count += sum(len(one.consumers) for one in self.subscriptions.volatile(partition))
         full = topic.name.full
         return count + sum(self.groups.consumes(name, full) for name in self.cursors.subscriptions_of(full))
 
@@ -430,35 +394,3 @@ class Broker:
             on = self._deduplicates(topic.name)
             for partition in topic.open_partitions:
                 partition.deduplicate(on)
-
-    # --- retention ---------------------------------------------------------------------------------------------------
-
-    async def apply_retention(self) -> None:
-        """One pass over all partitions: roll what is old, drop what nobody keeps, forget idle producers."""
-        unforeseen: Exception | None = None
-        for count, topic in enumerate(self.topics):
-            if count % _TOPICS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            for partition in topic.open_partitions:
-                try:
-                    await self._retain(topic, partition)
-                except BrokerError as error:
-                    log.warning("retention of %s waits: %s", partition.log.name, error)
-                except Exception as error:  # noqa: BLE001  the other partitions' disk space must not wait for it
-                    unforeseen = unforeseen or error
-        if unforeseen is not None:
-            raise unforeseen
-
-    async def _retain(self, topic: Topic, partition: Partition) -> None:
-        now_ms = self.expiry_time.now_ms()
-        partition.log.roll_if_old()
-        partition.producers.expire(now_ms - self.settings.producer_id_expiration_ms)
-        if partition.deduplication is not None:
-            connected = {producer.name for producer in self.producers.find(partition) or ()}
-            partition.deduplication.expire(now_ms, connected)
-        policy = self.namespaces.policies_of(topic.name).retention
-        held_from = self.cursors.held_from(topic.name.full, partition.index)
-        limits = trim_limits(topic.config, topic.overrides, policy, held_from)
-        if limits is not None:
-            await partition.log.trim(None, *limits, now_ms=now_ms)
-        partition.forget_deleted()

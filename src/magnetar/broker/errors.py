@@ -51,6 +51,24 @@ class NotLeader(BrokerError):
     code: ClassVar[str] = "NOT_LEADER"
 
 
+class NotCoordinator(BrokerError):
+    """This node does not coordinate the group or the transactional id."""
+
+    code: ClassVar[str] = "NOT_COORDINATOR"
+
+
+class ReplicaNotAvailable(BrokerError):
+    """This node has no replica of the partition."""
+
+    code: ClassVar[str] = "REPLICA_NOT_AVAILABLE"
+
+
+class LogDirNotFound(BrokerError):
+    """The server has no such data directory."""
+
+    code: ClassVar[str] = "LOG_DIR_NOT_FOUND"
+
+
 class OffsetOutOfRange(BrokerError):
     """The offset lies before the log's start or behind its end."""
 
@@ -132,7 +150,7 @@ class ProducersHeld(StorageError):
 
 
 class InternalTopic(BrokerError):
-    """The topic is the server's own: nobody else writes to it, changes or deletes it."""
+    """The topic is the server's own: clients cannot write to, change or delete it."""
 
     code: ClassVar[str] = "INTERNAL_TOPIC"
 
@@ -144,6 +162,6 @@ class PolicyViolation(BrokerError):
 
 
 class ProducersRefused(PolicyViolation):
-    """The backlog is over its quota, and the policy wants producers to be told so."""
+    """The backlog is over its quota, and the policy says that producers get an error."""
 
     code: ClassVar[str] = "PRODUCERS_REFUSED"

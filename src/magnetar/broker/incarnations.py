@@ -1,4 +1,4 @@
-"""Whether something that goes by a name is still the one that somebody began to change.
+"""Whether something that goes by a name is still the one that a change was begun on.
 
 A change that waits for its turn takes a mark before; when what has the name is deleted meanwhile the mark is void, also
 if there is another one of that name by then.
@@ -21,7 +21,7 @@ class Mark:
 
 
 class Incarnations(Generic[Name]):
-    """Costs memory only for the names that somebody is changing."""
+    """Costs memory only for the names that are being changed."""
 
     def __init__(self) -> None:
         self._marks: WeakValueDictionary[Name, Mark] = WeakValueDictionary()

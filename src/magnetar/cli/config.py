@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="What can be set.", rich_markup_mode=None)
+app = typer.Typer(help="Show what can be set.", rich_markup_mode=None)
 
 _TABLE_COLUMNS_MIN = 160  # where the output is no terminal, so that a line can be searched for
 
@@ -18,14 +18,14 @@ class Output(StrEnum):
 
 @app.callback()
 def root() -> None:
-    """What can be set."""
+    """Show what can be set."""
 
 
 @app.command("list")
 def list_keys(
     output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.TABLE,
 ) -> None:
-    """Every key of the server: its default, its range and what it does."""
+    """List every key of the server: its default, its range and what it does."""
     from magnetar.base.settings import environment_name
     from magnetar.base.settings_table import SERVER_KEYS
 

@@ -1,14 +1,13 @@
-"""`magnetar doctor`: is what a stopped server has stored whole, and how does it go on if it is not."""
+"""`magnetar doctor`: are the stored data of a stopped server whole, and how does it go on if not."""
 
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-if TYPE_CHECKING:
-    from magnetar.base.findings import Finding
+from magnetar.base.findings import Finding
 
 EXIT_DAMAGED: Final = 1
 
@@ -29,7 +28,7 @@ def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Go on without what is damaged; what is replaced moves to DIR/damaged-<time>."
+            "--repair", help="Leave out what is damaged; files that are replaced move to DIR/damaged-<time>."
         ),
     ] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
@@ -62,20 +61,18 @@ def doctor(
         if report.is_healthy:
             print("healthy")
         elif repair:
-            print(
-                "what is still damaged cannot be mended: it is an error to those who read it, and never served"
-            )
+            print("what is still damaged cannot be mended: reading it is an error, and it is never served")
         else:
             print(f"damaged: magnetar doctor --data-dir {data_dir} --repair goes on with what can be kept")
     raise typer.Exit(0 if report.is_healthy else EXIT_DAMAGED)
 
 
-def _print(findings: "list[Finding]") -> None:
+def _print(findings: list[Finding]) -> None:
     for finding in findings:
         print(f"{finding.weight.value:8}  {finding.area:9}  {finding.text}")
 
 
-def _as_json(findings: "list[Finding]") -> list[dict[str, Any]]:
+def _as_json(findings: list[Finding]) -> list[dict[str, Any]]:
     return [
         {
             "area": finding.area,

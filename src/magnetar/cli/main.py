@@ -7,7 +7,7 @@ exit code 1 means that something failed while it ran.  Commands import what they
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs this from a source tree has not asked pip
+if sys.version_info < (3, 11):  # noqa: UP036 - a source tree is run without asking pip
     sys.exit(f"magnetar: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
 
 import os
@@ -114,7 +114,7 @@ def standalone(
         typer.Option("--config", metavar="FILE", help="A properties file with Kafka's or KoP's keys."),
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key; may come many times.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key; can be given many times.")
     ] = None,
     log_level: Annotated[
         str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error [info].")
@@ -123,7 +123,7 @@ def standalone(
         str | None, typer.Option("--log-format", metavar="FORMAT", help="text or json [text].")
     ] = None,
 ) -> None:
-    """Serve everything from this one process until SIGTERM."""
+    """Run the server in this process until SIGTERM."""
     from magnetar.base.logging import configure_logging
     from magnetar.base.settings import load_settings
 

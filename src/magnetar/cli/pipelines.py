@@ -6,14 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-
-if TYPE_CHECKING:
-    from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
+from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
 app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_mode=None)
 
@@ -43,7 +41,7 @@ Url = Annotated[
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="S", min=0, help="Wait so many seconds until it is so [0].")
+    float, typer.Option("--wait", metavar="S", min=0, help="Wait for it, S seconds at most [0].")
 ]
 
 
@@ -55,19 +53,19 @@ def root() -> None:
 @app.command()
 def create(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Its name, unless the file says it.")
+        str | None, typer.Argument(metavar="[NAME]", help="The pipeline's name, if the file has none.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON: name, kind, config; - is input."),
+        typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON: name, kind, config; - is stdin."),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="What it is: query, table.")
+        str | None, typer.Option("--kind", metavar="KIND", help="The kind: query or table.")
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", metavar="JSON", help="Its configuration, as JSON.")
+        str | None, typer.Option("--config", metavar="JSON", help="The configuration, as JSON.")
     ] = None,
-    start: Annotated[bool, typer.Option("--start/--no-start", help="Whether it starts at once.")] = True,
+    start: Annotated[bool, typer.Option("--start/--no-start", help="Start it at once, or not.")] = True,
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
     url: Url = DEFAULT_URL,
@@ -88,7 +86,7 @@ def create(
     given = spec.get("config") or {}
     if not isinstance(given, Mapping):
         raise ConfigError("config must be an object")
-    client = _client(url)
+    client = PipelinesClient(url)
     made = client.create(spec["name"], spec["kind"], given, start=start)
     if start:
         made = _until(client, made, "RUNNING", wait_s)
@@ -97,8 +95,8 @@ def create(
 
 @app.command("list")
 def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
-    """All pipelines: what they do and how far they are behind."""
-    rows = _client(url).all()
+    """List all pipelines: what they do and how far they are behind."""
+    rows = PipelinesClient(url).all()
     if output is Output.JSON:
         _print_json([_row_fields(row) for row in rows])
         return
@@ -121,14 +119,14 @@ def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) 
 
 @app.command()
 def status(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
-    """What one pipeline is and does."""
-    _show(_client(url).get(name), output)
+    """Show what one pipeline is and does."""
+    _show(PipelinesClient(url).get(name), output)
 
 
 @app.command()
 def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
-    """A pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
-    found = _client(url).stats(name)
+    """Show a pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
+    found = PipelinesClient(url).stats(name)
     if output is Output.JSON:
         _print_json(found)
     else:
@@ -137,15 +135,15 @@ def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_UR
 
 @app.command()
 def start(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Let a pipeline run; one that has failed is tried again."""
-    client = _client(url)
+    """Start a pipeline; one that has failed is tried again."""
+    client = PipelinesClient(url)
     _show(_until(client, client.start(name), "RUNNING", wait_s), output)
 
 
 @app.command()
 def stop(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Let a pipeline rest; it goes on from there when it is started again."""
-    client = _client(url)
+    """Stop a pipeline; when it is started again it goes on from there."""
+    client = PipelinesClient(url)
     _show(_until(client, client.stop(name), "STOPPED", wait_s), output)
 
 
@@ -153,8 +151,8 @@ def stop(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url:
 def restart(
     name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL
 ) -> None:
-    """Stop a pipeline and let it run again from where it was."""
-    client = _client(url)
+    """Stop a pipeline and start it again from where it was."""
+    client = PipelinesClient(url)
     _show(_until(client, client.restart(name), "RUNNING", wait_s), output)
 
 
@@ -168,8 +166,8 @@ def delete(
     ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Stop a pipeline for good; its place in its topics and its checkpoint are gone, what it wrote stays."""
-    client = _client(url)
+    """Delete a pipeline: its position in its topics and its checkpoint go, what it wrote stays."""
+    client = PipelinesClient(url)
     found = client.get(name)
     what = f"pipeline {name} ({found.kind}, {found.state}) and the subscription {found.subscription}"
     if dry_run:
@@ -222,13 +220,7 @@ def _parsed(text: str, where: str) -> Any:
         raise ConfigError(f"{where} is not JSON: {error}") from None
 
 
-def _client(url: str) -> "PipelinesClient":
-    from magnetar.client.pipelines import PipelinesClient
-
-    return PipelinesClient(url)
-
-
-def _until(client: "PipelinesClient", pipeline: "Pipeline", state: str, wait_s: float) -> "Pipeline":
+def _until(client: PipelinesClient, pipeline: Pipeline, state: str, wait_s: float) -> Pipeline:
     """The pipeline as it is when it is in that state, or after `wait_s`; PipelineFailed when it fails first."""
     give_up_at = time.monotonic() + wait_s
     said = ""
@@ -247,7 +239,7 @@ def _until(client: "PipelinesClient", pipeline: "Pipeline", state: str, wait_s: 
 # --- showing ------------------------------------------------------------------------------------------------------
 
 
-def _show(pipeline: "Pipeline", output: Output) -> None:
+def _show(pipeline: Pipeline, output: Output) -> None:
     if output is Output.JSON:
         _print_json(_fields(pipeline))
         return
@@ -264,7 +256,7 @@ def _show(pipeline: "Pipeline", output: Output) -> None:
     _table(("", "value"), [row for row in rows if row[1]])
 
 
-def _fields(pipeline: "Pipeline") -> dict[str, Any]:
+def _fields(pipeline: Pipeline) -> dict[str, Any]:
     """For programs, under the names that REST has."""
     return {
         "name": pipeline.name,
@@ -281,7 +273,7 @@ def _fields(pipeline: "Pipeline") -> dict[str, Any]:
     }
 
 
-def _row_fields(row: "Row") -> dict[str, Any]:
+def _row_fields(row: Row) -> dict[str, Any]:
     return {
         "name": row.name,
         "kind": row.kind,

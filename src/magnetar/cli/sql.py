@@ -14,9 +14,7 @@ _OUTPUTS: Final = ("table", "json", "csv", "parquet")
 def sql(
     statement: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[STATEMENT]", help="What to run, several with `;` between them [asks for it]."
-        ),
+        typer.Argument(metavar="[STATEMENT]", help="The SQL to run, with `;` between statements [a prompt]."),
     ] = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FORMAT", help="table, json, csv or parquet [table].")

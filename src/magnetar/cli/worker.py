@@ -23,11 +23,11 @@ def worker(
         ),
     ] = DEFAULT_URL,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="Where DIR/pipelines keeps the checkpoints.")
+        Path, typer.Option("--data-dir", metavar="DIR", help="Checkpoints are kept in DIR/pipelines.")
     ] = Path("magnetar-data"),
     checkpoint_dir: Annotated[
         Path | None,
-        typer.Option("--checkpoint-dir", metavar="DIR", help="Where checkpoints are, instead of that."),
+        typer.Option("--checkpoint-dir", metavar="DIR", help="Where checkpoints are kept instead."),
     ] = None,
     token_file: Annotated[
         Path | None,

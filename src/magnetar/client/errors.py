@@ -8,7 +8,7 @@ class ClientError(MagnetarError):
 
 
 class Unreachable(ClientError):
-    """Nobody answers at the address, or the connection broke, for longer than the client tries again."""
+    """No server answers at the address, or the connection broke, for longer than the client tries again."""
 
 
 class BadAnswer(ClientError):

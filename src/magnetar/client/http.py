@@ -2,17 +2,16 @@
 
 A connection that cannot be made or breaks, and a server that says 503, are tried again with growing pauses until
 `retry_s` have passed; so only what may be done twice is asked this way.  A client can be used by several threads.
+
+urllib3 is imported by the first client that is made: every command of the command line imports this module, and most
+of them make no request.
 """
 
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
-
-import urllib3
-from urllib3.exceptions import HTTPError, LocationParseError
-from urllib3.util import parse_url
 
 from magnetar.base.error_codes import CROWDED
 from magnetar.client.errors import (
@@ -24,6 +23,9 @@ from magnetar.client.errors import (
     Unavailable,
     Unreachable,
 )
+
+if TYPE_CHECKING:
+    import urllib3
 
 Query = Mapping[str, str] | Sequence[tuple[str, str]] | None  # pairs where a name may come twice
 
@@ -40,9 +42,11 @@ class HttpClient:
     """
 
     def __init__(self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0) -> None:
+        import urllib3
+
         try:
-            parsed = parse_url(url)
-        except LocationParseError:
+            parsed = urllib3.util.parse_url(url)
+        except urllib3.exceptions.LocationParseError:
             parsed = None
         if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
             raise ClientError(f"{url!r} is not the address of a server: it looks like http://localhost:8080")
@@ -72,7 +76,7 @@ class HttpClient:
         query: Query = None,
         body: bytes | None = None,
         wait_s: float = 0.0,
-    ) -> urllib3.BaseHTTPResponse:
+    ) -> "urllib3.BaseHTTPResponse":
         """A successful answer, read whole.  `wait_s` is how much longer than usual the server may take.
 
         Raises:
@@ -91,7 +95,9 @@ class HttpClient:
 
     def _request_once(
         self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
-    ) -> urllib3.BaseHTTPResponse:
+    ) -> "urllib3.BaseHTTPResponse":
+        import urllib3
+
         headers = {} if body is None else {"content-type": "application/json"}
         if self.token:
             headers["authorization"] = f"Bearer {self.token}"
@@ -99,13 +105,13 @@ class HttpClient:
         target = self.url + path if not query else f"{self.url}{path}?{urlencode(query)}"
         try:
             response = self._pool.request(method, target, body=body, headers=headers, timeout=timeout)
-        except HTTPError as error:
+        except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"the server at {self.url} does not answer: {error}") from error
         if response.status < 300:
             return response
         raise self._refusal(response)
 
-    def _refusal(self, response: urllib3.BaseHTTPResponse) -> ClientError:
+    def _refusal(self, response: "urllib3.BaseHTTPResponse") -> ClientError:
         try:
             document = json.loads(response.data)
             reason, code = str(document["reason"]), str(document.get("error", ""))
@@ -117,7 +123,7 @@ class HttpClient:
             )
         return _KINDS.get(response.status, Refused)(reason, code, response.status)
 
-    def _parsed(self, response: urllib3.BaseHTTPResponse) -> Any:
+    def _parsed(self, response: "urllib3.BaseHTTPResponse") -> Any:
         try:
             return json.loads(response.data)
         except ValueError as error:

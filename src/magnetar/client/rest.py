@@ -30,7 +30,7 @@ class Topic:
 class Range:
     """What is wanted of a partition: offsets (`to_offset` is the first that is not), or times in milliseconds.
 
-    None: from the beginning, up to the end of now.
+    None: from the beginning, up to the present end.
     """
 
     topic: str

@@ -19,7 +19,7 @@ class LedgerInfo:
     ledger_id: LedgerId
     leader_epoch: int
     created_ms: int
-    first_offset: int = 0
+    first_offset: int
     last_offset: int = -1
     entry_count: int = 0  # durable ones
     size_bytes: int = 0
@@ -84,9 +84,7 @@ class LedgerChain:
 
     def overlapping(self, from_offset: int, to_offset: int) -> list[LedgerInfo]:
         """The ledgers with some of the offsets from `from_offset` to before `to_offset`; none that is empty."""
-        first = max(bisect_right(self._ledgers, from_offset, key=_first_offset) - 1, 0)
-        while first > 0 and self._ledgers[first].is_empty:
-            first -= 1  # it begins where the one before it goes on
+        first = max(self._holding(from_offset), 0)
         stop = bisect_left(self._ledgers, to_offset, key=_first_offset)
         return [
             info for info in self._ledgers[first:stop] if not info.is_empty and info.end_offset > from_offset
@@ -94,15 +92,27 @@ class LedgerChain:
 
     def holder_of(self, offset: int) -> LedgerInfo:
         """The ledger that holds the record at `offset`; EntryCorrupt when none does."""
-        index = bisect_right(self._ledgers, offset, key=_first_offset) - 1
-        while index > 0 and self._ledgers[index].is_empty:
-            index -= 1
+        index = self._holding(offset)
         if index < 0:
             raise EntryCorrupt(f"no ledger holds offset {offset}")
         return self._ledgers[index]
 
+    def _holding(self, offset: int) -> int:
+        """Where the last ledger with entries stands that begins at or before `offset`; -1 when there is none.
+
+        While a successor is made it begins where the log ended then, and the one before it goes on.
+        """
+        index = bisect_right(self._ledgers, offset, key=_first_offset) - 1
+        while index >= 0 and self._ledgers[index].is_empty:
+            index -= 1
+        return index
+
+    def by_id(self, ledger_id: LedgerId) -> LedgerInfo:
+        """One of the chain's ledgers."""
+        return self._ledgers[bisect_left(self._ledgers, ledger_id, key=_ledger_id)]
+
     def last_starting_at(self, offset: int) -> LedgerInfo:
-        """The ledger an append in flight belongs to: the last one that starts at or before `offset`."""
+        """The last ledger that starts at or before `offset`."""
         return self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
 
     def max_timestamp_ms(self, log_start: int) -> int:
@@ -120,7 +130,7 @@ class LedgerChain:
 
         Epochs without records are skipped, and one that begins below the log's start begins there, as in Kafka.
         """
-        known = -1
+        known = leader_epoch
         end_offset = high_watermark
         for info in self._ledgers:
             if info.is_empty:
@@ -129,7 +139,7 @@ class LedgerChain:
                 end_offset = max(info.first_offset, log_start)
                 break
             known = info.leader_epoch
-        return EpochEnd(known if known >= 0 else leader_epoch, end_offset)
+        return EpochEnd(known, end_offset)
 
     def plan_trim(
         self,
@@ -165,7 +175,7 @@ class LedgerChain:
             dropped.append(keep.pop(0))
             total -= oldest.size_bytes
             log_start = max(log_start, oldest.end_offset)
-        # Ledgers that never got an entry, never will and have a successor are of no use to anybody.
+        # Ledgers that never got an entry, never will and have a successor are of no use.
         useless = [info for info in keep[:-1] if info.is_empty and info.writer is None]
         return TrimPlan(log_start, [info for info in keep if info not in useless], dropped + useless)
 

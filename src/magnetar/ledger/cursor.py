@@ -8,8 +8,7 @@ acknowledgements).  What must stay true:
 * ranges are sorted, never empty, never touch each other and never reach down to `mark_delete`;
 * an acknowledgement only ever moves `mark_delete` up; a `reset`, or a Kafka commit, may move it down.
 
-A cursor is a plain value: who owns it changes it in place or copies it, and `cursor_store` keeps what was
-written.
+A cursor is a plain value: its owner changes it in place or copies it, and `cursor_store` keeps what was written.
 """
 
 import struct
@@ -94,7 +93,7 @@ class Cursor:
 
     @property
     def committed_offset(self) -> int:
-        """What Kafka clients are told: the next offset to consume, or the negative one that was committed."""
+        """The answer to Kafka clients: the next offset to consume, or the negative one that was committed."""
         wish = self.properties.get(_WISH)
         return self.mark_delete if wish is None else int(wish)
 

@@ -5,10 +5,10 @@ percent-escaped, so a group's cursors are one scan and each is written without t
 of one member never loses what another one committed).  What must stay true: memory never shows a cursor
 that is not durable, and a cursor returned from here is shared: copy it before changing it.
 
-Callers know topics by name; a cursor belongs to the topic that had the name when it was written.  So whoever makes a
-topic of the same name never meets its predecessor's position, whatever was on its way.  Cursors of a deleted topic are
-out of memory at once (`forget_topic`) and out of the store a little later.  Paths without an id are those of earlier
-versions; `load` gives them the id of the topic that there is.
+Callers know topics by name; a cursor belongs to the topic that had the name when it was written.  So a new topic of the
+same name never meets its predecessor's position, whatever was on its way.  Cursors of a deleted topic are out of memory
+at once (`forget_topic`) and out of the store a little later.  Paths without an id are those of earlier versions; `load`
+gives them the id of the topic that there is.
 
 The one exception is a *live* cursor: while Pulsar consumers are connected, their subscription owns its cursor
 and changes it with every acknowledgement.  Readers see that cursor, so that a Kafka group's lag and a Pulsar
@@ -51,18 +51,18 @@ Subscription = dict[str, dict[int, Cursor]]  # topic -> partition -> cursor
 
 
 class CursorOwner(Protocol):
-    """Whoever changes a cursor in place: it answers for the cursor's key while it is attached."""
+    """An object that changes a cursor in place: it answers for the cursor's key while it is attached."""
 
     @property
     def cursor(self) -> Cursor: ...
 
     @property
     def is_in_use(self) -> bool:
-        """Consumers are connected, so that nobody else may move the cursor."""
+        """Consumers are connected, so that no Kafka group and no other client may move the cursor."""
         ...
 
     def replaced(self, cursor: Cursor | None) -> None:
-        """Somebody else has written the cursor, or dropped it (None); it is durable."""
+        """Another owner has written the cursor, or dropped it (None); it is durable."""
         ...
 
 
@@ -273,7 +273,7 @@ class CursorStore:
         writes += also
         self._writing.update(cursors.keys())
         written = self._commits.submit(writes, lambda: self._publish(cursors, writer))
-        written.add_done_callback(lambda future: self._settled(future, cursors))
+        written.add_done_callback(lambda _: self._settled(cursors))
         return asyncio.shield(written)
 
     async def drop(self, keys: Iterable[CursorKey]) -> None:
@@ -304,7 +304,7 @@ class CursorStore:
         await self._drop(keys, [*damaged, *also], forget=name)
 
     def forget_topic(self, topic: str, topic_id: str) -> Iterator[str]:
-        """A durable transaction has deleted the topic: nobody sees its cursors any more from now on.
+        """A durable transaction has deleted the topic: its cursors are not found from now on.
 
         The paths of what is stored of them come out one by one, to be removed.
         """
@@ -387,9 +387,7 @@ class CursorStore:
             if owner is not None and owner is not writer:
                 owner.replaced(cursor)
 
-    def _settled(self, written: asyncio.Future[None], cursors: Mapping[CursorKey, Cursor]) -> None:
-        if not written.cancelled():
-            written.exception()  # seen, even when nobody waits any more
+    def _settled(self, cursors: Mapping[CursorKey, Cursor]) -> None:
         for key in cursors:
             self._writing[key] -= 1
             if not self._writing[key]:
@@ -408,7 +406,7 @@ class CursorStore:
     def _unpublish(self, keys: set[CursorKey], forget: str | None) -> None:
         if forget is not None and forget in self._unread:
             del self._unread[forget]
-        elif forget is not None:  # somebody read it meanwhile
+        elif forget is not None:  # a caller read it meanwhile
             keys = keys | {
                 CursorKey(forget, topic, partition)
                 for topic, partitions in self._subscriptions.get(forget, {}).items()
@@ -429,9 +427,10 @@ class CursorStore:
                 owner.replaced(None)
 
     def _release(self, name: str, topic: str, partition: int) -> None:
-        holders = self._holders.get((topic, partition))
-        if holders is not None and holders.pop(name, None) is not None and not holders:
-            del self._holders[topic, partition]
+        holders = self._holders.get((topic, partition), {})
+        holders.pop(name, None)
+        if not holders:
+            self._holders.pop((topic, partition), None)
 
 
 def _path(key: CursorKey, topic_id: str) -> str:

@@ -1,9 +1,8 @@
 """The entry cache: what was appended lately, by bytes, over all partitions.
 
-Tail readers are served from here and never from a file (seed 003, slide 24).  An entry's payload is the memory that its
-request was received in, so caching copies nothing: it only keeps the block from being recycled.  Entries leave in the
-order they came, whatever their partition; each partition's part is therefore always a run without holes at the end of
-its log.
+Tail readers are served from here and never from a file.  An entry's payload is the memory that its request was received
+in, so caching copies nothing: it only keeps the block from being recycled.  Entries leave in the order they came,
+whatever their partition; each partition's part is therefore always a run without holes at the end of its log.
 """
 
 from bisect import bisect_left

@@ -1,6 +1,6 @@
-"""The bytes of a ledger entry, such that Pulsar's tools can read the ledger (DESIGN 3).
+"""The bytes of a ledger entry, such that Pulsar's tools can read the ledger.
 
-An entry begins with Pulsar's broker entry metadata (PIP-70), whoever produced it::
+An entry of either protocol begins with Pulsar's broker entry metadata (PIP-70)::
 
     0e 02                       magic
     u32  size                   of the protobuf that follows, big-endian

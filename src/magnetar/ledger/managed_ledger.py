@@ -9,6 +9,7 @@ first offset is stored and the rest follows from what the `LedgerStore` knows of
 metadata store.  When the open ledger is full or old, a successor is made while appends go on.
 If an append fails, everything queued behind it fails too; then `next_offset` goes back to the high watermark,
 `on_reset` tells the owner that its view of the tail is void, and the next append starts in a new ledger.
+The owner gives `on_advance` and `on_reset` when it opens the log; a log that takes no appends needs neither.
 
 **Epochs.**  Each time a partition is opened it takes the next leader epoch, which becomes visible in the metadata with
 the first change made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
@@ -32,7 +33,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -41,6 +41,7 @@ from magnetar.ledger.chain import LedgerInfo
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.readable_log import ReadableLog
+from magnetar.ledger.state import State
 from magnetar.ledger.tombstones import Tombstones, delete_all
 from magnetar.metadata.store import MUST_NOT_EXIST, Put
 from magnetar.storage.store import Buffer, Done, LedgerId, LedgerStat, LedgerWriter
@@ -49,15 +50,6 @@ log = logging.getLogger(__name__)
 
 METADATA_ROOT: Final = "/managed-ledgers/"
 _ROLL_RETRY_S: Final = 10.0
-
-
-class State(Enum):
-    IDLE = auto()  # no writer: the next append opens one
-    OPENING = auto()  # a first writer is on its way; appends queue
-    WRITING = auto()
-    FAILED = auto()  # an append failed; refuses appends until all that was in flight has failed
-    CLOSED = auto()
-    REFUSED = auto()  # ledgers of the chain are missing
 
 
 @dataclass(slots=True)
@@ -72,7 +64,16 @@ class LedgerLimits:
 class ManagedLedger(ReadableLog):
     """See the module's text.  All methods run on the event loop."""
 
-    def __init__(self, name: str, environment: LedgerEnvironment, limits: LedgerLimits) -> None:
+    def __init__(
+        self,
+        name: str,
+        environment: LedgerEnvironment,
+        limits: LedgerLimits,
+        *,
+        on_advance: Callable[[], None] | None = None,
+        on_reset: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_advance`: the high watermark moved.  `on_reset`: appends failed, the tail is shorter than it seemed."""
         super().__init__(name, environment)
         self.limits = limits
         self.state = State.IDLE
@@ -80,8 +81,8 @@ class ManagedLedger(ReadableLog):
         self.next_offset = 0
         self.opened_at = 0  # `next_offset` when the log was opened
         self.appended_bytes = 0  # since then
-        self.on_advance: Callable[[], None] | None = None  # the high watermark moved
-        self.on_reset: Callable[[], None] | None = None  # appends failed: the tail is shorter than it seemed
+        self._on_advance = on_advance
+        self._on_reset = on_reset
         self._metadata_version = MUST_NOT_EXIST
         self._writer: LedgerWriter | None = None
         self._writer_info: LedgerInfo | None = None
@@ -219,15 +220,15 @@ class ManagedLedger(ReadableLog):
             )
             self.high_watermark = entry.last_offset + 1
             info = self._writer_info
-            if info is None or entry.base_offset < info.first_offset:
-                info = self._chain.last_starting_at(entry.base_offset)
+            if info is None or info.ledger_id != entry.ledger_id:
+                info = self._chain.by_id(entry.ledger_id)
             info.last_offset = entry.last_offset
             info.entry_count += 1
             if entry.max_timestamp_ms > info.max_timestamp_ms:
                 info.max_timestamp_ms = entry.max_timestamp_ms
             done(None)
-            if self.on_advance is not None:
-                self.on_advance()
+            if self._on_advance is not None:
+                self._on_advance()
             if self.state is State.FAILED and self._in_flight == 0:
                 self._reset()  # what failed was queued behind this one
             return
@@ -249,14 +250,14 @@ class ManagedLedger(ReadableLog):
         self.next_offset = self.high_watermark
         if self.state is State.FAILED:
             self.state = State.IDLE
-        if self.on_reset is not None:
-            self.on_reset()
+        if self._on_reset is not None:
+            self._on_reset()
 
     def _roll(self) -> None:
         clock = self._environment.clock
         if not self._rolling and (self._writer is None or clock.monotonic() >= self._roll_not_before_s):
             self._rolling = True
-            self._environment.spawn(f"roll {self.name}", self._open_writer())
+            self._environment.tasks.spawn(f"roll {self.name}", self._open_writer())
 
     async def _open_writer(self) -> None:
         """Create the next ledger, record it, and make it the writer; the previous one is sealed."""
@@ -267,14 +268,17 @@ class ManagedLedger(ReadableLog):
             writer, self._spare = self._spare, None
             if writer is None:
                 writer = await self._environment.store.create()
-            now_ms = self._environment.clock.now_ms()
-            info = LedgerInfo(writer.stat.ledger_id, self.leader_epoch, now_ms, reader=writer, writer=writer)
             async with self._metadata_lock:
                 if self.state is State.CLOSED:
                     raise StorageError("this partition is being closed")
-                info.first_offset = (
-                    self.high_watermark
-                )  # exact once it takes over; only `first` of an empty chain uses it
+                info = LedgerInfo(
+                    writer.stat.ledger_id,
+                    self.leader_epoch,
+                    self._environment.clock.now_ms(),
+                    self.high_watermark,  # exact once it takes over; only `first` of an empty chain uses it
+                    reader=writer,
+                    writer=writer,
+                )
                 await self._save([*self._chain, info], self.log_start)
                 self._chain.add(info)
             if self._writer is None:
@@ -289,20 +293,18 @@ class ManagedLedger(ReadableLog):
             if writer is None or any(info.writer is writer for info in self._chain):
                 return
             if self.state is State.CLOSED:
-                with suppress(BrokerError):  # a start gives up what is empty and nobody's
+                with suppress(BrokerError):  # a start gives up ledgers that are empty and in no chain
                     await self._environment.tombstones.give_up([writer.stat.ledger_id])
             else:
-                self._spare = writer  # not deleted: nobody can say whether the commit that names it is kept
+                self._spare = writer  # not deleted: it is not known whether the commit that names it is kept
             return
         self._rolling = False
         if self.state not in (State.OPENING, State.WRITING):
             # Failed or closed meanwhile: the new ledger stays empty and is dropped by a later trim.
-            self._fail_queued(StorageError("this partition is being closed"))
+            assert not self._queued, self.name
             return
         previous, self._writer = self._writer, writer
-        if previous is None:
-            info.first_offset = self._queued[0][0].base_offset if self._queued else self.next_offset
-        else:
+        if previous is not None:  # else nothing was on its way, and the log has ended there since
             info.first_offset = self.next_offset
         self._writer_info = info
         self._writer_entry_count = 0
@@ -432,7 +434,7 @@ class ManagedLedger(ReadableLog):
         self.close()
         with suppress(StorageError):
             await self._seal_all_but(None)
-        async with self._metadata_lock:  # whoever adds a ledger to the chain now finds the log closed
+        async with self._metadata_lock:  # a roll that waits for it finds the log closed
             environment = self._environment
             self._is_erased = True
             await delete_all(environment.store, self.ledger_ids)

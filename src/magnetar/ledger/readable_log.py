@@ -3,7 +3,7 @@
 What lies below `high_watermark` can be read; `log_start` is where it begins.  The entry cache answers at once, and
 what it does not hold is read from the ledgers, whose own indexes name the place: nothing here searches through the log.
 
-**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  Whatever position somebody kept, `locate` finds
+**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  Whatever position a client kept, `locate` finds
 where to go on: one in front of the log's start, in a ledger that retention has dropped, behind the last entry of a
 ledger or in one that never got an entry stands for the first readable entry behind it.  So Pulsar's earliest (-1, -1)
 is the log's start, and its latest (2^63-1, 2^63-1) is behind the end.

@@ -1,10 +1,10 @@
-"""Group commit over a `MetadataStore`: whoever waits at the same moment shares one commit of the store.
+"""Group commit over a `MetadataStore`: writes that wait at the same moment share one commit of the store.
 
 A write is a list of operations that belong together and a function that publishes them in memory.  The
 store commits one round at a time; writes that arrive meanwhile form the next round.  What must stay true:
 a write is published and its future resolved only after the round that carries it is durable, in the order
 in which writes were submitted. Operations carry no expected versions (each path has one writer, this one),
-so a round fails only when the store does, and then for everybody in it.
+so a round fails only when the store does, and then all of its writes fail.
 """
 
 import asyncio

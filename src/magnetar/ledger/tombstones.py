@@ -6,7 +6,7 @@ path goes.  A crash in between leaves the path, and the next start goes on from 
 
 What must stay true: a ledger is deleted only after a commit that names it has been acknowledged, and its tombstone is
 removed only after its deletion is durable.  What neither a chain nor a tombstone names is kept: it may be all that is
-left of somebody's data.  A topic that is deleted names its ledgers by its id (`broker/topics/deleted.py`).
+left of a topic's data.  A topic that is deleted names its ledgers by its id (`broker/topics/deleted.py`).
 """
 
 import asyncio

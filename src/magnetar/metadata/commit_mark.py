@@ -8,7 +8,7 @@ the seconds before.
 
 Twelve bytes, big-endian: the number (u64), and its crc32c.  A file that is not that is taken for none.
 
-Whoever has looked (`magnetar doctor --repair`) may go on without what is missing: the note is put aside then.
+An operator may go on without what is missing (`magnetar doctor --repair`): the note is put aside then.
 """
 
 import os
@@ -47,7 +47,7 @@ def missing(path: Path, commits: int, noted: int) -> str:
 
 
 class CommitMark:
-    """Belongs to whoever holds the metadata file's lock.  OSError when the file cannot be made."""
+    """Belongs to the holder of the metadata file's lock.  OSError when the file cannot be made."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(mark_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

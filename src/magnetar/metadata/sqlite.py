@@ -12,22 +12,22 @@ alone.
 
 When a round fails because the disk is full or the file is locked, all of its operations fail with
 `MetadataError`, memory stays as it was, and the next round tries afresh; one without operations is made every few
-seconds until that works.  After any other error (`sqlite_file`) nobody knows what is on the disk: the store takes no
-more writes until the next start, and goes on answering reads.  The same holds for an exception that nobody foresaw.
-`problem` says what is wrong.
+seconds until that works.  After any other error (`sqlite_file`) it is not known what is on the disk: the store takes no
+more writes until the next start, and goes on answering reads.  The same holds for an unforeseen exception.  `problem`
+says what is wrong.
 """
 
 import asyncio
 import logging
 import sqlite3
-import time
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+from magnetar.base.clock import Clock, SystemClock, TimerHandle
 from magnetar.base.errors import BadVersion, MetadataError, MetadataLost
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.metadata import sqlite_file
@@ -110,6 +110,15 @@ class _Paths:
         return paths
 
 
+class Journaled(Protocol):
+    """The ledger store beside this metadata, as far as a transaction notes it."""
+
+    @property
+    def durable_sequence(self) -> int:
+        """The last round of its journal that is durable now."""
+        ...
+
+
 class SqliteMetadataStore:
     """A `MetadataStore` in the file `path`, which is made if need be.
 
@@ -120,7 +129,8 @@ class SqliteMetadataStore:
         OSError: the file or its directory cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._lock = DirectoryLock(path.with_name(path.name + ".lock"))
         try:
             self._connection = sqlite_file.open_file(path)
@@ -132,8 +142,7 @@ class SqliteMetadataStore:
         self._path = path
         self._nodes = {name: _Node(value, False) for name, value in nodes.items()}
         self._paths = sorted(self._nodes)
-        # The last round of the ledger store's journal that is durable now, 0 when that is not known.
-        self.sequence_of_ledgers: Callable[[], int] = lambda: 0
+        self._ledgers: Journaled | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="magnetar-metadata")
         self._queue: list[_Operation] = []
         self._watchers: dict[int, tuple[str, Callable[[Change], None]]] = {}
@@ -143,7 +152,7 @@ class SqliteMetadataStore:
         self._unchecked_bytes = 0  # written to the WAL since the last checkpoint, about
         self._failed_for_now: str | None = None
         self._failed_for_good: str | None = None
-        self._probe: asyncio.TimerHandle | None = None
+        self._probe: TimerHandle | None = None
         self._closed = False
 
     @property
@@ -153,8 +162,12 @@ class SqliteMetadataStore:
 
     @property
     def noted_sequence(self) -> int:
-        """What `sequence_of_ledgers` was at the last transaction; 0 when it was not known."""
+        """How far the ledgers' journal was durable at the last transaction (`bind`); 0 when that was not known."""
         return self._state.sequence
+
+    def bind(self, ledgers: Journaled) -> None:
+        """These ledgers belong to this metadata: note from now on with each transaction how far they are durable."""
+        self._ledgers = ledgers
 
     @property
     def problem(self) -> str | None:
@@ -166,7 +179,7 @@ class SqliteMetadataStore:
                 f"metadata cannot be written now: {self._failed_for_now}; it is tried again every few seconds"
             )
         if self._round_began_s is not None:
-            waiting_s = time.monotonic() - self._round_began_s
+            waiting_s = self._clock.monotonic() - self._round_began_s
             if waiting_s > _SLOW_S:
                 return f"a write of metadata has been waiting for the disk for {waiting_s:.0f} s"
         return None
@@ -264,6 +277,7 @@ class SqliteMetadataStore:
                     if self._failed_for_good is not None:
                         break
         except asyncio.CancelledError:
+            self._stop_writing("a write was cancelled")
             self._fail_waiting(operations, "the metadata store is closing")
             raise
         except Exception as error:
@@ -274,11 +288,10 @@ class SqliteMetadataStore:
             self._fail_waiting([], self._failed_for_good or "")
         finally:
             self._writing = None
-            self._round_began_s = None
         if self._failed_for_now is not None and not self._closed:
             if self._probe is not None:
                 self._probe.cancel()
-            self._probe = loop.call_later(_PROBE_S, self._start, loop)
+            self._probe = self._clock.call_later(_PROBE_S, self._start, loop)
 
     def _take(self) -> list[_Operation]:
         steps = 0
@@ -294,11 +307,13 @@ class SqliteMetadataStore:
         rows, gone, state = self._decide(operations)
         failure = None
         if rows or gone or self._failed_for_now is not None:
-            self._round_began_s = time.monotonic()
-            failure = await loop.run_in_executor(
-                self._thread, _write, self._connection, self._mark, rows, gone, state
-            )
-            self._round_began_s = None
+            self._round_began_s = self._clock.monotonic()
+            try:
+                failure = await loop.run_in_executor(
+                    self._thread, _write, self._connection, self._mark, rows, gone, state
+                )
+            finally:
+                self._round_began_s = None
             self._unchecked_bytes += sum(_PAGE_BYTES + len(row[1]) for row in rows) + _PAGE_BYTES * len(gone)
             if failure is None:
                 self._state = state
@@ -352,7 +367,6 @@ class SqliteMetadataStore:
                 version = old.versioned.version if old is not None else MUST_NOT_EXIST
                 if step.expected_version not in (ANY_VERSION, version):
                     operation.error = _bad_version(path, step.expected_version, version)
-                    operation.changes.clear()
                     break
                 if isinstance(step, Delete):
                     if old is None:
@@ -379,7 +393,7 @@ class SqliteMetadataStore:
             elif was_stored:
                 gone.append((path,))
         now = self._state
-        sequence = self.sequence_of_ledgers()
+        sequence = 0 if self._ledgers is None else self._ledgers.durable_sequence
         digest = summed(now.digest, replaced, (row[3] for row in rows))
         return rows, gone, State(now.commits + 1, now.rows + len(rows) - len(replaced), digest, sequence)
 

@@ -17,11 +17,11 @@ start: rows that fail their checksum, and rows that are missing or too many by c
 
 Version 1 had neither `crc` nor `state`; it is brought up to date in one transaction when it is opened.
 
-**What an error means.**  SQLite rolls a transaction back that it cannot write, and says so; then nothing has happened
-and the next one may succeed: no space, somebody holds a lock.  After an error of input or output that is not known.
-A sync that has failed must not be tried again as if nothing had been: the kernel may have dropped what it could not
-write, and the second sync finds nothing to do.  So `Failure.is_final` is true for these, for damage, and for whatever
-is not known to pass.
+**What an error means.** SQLite rolls a transaction back that it cannot write, and says so; then nothing has happened
+and the next one may succeed: no space, another process holds a lock.  After an error of input or output that is not
+known.  A sync that has failed must not be tried again as if nothing had been: the kernel may have dropped what it
+could not write, and the second sync finds nothing to do.  So `Failure.is_final` is true for these, for damage, and
+for whatever is not known to pass.
 
 Checkpoints, which bring the WAL into the file, are asked for (`checkpoint`), because SQLite's own ones keep their
 errors to themselves.
@@ -46,7 +46,7 @@ _DIGEST_MODULUS: Final = 1 << 62
 
 # A burst may grow the WAL past this; the next checkpoint gives the rest back.
 _WAL_BYTES_KEPT: Final = 64 << 20
-# Somebody looks into the file with sqlite3: wait a little before failing a round.
+# A person looks into the file with sqlite3: wait a little before failing a round.
 _BUSY_TIMEOUT_S: Final = 2.0
 _PRIMARY_CODE: Final = 0xFF  # the rest of a code says more about it
 _PASSING_CODES: Final = frozenset(
@@ -93,7 +93,7 @@ def open_file(path: Path) -> sqlite3.Connection:
 
     Raises:
         ConfigError: it is not a metadata file that this version knows.
-        OSError: it cannot be made, or its directory cannot be synced.
+        OSError: it cannot be made, or it or its directory cannot be synced.
     """
     private_file(path)  # declared pipelines have secrets in them
     for suffix in ("-wal", "-shm"):  # SQLite makes them with the rights of the file
@@ -111,13 +111,24 @@ def open_file(path: Path) -> sqlite3.Connection:
             raise
     except sqlite3.Error as error:
         raise ConfigError(f"metadata file {path} cannot be opened: {error}") from error
-    # SQLite does not sync the directory for the database file, and for the WAL it does not look whether that worked.
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    # A process that was killed between a write of the WAL and its sync leaves transactions that only memory has.
+    # Clients see what is found at a start, and it is counted, so none of it may go with a loss of power.
     try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        _sync(path.with_name(path.name + "-wal"), os.O_RDONLY)
+        # SQLite does not sync the directory for the database file; for the WAL it does not look whether that worked.
+        _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        connection.close()
+        raise
     return connection
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:

@@ -2,16 +2,12 @@
 
 What a store promises:
 
-* A write is durable when its coroutine returns, and versions decide every race: `put` with `expected_version`
-  is a
+* A write is durable when its coroutine returns, and versions decide every race: `put` with `expected_version` is a
   compare-and-set, `put` with `MUST_NOT_EXIST` creates.  A loser gets `BadVersion` and changes nothing.
-* A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0
-  again.
+* A path's version starts at 0 and grows by one with each write; a deleted and re-created path starts at 0 again.
 * `commit` applies several writes or none.
-* An ephemeral path is gone when the session that wrote it ends (for the embedded store: when the process
-  does).
-* Watchers run on the event loop after the change is durable, in the order of the changes, and never see one
-  twice.
+* An ephemeral path is gone when the session that wrote it ends (for the embedded store: when the process does).
+* Watchers run on the event loop after the change is durable, in the order of the changes, and never see one twice.
 
 Values are opaque bytes of at most `VALUE_BYTES_MAX`; paths look like `/topics/public/default/t`.
 """
@@ -55,7 +51,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a watcher is told: `value` is None when the path was deleted."""
+    """What a watcher gets: `value` is None when the path was deleted."""
 
     path: str
     value: Versioned | None

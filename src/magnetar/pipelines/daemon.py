@@ -8,7 +8,8 @@ It is Spark's own daemon with three changes, two of which make the first read of
   Spark imports after the fork because pandas and pyarrow start threads; those are idle (allocators', BLAS's) and make
   themselves anew in the child.  If that should ever be wrong on some machine, `MAGNETAR_PRELOAD=0` in the executors'
   environment turns it off.
-* A worker whose task was cancelled ends without a traceback on the terminal: that nobody reads its answer is no news.
+* A worker whose task was cancelled ends without a traceback on the terminal: that Spark does not read its answer is no
+  news.
 
 The processes that plan reads and commit writes are forked by Spark's own daemon, which cannot be replaced.
 """

@@ -10,6 +10,7 @@ in the user's cache; it is put there in one step, so that two processes that nee
 """
 
 import atexit
+import errno
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -29,6 +31,11 @@ VERSION_MIN: Final = 17
 
 _VECTOR: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'^\S+ version "(?:1\.)?(\d+)', re.MULTILINE)
+# Another thread that starts a process just then hands it the open file for a moment, and a file that is open for
+# writing cannot be run.
+_BUSY: Final = os.strerror(errno.ETXTBSY)
+_BUSY_TRIES: Final = 50
+_BUSY_PAUSE_S: Final = 0.02
 _ANSWER_S_MAX: Final = (
     60.0  # a loaded machine may take seconds to start a Java; a hanging one must not hang us
 )
@@ -121,7 +128,7 @@ def _ask(java: Path) -> _Answer:
     code, said = _run([str(java), _VECTOR, "-version"])
     if code == 0:
         return _Answer(_version(said), has_vector=True, trouble="does not say its version")
-    # An old Java does not know the option, a trimmed one has not the module: both can still say who they are.
+    # An old Java does not know the option, a trimmed one has not the module: both can still say their version.
     code, said = _run([str(java), "-version"])
     if code != 0:
         first = next(iter(said.strip().splitlines()), f"ends with exit code {code}")
@@ -186,7 +193,11 @@ def _put_script(folder: Path, text: str) -> None:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
-    code, said = _run([str(script), _VECTOR, "-version"])
+    for _ in range(_BUSY_TRIES):
+        code, said = _run([str(script), _VECTOR, "-version"])
+        if said != _BUSY:
+            break
+        time.sleep(_BUSY_PAUSE_S)
     if code != 0:
         raise OSError(f"{script} cannot be run: {said.strip()[:200]}")
 

@@ -163,7 +163,7 @@ def _quieten_python() -> None:
     """Every failed query would print its plan and the JVM's stack as one line of JSON besides being raised."""
     from pyspark.logger import PySparkLogger
 
-    # Of Spark's own class, which takes more arguments than a plain logger: who asks first decides the class.
+    # Of Spark's own class, which takes more arguments than a plain logger: the first call decides the class.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):

@@ -5,9 +5,9 @@ installs it, with pip (or uv, where an environment has no pip) in a child proces
 `requirements/spark.txt` pins, otherwise what the installed package's metadata ask for, and then nothing that is in use
 already is replaced.
 
-Two that start at once take turns, by a lock that pip itself holds open: it outlives whoever started pip.  An
-installation that was cut off leaves a marker, and packages without the list of files that pip writes last; both are
-looked for before the next attempt.
+Two processes that start at once take turns, by a lock that pip itself holds open: it outlives the process that started
+pip.  An installation that was cut off leaves a marker, and packages without the list of files that pip writes last;
+both are looked for before the next attempt.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ def ensure_spark(announce: Announce, plan: Plan | None = None) -> bool:
         )
     with _lock(site, announce) as lock:
         if is_installed():
-            return False  # by whoever held the lock
+            return False  # the process that held the lock has installed it
         _check_environment(site)
         _install(site, plan or plan_installation(), lock, announce)
         still = missing()

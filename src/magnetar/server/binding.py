@@ -1,8 +1,8 @@
 """That the two stores of a data folder belong together, and neither is older than the other.
 
-The metadata says which ledgers there are and what is in them; the ledger store has them.  Whoever puts an older copy of
-one beside the other would lose what came since, so a start compares them first and refuses.  Each store notes the
-other:
+The metadata says which ledgers there are and what is in them; the ledger store has them.  An operator who puts an older
+copy of one beside the other would lose what came since, so a start compares them first and refuses.  Each store notes
+the other:
 
 * a *generation*, which every start raises by one in both, in the metadata (`/store-binding`) first;
 * the ledger store's file `binding` (`storage/local/binding.py`) has the number of metadata transactions that were
@@ -17,11 +17,12 @@ JSON at `/store-binding`::
      "free_from": 57}         ledger ids below were given before, whatever the ledger store knows of them
 
 A ledger id that the metadata names is never given again, either: the store may not know of it any more, because the
-power took a journal that is not synced, or a damaged round was given up, and whoever names it would have the next one.
+power took a journal that is not synced, or a damaged round was given up.  Otherwise the log that names the id would get
+the next ledger's entries.
 
 A crash between the two steps of a start leaves the metadata one generation ahead and without any transaction since
 `raised_at`; the next start finishes that one.  Folders of versions that noted nothing are bound by their first start.
-Somebody who has looked (`magnetar doctor --repair`) may bind two stores that contradict each other.
+An operator who has looked (`magnetar doctor --repair`) may bind two stores that contradict each other.
 """
 
 import asyncio
@@ -173,11 +174,11 @@ class StoreBinding:
         self._job = upkeep.every(NOTE_INTERVAL_S, "the binding of metadata and ledgers", self._try_to_note)
 
     async def close(self) -> None:
-        """Note where the metadata ends.  Nobody writes to it any more."""
+        """Note where the metadata ends, behind its last write."""
         if self._job is not None:
             await self._job.stop()
         if self._writing is not None:
-            # A thread is not stopped by who gives up waiting for it.
+            # A caller that gave up waiting has not stopped the thread.
             await asyncio.gather(self._writing, return_exceptions=True)
         await self._try_to_note()
 
@@ -200,7 +201,7 @@ class StoreBinding:
 
 
 async def bind(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> StoreBinding:
-    """Compare the stores, and bind them for this run; before anybody else writes to them.
+    """Compare the stores, and bind them for this run; before the broker writes to them.
 
     Raises:
         ConfigError: they do not belong together.
@@ -218,7 +219,7 @@ async def bind(metadata: SqliteMetadataStore, store: LocalLedgerStore) -> StoreB
             " `magnetar doctor`"
         )
     if store.settings.journal_sync_data:
-        metadata.sequence_of_ledgers = lambda: store.durable_sequence
+        metadata.bind(store)
     generation = metadata_knows.generation
     if not is_unfinished(metadata_knows, ledgers_know):
         generation += 1

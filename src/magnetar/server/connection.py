@@ -9,10 +9,11 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.protocols.door import Buffer, Session
 
 log = logging.getLogger(__name__)
 
@@ -24,21 +25,8 @@ FIRST_WORD_S_MAX: Final = 30.0  # as Pulsar's brokers wait for CONNECT; Kafka's 
 UNSENT_BYTES_COUNTED: Final = (
     64 << 10
 )  # below it is not worth counting: sockets are given more than that by the kernel
-
-Buffer = bytes | bytearray | memoryview
-
-
-class Session(Protocol):
-    """A protocol's side of one connection."""
-
-    def get_buffer(self) -> memoryview: ...
-    def received(self, count: int) -> None: ...
-    def peer_is_slow(self, slow: bool) -> None: ...
-    def closed(self) -> None: ...
-
-    def finish(self) -> None:
-        """Take no more requests; close the connection once every response due has been sent."""
-        ...
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)  # Linux
+_ESTABLISHED: Final = 1  # tcpi_state, its first byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fit_buffer()
 
     def _fit_buffer(self) -> None:
-        """A peer counts as slow the sooner when memory is short: who has a choice sends it no more then."""
+        """A peer counts as slow the sooner when memory is short: senders that have a choice send it no more then."""
         is_short = self._memory.is_short
         if is_short != self._has_short_buffer:
             self._has_short_buffer = is_short
@@ -170,6 +158,16 @@ class Connection(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def has_hung_up(self) -> bool:
+        """As the kernel has it; False where it does not say."""
+        if _TCP_INFO is None:
+            return False
+        try:
+            state = self._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)
+        except (OSError, ValueError):
+            return True  # the transport has closed it
+        return bool(state[0] != _ESTABLISHED)
 
     def close(self) -> None:
         """Send what is queued, then close; a peer that takes nothing is cut off by the idle check."""

@@ -1,8 +1,8 @@
-"""What `magnetar doctor` does: look at the stored data of a stopped server, and mend them if told to.
+"""What `magnetar doctor` does: look at the stored data of a stopped server, and mend them if asked to.
 
 A check gets what is known of the folder and yields findings; it changes nothing.  A repair is asked only if there is
-damage; it moves what it replaces into `damaged-<time>` in the data directory, and deletes nothing.  Whoever stores
-something of his own adds a check to `CHECKS`, and a repair to `REPAIRS` if there is one.
+damage; it moves what it replaces into `damaged-<time>` in the data directory, and deletes nothing.  A package that
+stores something of its own adds a check to `CHECKS`, and a repair to `REPAIRS` if there is one.
 """
 
 import time

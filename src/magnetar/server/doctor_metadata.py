@@ -2,7 +2,7 @@
 
 It reads a copy, so nothing of the original is changed by looking: SQLite would bring the log into the file.  A repair
 binds the two stores as they are (`binding`), and puts the note aside that says what is missing (`commit_mark`); no
-ledger is deleted for it, and those that nobody owns are kept.
+ledger is deleted for it, and those that no log names are kept.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.base.clock import Clock
+from magnetar.base.upkeep import Upkeep
 
 YOUNG_OBJECTS: Final = 4_000  # net allocations between two steps
 NEVER: Final = 1 << 30
@@ -24,15 +24,14 @@ FULL_INTERVAL_S: Final = 60.0
 FULL_ENTRIES_MAX: Final = 2_000  # 6 ms; 40,000 took 120 to 250 ms, each minute
 
 
-def tune_collector(clock: Clock, entry_count: Callable[[], int]) -> None:
+def tune_collector(upkeep: Upkeep, entry_count: Callable[[], int]) -> None:
     """Set the collector up for a server whose caches hold `entry_count()` entries; call it once, when all is loaded."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, NEVER, NEVER)
-    clock.call_later(FULL_INTERVAL_S, _collect_if_cheap, clock, entry_count)
 
+    async def collect_if_cheap() -> None:
+        if entry_count() <= FULL_ENTRIES_MAX:
+            gc.collect()
 
-def _collect_if_cheap(clock: Clock, entry_count: Callable[[], int]) -> None:
-    if entry_count() <= FULL_ENTRIES_MAX:
-        gc.collect()
-    clock.call_later(FULL_INTERVAL_S, _collect_if_cheap, clock, entry_count)
+    upkeep.every(FULL_INTERVAL_S, "memory", collect_if_cheap)

@@ -13,7 +13,8 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.server.connection import Connection, ConnectionLimits, Session
+from magnetar.protocols.door import Session
+from magnetar.server.connection import Connection, ConnectionLimits
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Connections:
         return lambda: Connection(admit, self._forget, self._clock, self._limits, self._memory)
 
     def _refused(self, why: str, client_host: str) -> None:
-        """Count it; say it once in a while, whatever the number of those who try."""
+        """Count it; log it once in a while, however many clients try."""
         self.refused_count += 1
         now_s = self._clock.monotonic()
         if now_s - self._refusal_said_s < REFUSALS_SAID_EVERY_S:
@@ -97,7 +98,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     hosts says of that name (RFC 6761, section 6.3).  A machine without IPv6 listens on the others.
 
     Raises:
-        ConfigError: the address is not of this machine, or somebody else listens there.
+        ConfigError: the address is not of this machine, or another process listens there.
     """
     wanted = host.strip("[]") or None
     sockets: list[socket.socket] = []

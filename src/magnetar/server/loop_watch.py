@@ -1,6 +1,6 @@
-"""How long the event loop keeps everybody waiting, measured all the time at next to no cost.
+"""How long work waits for the event loop, measured all the time at next to no cost.
 
-A timer is due every 25 ms; what it is late by is how long somebody held the loop at that moment.  A turn of more than
+A timer is due every 25 ms; what it is late by is how long other work held the loop at that moment.  A turn of more than
 25 ms is always met by one of them, though not always by its beginning.
 """
 

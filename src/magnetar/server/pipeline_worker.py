@@ -14,14 +14,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.logging import get_logger
 from magnetar.base.private import private_folder
-
-if TYPE_CHECKING:
-    from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.jobs.pipelines import Pipelines
 
 log = get_logger(__name__)
 
@@ -40,18 +38,16 @@ _CALM_S: Final = 60.0  # after which an end is a new one and not the last one ag
 class PipelineWorker:
     """See the module's text.  `command` is what runs; `folder` is where the worker keeps what it keeps."""
 
-    def __init__(self, pipelines: "Pipelines", clock: Clock, command: Sequence[str], folder: Path) -> None:
+    def __init__(self, pipelines: Pipelines, clock: Clock, command: Sequence[str], folder: Path) -> None:
         self._pipelines = pipelines
         self._clock = clock
         self._command = command
         self._folder = folder
-        self._changed = asyncio.Event()
         self._child: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
         """Begin to look after it, with a task that ends with `stop`; the child comes when there is something to do."""
-        self._pipelines.on_change.append(self._changed.set)
         self._task = asyncio.get_running_loop().create_task(self._look_after(), name="pipeline worker")
         return self._task
 
@@ -90,7 +86,7 @@ class PipelineWorker:
             await asyncio.sleep(min(_PAUSE_S * 2 ** min(failures - 1, 16), _PAUSE_S_MAX))
 
     def _is_needed(self) -> bool:
-        """Whether there is something to run and nobody from elsewhere runs it.
+        """Whether there is something to run and no worker from elsewhere runs it.
 
         The holder may be an earlier child, which is dead or about to be: the next one takes over from it at once.
         """
@@ -101,9 +97,7 @@ class PipelineWorker:
     async def _until(self, what: Callable[[], bool]) -> None:
         """Return when `what` holds: looked at after each change of pipelines, and now and then."""
         while not what():
-            self._changed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), LOOK_EVERY_S)
+            await self._pipelines.wait_for_change(LOOK_EVERY_S)
 
     async def _until_idle(self) -> None:
         """Return when there have been no pipelines for a while."""

@@ -15,43 +15,42 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import uvloop
 
 from magnetar.admin import serving
 from magnetar.admin.access import Access
-from magnetar.admin.broker_metrics import declare_store_metrics
-from magnetar.admin.kafka_metrics import declare_kafka_metrics
 from magnetar.admin.network_metrics import declare_network_metrics
-from magnetar.admin.pulsar_metrics import declare_pulsar_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
 from magnetar.base.limits import memory_bytes, raise_open_files_limit
-from magnetar.base.listeners import is_loopback
+from magnetar.base.listeners import ANY_HOST, is_loopback
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
-from magnetar.base.settings_network import told_host
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
+from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, files_probe, space_probe
 from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
-from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
-from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
+from magnetar.protocols.door import DoorContext
+from magnetar.protocols.pulsar.door import NAME as PULSAR
 from magnetar.server.binding import bind as bind_stores
-from magnetar.server.connection import Connection, ConnectionLimits, Session
+from magnetar.server.connection import Connection, ConnectionLimits
+from magnetar.server.doors import bind_doors, load_doors
 from magnetar.server.garbage import tune_collector
 from magnetar.server.listeners import Connections, bind
 from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
+from magnetar.storage.local.metrics import declare_store_metrics
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 
@@ -62,12 +61,12 @@ CONNECTION_BYTES_MAX: Final = 1 << 30  # what connections have under way, unless
 # Of the files that the process may open, those that connections leave alone: segments that are written and read,
 # journal, catalogue, metadata, and HTTP, which has slots of its own.
 OPEN_FILES_RESERVE: Final = 1024
-IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds
+IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds, at most
+READ_BYTES_MIN: Final = 8 << 20  # of what lies in segments; otherwise as much as the entry cache may have
 # The journal's thread asks for the interpreter when its write returns; Python's default of 5 ms would be most of p99.
 SWITCH_INTERVAL_S: Final = 0.0005
 
 _CLUSTER_ID_PATH: Final = "/cluster-id"
-_ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  what a listener on every address is configured as
 
 
 def _announce(line: str) -> None:
@@ -101,14 +100,19 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         worker_token = ensure_token(settings.data_dir / worker_token_file)
-        bound = _bind_all(settings, stack)
-        pulsar_sockets = bind(settings.network.pulsar.host, settings.network.pulsar.port)
+        doors = load_doors(settings)
+        nodes = Nodes(
+            [
+                Node(settings.nodes.first_id + index, settings.nodes.rack)
+                for index in range(settings.nodes.count)
+            ]
+        )
+        bound = list(bind_doors(doors, nodes.all, stack))
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
-        for listening in pulsar_sockets + http_sockets:
+        for listening in http_sockets:
             stack.callback(listening.close)
-        kafka_sockets = [one for node in bound for sockets in node.sockets.values() for one in sockets]
-        _warn_of_strangers(kafka_sockets + pulsar_sockets + http_sockets)
-        metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite")
+        _warn_of_strangers([*chain.from_iterable(one.sockets for one in bound), *http_sockets])
+        metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite", clock)
         stack.push_async_callback(metadata.close)
         store = await LocalLedgerStore.start(
             settings.data_dir, settings=_store_settings(settings), clock=clock
@@ -116,7 +120,6 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         stack.push_async_callback(store.close)
         binding = await bind_stores(metadata, store)
         stack.push_async_callback(binding.close)
-        nodes = Nodes([one.node for one in bound])
         broker = Broker(
             _broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes
         )
@@ -124,25 +127,23 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         await broker.start()
         stack.push_async_callback(broker.stop)
         _watch_parts(broker.health, store, metadata, settings, open_files_max)
-        arena = Arena(
-            settings.storage.entry_cache_bytes + settings.storage.entry_cache_bytes // 4 + IN_FLIGHT_BYTES
-        )
         memory = MemoryBudget(_connection_memory(settings), clock)
-        service = KafkaService(broker, arena, _kafka_settings(settings), memory)
-        pulsar = PulsarService(broker, arena, _pulsar_settings(settings, pulsar_sockets[0]), memory)
+        in_flight_bytes = min(memory.bytes_max + memory.bytes_max // 4, IN_FLIGHT_BYTES)
+        entry_cache_bytes = settings.storage.entry_cache_bytes
+        arena = Arena(entry_cache_bytes + entry_cache_bytes // 4 + in_flight_bytes)
         connections = Connections(_connection_limits(settings, open_files_max), clock, memory)
-        stack.callback(service.large.close)
+        context = DoorContext(
+            broker.cases, nodes, clock, arena, memory, connection_count=lambda: len(connections)
+        )
+        for door in doors:
+            door.open(context)
+            stack.callback(door.close)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
         for one in bound:
-            for name, sockets in one.sockets.items():
-                await _listen(sockets, connections.factory(partial(_session, service, one.node, name)), stack)
-                for listening in sockets:
-                    announce(
-                        f"kafka  {one.protocols[name]}://{_address(listening)}  ({name}, node {one.node.node_id})"
-                    )
-        await _listen(pulsar_sockets, connections.factory(partial(_pulsar_session, pulsar)), stack)
-        for listening in pulsar_sockets:
-            announce(f"pulsar pulsar://{_address(listening)}")
+            await _listen(one.sockets, connections.factory(partial(one.door.connected, one.listener)), stack)
+            for listening in one.sockets:
+                url = f"{one.listener.scheme}://{_address(listening)}"
+                announce(f"{one.door.name:6} {url}  {one.listener.remark}".rstrip())
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")
         announce(f"data   {settings.data_dir.resolve()}")
@@ -151,8 +152,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         # meanwhile does, in its socket's queue.
         create_app = await serving.load()
         metrics = Metrics()
-        declare_kafka_metrics(metrics, service, lambda: len(connections))
-        declare_pulsar_metrics(metrics, pulsar)
+        for door in doors:
+            door.declare_metrics(metrics)
         loop_watch = LoopWatch(clock)
         declare_network_metrics(
             metrics,
@@ -163,7 +164,10 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         )
         declare_store_metrics(metrics, store.counters, store.leases)
         app = create_app(
-            broker, metrics, pulsar.settings.endpoint, _access(settings, http_sockets, worker_token)
+            broker.cases,
+            metrics,
+            nodes.all[0].advertised.get(PULSAR),
+            _access(settings, http_sockets, worker_token),
         )
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
@@ -175,39 +179,10 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             stack.push_async_callback(
                 worker.stop
             )  # first of all: it needs everything else to stop its pipelines
-        tune_collector(clock, broker.cache.entry_count)
+        tune_collector(broker.upkeep, broker.cache.entry_count)
         await stop.wait()
         log.info("stopping")
     return 0
-
-
-class _BoundNode:
-    """A node id and its listening sockets, by listener name."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.sockets: dict[str, list[socket.socket]] = {}
-        self.protocols: dict[str, str] = {}
-
-
-def _bind_all(settings: ServerSettings, stack: contextlib.AsyncExitStack) -> list[_BoundNode]:
-    bound = []
-    for index in range(settings.nodes.count):
-        one = _BoundNode(Node(settings.nodes.first_id + index, settings.nodes.rack))
-        advertised = settings.network.advertised_of(index)
-        for listener in settings.network.listeners_of(index):
-            sockets = bind(listener.host, listener.port)
-            for listening in sockets:
-                stack.callback(listening.close)
-            port = sockets[0].getsockname()[1]
-            host, told_port = advertised.get(listener.name, (told_host(listener.host), 0))
-            one.node.advertised[listener.name] = Endpoint(
-                "" if host in _ANY_HOST else host, told_port or port
-            )
-            one.sockets[listener.name] = sockets
-            one.protocols[listener.name] = listener.protocol
-        bound.append(one)
-    return bound
 
 
 async def _listen(
@@ -218,25 +193,13 @@ async def _listen(
         stack.callback(server.close)
 
 
-def _session(
-    service: KafkaService, node: Node, name: str, connection: Connection, connection_id: int
-) -> Session:
-    return service.connected(
-        connection, node, name, connection_id, connection.client_host, connection.local_host
-    )
-
-
-def _pulsar_session(service: PulsarService, connection: Connection, connection_id: int) -> Session:
-    return service.connected(connection, connection_id, connection.client_host, connection.local_host)
-
-
 def _address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket], worker_token: str) -> Access:
-    """The names that this server is asked by: where it listens, what clients are told, and what somebody added."""
+    """The names that this server answers to: where it listens, what it advertises, what the configuration adds."""
     network = settings.network
     names = [one.host for one in network.listeners] + [host for host, _ in network.advertised.values()]
     names += [
@@ -273,8 +236,8 @@ def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
     open_to_all = [_address(one) for one in sockets if not is_loopback(one.getsockname()[0])]
     if open_to_all:
         log.warning(
-            f"listening outside of loopback on {', '.join(open_to_all)}: there is no authentication yet, so whoever"
-            " reaches these ports owns the data"
+            f"listening outside of loopback on {', '.join(open_to_all)}: there is no authentication yet, so any client"
+            " that reaches these ports owns the data"
         )
 
 
@@ -282,7 +245,7 @@ def _pipeline_worker(
     settings: ServerSettings, broker: Broker, clock: SystemClock, http: socket.socket
 ) -> PipelineWorker:
     host, port = http.getsockname()[:2]
-    if host in _ANY_HOST:
+    if host in ANY_HOST:
         host = "127.0.0.1"
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     data_dir, wanted = settings.data_dir.resolve(), settings.pipelines
@@ -309,7 +272,12 @@ def _store_settings(settings: ServerSettings) -> LocalStoreSettings:
     file_bytes = max(
         storage.journal_bytes // default.journal_file_count // 4096 * 4096, default.round_bytes_max
     )
-    return replace(default, journal_sync_data=storage.journal_sync_data, journal_file_bytes=file_bytes)
+    return replace(
+        default,
+        journal_sync_data=storage.journal_sync_data,
+        journal_file_bytes=file_bytes,
+        read_memory_bytes=min(max(storage.entry_cache_bytes, READ_BYTES_MIN), default.read_memory_bytes),
+    )
 
 
 def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSettings:
@@ -329,8 +297,10 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         transactions=TransactionSettings(
             settings.transactions.transaction_max_timeout_ms,
             settings.transactions.transactional_id_expiration_ms,
+            settings.transactions.max_transactions_per_coordinator,
         ),
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        producer_ids_max=settings.producer_ids_max,
         topic_defaults=topics.defaults,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),
@@ -343,25 +313,6 @@ def _connection_memory(settings: ServerSettings) -> int:
     """Bytes for what connections have under way, of both protocols."""
     wanted = settings.network.queued_request_bytes_max
     return wanted if wanted > 0 else min(CONNECTION_BYTES_MAX, memory_bytes() // 4)
-
-
-def _kafka_settings(settings: ServerSettings) -> KafkaSettings:
-    network = settings.network
-    return KafkaSettings(
-        request_bytes_max=network.request_bytes_max,
-        fetch_bytes_max=network.fetch_bytes_max,
-        fetch_sessions_max=network.fetch_sessions_max,
-    )
-
-
-def _pulsar_settings(settings: ServerSettings, listening: socket.socket) -> PulsarSettings:
-    network = settings.network
-    port = network.pulsar.advertised_port or listening.getsockname()[1]
-    return PulsarSettings(
-        endpoint=Endpoint(network.pulsar.advertised_host, port),
-        message_bytes_max=network.pulsar.message_bytes_max,
-        keep_alive_s=float(network.pulsar.keep_alive_s),
-    )
 
 
 def _connection_limits(settings: ServerSettings, open_files_max: int) -> ConnectionLimits:

@@ -2,8 +2,8 @@
 
 A ledger is a dense sequence of entries 0, 1, 2, ...  It is written by one `LedgerWriter`, then sealed; a
 sealed ledger never changes.  After a crash the ledger that was open is *recovered*: `open` cuts it at the
-last entry that is whole, seals it there and returns a reader.  Whoever takes a ledger over that way fences
-its old writer.
+last entry that is whole, seals it there and returns a reader.  A log that takes a ledger over that way fences its old
+writer.
 
 The write path is synchronous and has no coroutine in it: `append` only queues; the store folds everything
 that was queued, over all its ledgers, into one synced write (a *round*) and calls each entry's `done` from
@@ -147,7 +147,7 @@ class SegmentStat:
 
 
 class SegmentLeases(Protocol):
-    """Which segment files stay although their ledgers are deleted, because somebody outside reads them.
+    """Which segment files stay although their ledgers are deleted, because a process outside reads them.
 
     A lease ends when it was not renewed for its length, in seconds.  It survives the death of the process.
     """

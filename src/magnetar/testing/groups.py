@@ -1,10 +1,9 @@
-"""Drives a group coordinator by hand: a fake clock, a metadata store in memory, and members that say what
-they got.
+"""Drives a group coordinator by hand: a fake clock, a metadata store in memory, and members that say what they got.
 
-    with GroupDriver() as groups:
-        member = groups.join_whole("g", "client")   # a member with an id and an assignment, alone in its
-        group groups.advance(10.0)
-        assert groups.heartbeat(member) is GroupError.UNKNOWN_MEMBER_ID
+with GroupDriver() as groups:
+    member = groups.join_whole("g", "client")  # alone in its group, with an id and an assignment
+    groups.advance(10.0)
+    assert groups.heartbeat(member) is GroupError.UNKNOWN_MEMBER_ID
 """
 
 import asyncio
@@ -19,13 +18,14 @@ from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import (
     NO_MEMBER,
+    CommitRequest,
     JoinRequest,
     JoinResult,
     LeavingMember,
+    OffsetToCommit,
     SyncRequest,
     SyncResult,
 )
-from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.shared_commits import SharedCommits

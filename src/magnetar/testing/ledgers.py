@@ -14,7 +14,7 @@ from magnetar.storage.store import Buffer, Done, EntryId, LedgerId, LedgerStat, 
 
 @dataclass(slots=True)
 class _Waiting:
-    """One thing in the queue: `apply` makes it durable, `report` tells whoever waits."""
+    """One thing in the queue: `apply` makes it durable, `report` tells its caller."""
 
     ledger: "MemoryLedger | None"
     apply: Callable[[], None]

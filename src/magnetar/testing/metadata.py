@@ -79,7 +79,7 @@ class MemoryMetadataStore:
         current = values.get(path)
         found = MUST_NOT_EXIST if current is None else current.version
         if expected not in (ANY_VERSION, found):
-            raise BadVersion(f"{path} was written by somebody else")
+            raise BadVersion(f"{path} was written by another writer")
         if isinstance(operation, Delete):
             return None if values.pop(path, None) is None else Change(path, None)
         written = Versioned(bytes(operation.value), 0 if current is None else current.version + 1)

@@ -18,8 +18,11 @@ from typing import Any
 
 from magnetar.base.arena import Arena
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
+from magnetar.broker.cluster.model import Endpoint, Node, Nodes
+from magnetar.broker.security.authorizer import Authorizer
+from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
@@ -42,7 +45,7 @@ class PulsarClient:
         self.is_closed = False
         self.is_paused = False
         self._came = asyncio.Event()
-        self.session = service.connected(self, 1, host, "127.0.0.1")
+        self.session = PulsarSession(service, self, 1, host, "127.0.0.1")
 
     # what the session may do
 
@@ -66,6 +69,9 @@ class PulsarClient:
     def resume_reading(self) -> None:
         assert self.is_paused
         self.is_paused = False
+
+    def has_hung_up(self) -> bool:
+        return False
 
     def close(self) -> None:
         self.is_closed = True
@@ -137,9 +143,11 @@ def framed(body: Any, entry: bytes = b"") -> bytes:
 class PulsarDoor:
     """A Pulsar service with its broker; times of `clock` go by when a test says so."""
 
-    def __init__(self, service: PulsarService, clock: FakeClock, metadata: MemoryMetadataStore) -> None:
+    def __init__(
+        self, service: PulsarService, broker: Broker, clock: FakeClock, metadata: MemoryMetadataStore
+    ) -> None:
         self.service = service
-        self.broker = service.broker
+        self.broker = broker
         self.clock = clock
         self.metadata = metadata
 
@@ -154,7 +162,10 @@ class PulsarDoor:
 
 @asynccontextmanager
 async def running_door(
-    folder: Path, settings: BrokerSettings | None = None, pulsar: Mapping[str, Any] | None = None
+    folder: Path,
+    settings: BrokerSettings | None = None,
+    pulsar: Mapping[str, Any] | None = None,
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[PulsarDoor]:
     """A fresh broker whose ledgers are in `folder`; `pulsar` are fields of `PulsarSettings`."""
     metadata = MemoryMetadataStore()
@@ -163,11 +174,11 @@ async def running_door(
     door_settings = replace(PulsarSettings(Endpoint("broker.example", 6650)), **(pulsar or {}))
     store = await LocalLedgerStore.start(folder, settings=_SMALL, clock=clock)
     nodes = Nodes([Node(1, None, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})])
-    broker = Broker(settings, store, metadata, clock, nodes)
+    broker = Broker(settings, store, metadata, clock, nodes, authorizer)
     await broker.start()
-    service = PulsarService(broker, Arena(64 << 20), door_settings)
+    service = PulsarService(broker.cases, Arena(64 << 20), door_settings, load_commands())
     try:
-        yield PulsarDoor(service, clock, metadata)
+        yield PulsarDoor(service, broker, clock, metadata)
     finally:
         for session in list(service.sessions):
             session.closed()

@@ -284,7 +284,7 @@ def default_command() -> list[str]:
 
 
 def free_ports(count: int, *, taken: Sequence[int] = ()) -> list[int]:
-    """`count` consecutive ports of 127.0.0.1 that nobody listens on, below the ephemeral range."""
+    """`count` consecutive free ports of 127.0.0.1, below the ephemeral range."""
     choose = random.SystemRandom()
     while True:
         first = choose.randrange(PORT_MIN, EPHEMERAL_PORT_MIN - count)

@@ -15,14 +15,13 @@ from typing import Any, Self, TypeVar
 from magnetar.base.errors import StorageError
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
+from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions.coordinator import Initialised, TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.record import TopicPartition, TransactionRecord, TransactionState
+from magnetar.broker.transactions.model import Producer, TopicPartition, TransactionRecord, TransactionState
 from magnetar.broker.transactions.registry import TransactionRegistry
-from magnetar.broker.transactions.rules import Producer
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.shared_commits import SharedCommits

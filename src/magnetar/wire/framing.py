@@ -22,7 +22,7 @@ _SIZE: Final = Struct(">i")
 
 
 class Frame(NamedTuple):
-    """One frame without its size.  `owned`: its memory is nobody else's and may be kept."""
+    """One frame without its size.  `owned`: its memory belongs to this frame alone and may be kept."""
 
     data: memoryview
     owned: bool
@@ -102,7 +102,7 @@ class FrameReader:
         return self._cut(memoryview(bytearray(untouched)), len(untouched), is_admitted=True)
 
     def close(self) -> None:
-        """Nothing that comes is of interest any more: let go of memory, and of who was asked for it."""
+        """Nothing that comes is of interest any more: let go of memory, and of the session that was asked for it."""
         self._frame = None
         self._untouched = b""
         self._admit = _refuse

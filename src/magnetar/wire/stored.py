@@ -1,7 +1,7 @@
 """What the log keeps, as bytes: a record of the ledger store, and the entry in it.
 
-The store writes records, `storage/local/format.py` has the whole of its files; who reads a segment, or what the broker
-answers from one, meets them side by side.  All integers big-endian:
+The store writes records, `storage/local/format.py` has the whole of its files; a reader of a segment, or of the
+broker's answer from one, meets them side by side.  All integers big-endian:
 
      0  u32  length            bytes of the body
      4  u32  crc32c            of everything after this field, body included
@@ -17,6 +17,8 @@ Reading both is here, below everything that does: the broker's log and the colum
 from struct import Struct
 from struct import error as StructError
 from typing import Final
+
+from crc32c import crc32c
 
 from magnetar.base.errors import WireError
 
@@ -44,6 +46,18 @@ _U32: Final = Struct(">I")
 _BASE_OFFSET: Final = Struct(">q")
 _ENTRY: Final = int.from_bytes(ENTRY_MAGIC)
 _PULSAR: Final = int.from_bytes(PULSAR_MAGIC)
+
+
+def record_header(
+    ledger_id: int,
+    entry_id: int,
+    last_offset: int,
+    max_timestamp_ms: int,
+    body: bytes | bytearray | memoryview,
+) -> bytes:
+    """What stands before an entry's body in its segment."""
+    rest = RECORD_REST.pack(ledger_id, entry_id, last_offset, max_timestamp_ms)
+    return RECORD_START.pack(len(body), crc32c(body, crc32c(rest))) + rest
 
 
 def split_entry(body: memoryview, last_offset: int) -> tuple[bool, int, int]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from interop_doors import Doors
 
 from magnetar.testing.server import MagnetarProcess
+from tests.clients.interop.interop_doors import Doors
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from adapters import Record, create_topic
-from interop_corpus import (
+from tests.clients.adapters import Record, create_topic
+from tests.clients.interop.interop_corpus import (
     MIB,
     Message,
     Mode,
@@ -16,8 +16,8 @@ from interop_corpus import (
     strictly_increasing,
     without_properties,
 )
-from interop_doors import Doors
-from interop_headers import by_name, headers_of
+from tests.clients.interop.interop_doors import Doors
+from tests.clients.interop.interop_headers import by_name, headers_of
 
 PARTITIONS = 2
 CHUNKED_BYTES = 6 * MIB
@@ -115,7 +115,7 @@ def writers_take_turns(
     kafka: Sequence[KafkaSide],
     pulsar: Sequence[PulsarSide],
 ) -> None:
-    """Both write one log, and everybody reads the same one."""
+    """Both write one log, and all clients read the same one."""
     topic = _topic(doors, fresh_name)
     expected: list[bytes | None] = []
     for turn in range(6):

@@ -10,8 +10,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapters import Record
-from interop_headers import ORDERING_KEY
+from tests.clients.adapters import Record
+from tests.clients.interop.interop_headers import ORDERING_KEY
 
 BASE_MS = 1_700_000_000_123
 MIB = 1 << 20

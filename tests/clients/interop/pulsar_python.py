@@ -4,9 +4,10 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-import pulsar  # type: ignore[import-untyped]
-from adapters import TooFew
-from interop_corpus import Message, Mode
+import pulsar
+
+from tests.clients.adapters import TooFew
+from tests.clients.interop.interop_corpus import Message, Mode
 
 TIMEOUT_S = 60.0
 RECEIVE_TIMEOUT_MS = 2000

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-import interop_checks
 import pytest
-from adapters import Client, Confluent, KafkaPython
-from interop_corpus import KAFKA_COMPRESSIONS, MODES, Mode
-from interop_doors import Doors
-from pulsar_python import PulsarPython
+
+from tests.clients.adapters import Client, Confluent, KafkaPython
+from tests.clients.interop import interop_checks
+from tests.clients.interop.interop_corpus import KAFKA_COMPRESSIONS, MODES, Mode
+from tests.clients.interop.interop_doors import Doors
+from tests.clients.interop.pulsar_python import PulsarPython
 
 # kafka-python leaves sockets for the garbage collector to close.
 pytestmark = [
@@ -46,5 +47,5 @@ def test_records_as_large_as_pulsars_messages_reach_pulsar(
     interop_checks.large_records_reach_pulsar(doors, fresh_name, producer, PULSAR)
 
 
-def test_both_write_one_topic_and_everybody_reads_the_same_log(doors: Doors, fresh_name: FreshName) -> None:
+def test_both_write_one_topic_and_all_clients_read_the_same_log(doors: Doors, fresh_name: FreshName) -> None:
     interop_checks.writers_take_turns(doors, fresh_name, KAFKA, [PULSAR])

@@ -1,4 +1,4 @@
-"""A Kafka group and a Pulsar subscription of one name are one position, whoever moved it and wherever in a batch.
+"""A Kafka group and a Pulsar subscription of one name are one position, wherever in a batch a client moves it.
 
 These tests also say that offsets and message ids name the same records: the position goes in as the one and
 comes out as the other.
@@ -10,12 +10,13 @@ import urllib.request
 from collections.abc import Callable
 
 import confluent_kafka
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
-from adapters import Confluent, Record, create_topic
-from interop_corpus import Message, Mode
-from interop_doors import Doors
-from pulsar_python import PulsarPython, client, position_of, receive_raw
+
+from tests.clients.adapters import Confluent, Record, create_topic
+from tests.clients.interop.interop_corpus import Message, Mode
+from tests.clients.interop.interop_doors import Doors
+from tests.clients.interop.pulsar_python import PulsarPython, client, position_of, receive_raw
 
 pytestmark = pytest.mark.clients
 
@@ -62,7 +63,7 @@ def committed(doors: Doors, topic: str, group: str) -> int:
 
 
 def commit(doors: Doors, topic: str, group: str, offset: int) -> None:
-    """As an empty group: nobody is subscribed."""
+    """As an empty group: no member is subscribed."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": doors.kafka, "group.id": group})
     try:
         where = confluent_kafka.TopicPartition(topic, 0, offset)

@@ -106,7 +106,7 @@ final class Topics {
 
     private static void nonPersistent(World world) throws Exception {
         String topic = "non-persistent://public/default/" + world.topic;
-        world.sendTo(topic, 0, 1); // nobody is there: dropped
+        world.sendTo(topic, 0, 1); // no consumer is there: dropped
         try (Consumer<byte[]> one = world.client.newConsumer().topic(topic).subscriptionName("s").subscribe();
                 Consumer<byte[]> two = world.client
                         .newConsumer()

@@ -9,13 +9,14 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import interop_checks
 import pytest
-from adapters import Confluent, KafkaPython
-from interop_corpus import KAFKA_COMPRESSIONS, MODES, Mode
-from interop_doors import Doors
 from java_bridge import Bridge, JavaKafka, JavaPulsar
-from pulsar_python import PulsarPython
+
+from tests.clients.adapters import Confluent, KafkaPython
+from tests.clients.interop import interop_checks
+from tests.clients.interop.interop_corpus import KAFKA_COMPRESSIONS, MODES, Mode
+from tests.clients.interop.interop_doors import Doors
+from tests.clients.interop.pulsar_python import PulsarPython
 
 KAFKA = (Confluent(), KafkaPython())
 PULSAR = PulsarPython()

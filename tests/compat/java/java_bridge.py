@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from adapters import Record
-from interop_corpus import Message, Mode, key_in_pulsar
-from interop_doors import Doors
+from tests.clients.adapters import Record
+from tests.clients.interop.interop_corpus import Message, Mode, key_in_pulsar
+from tests.clients.interop.interop_doors import Doors
 
 NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 STOP_TIMEOUT_S = 20.0

@@ -269,7 +269,7 @@ func terminatedProducer(w *world) {
 	}
 }
 
-// A dead letter topic's consumers and producers come at the same moment, and nobody made it before.
+// A dead letter topic's consumers and producers come at the same moment, and no client made it before.
 func openedAtOnce(w *world) {
 	for round := range 10 {
 		topic := fmt.Sprintf("once%s%d-s-DLQ", w.token, round)

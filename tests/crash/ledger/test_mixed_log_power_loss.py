@@ -1,14 +1,15 @@
 """A partition with entries of both protocols on a real store, whose power goes at any moment.
 
-After each loss: what was acknowledged is there, byte for byte and at the position that its producer was told; of what
-was on its way there is a prefix; every position leads where a walk over all entries says; and deduplication knows what
-is there, no more and no less.
+After each loss: what was acknowledged is there, byte for byte and at the position that its producer got; of what was on
+its way there is a prefix; every position leads where a walk over all entries says; and deduplication knows what is
+there, no more and no less.
 
 The steps follow from the seed; how far the store's threads have come when the power goes is the machine's.
 """
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -69,7 +70,7 @@ class MixedLog:
         self.metadata = MemoryMetadataStore()
         self.acknowledged: list[Sent] = []
         self.flying: list[Sent] = []
-        self.told: dict[int, tuple[int, int]] = {}  # by base offset: the position that its producer was told
+        self.told: dict[int, tuple[int, int]] = {}  # by base offset: the position that its producer got
         self.next_sequence_id = 0
 
     async def start(self) -> None:
@@ -79,12 +80,12 @@ class MixedLog:
         )
         self.environment = environment
         await environment.load()
-        log = ManagedLedger(NAME, environment, LedgerLimits(entry_count_max=7))
+        topic: Any = SimpleNamespace(config=TopicDefaults({}).config({}), name="t")
+        open_log = partial(ManagedLedger, NAME, environment, LedgerLimits(entry_count_max=7))
+        self.partition = Partition(topic, 0, [1], open_log)
         stored = await self.metadata.get(METADATA_ROOT + NAME)
         if stored is not None:
-            log.restore(stored.value, stored.version, environment.stats)
-        topic: Any = SimpleNamespace(config=TopicDefaults({}).config({}), name="t")
-        self.partition = Partition(topic, 0, [1], log)
+            self.partition.log.restore(stored.value, stored.version, environment.stats)
         self.partition.deduplicate(True)
         await self.partition.recover_producers({}, NOW_MS)
 
@@ -102,7 +103,7 @@ class MixedLog:
                 self.told[sent.base] = position(sent.entry)
 
     async def send(self) -> None:
-        """Entries of one or the other protocol; nobody waits for them."""
+        """Entries of one or the other protocol; the test does not wait for them."""
         for _ in range(self.chance.randint(1, 25)):
             base = self.partition.log.next_offset
             sent: list[Sent] = []

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,10 @@ def server_on(data_dir: Path, environment: dict[str, str] | None = None) -> Magn
     )
 
 
+def _goes_on(load: lives_rounds.Load, before: int) -> bool:
+    return load.ack_count > before
+
+
 class Recording:
     """A server under load, from a fresh data folder on; `records` is all that was recorded."""
 
@@ -67,9 +72,7 @@ class Recording:
                         self._note_end()
                         server.start()
                     before = load.ack_count
-                    load.wait_until(
-                        lambda before=before: load.ack_count > before, "something is acknowledged"
-                    )  # type: ignore[misc]
+                    load.wait_until(partial(_goes_on, load, before), "something is acknowledged")
                     time.sleep(choose.uniform(*RUN_SECONDS))
                 load.ask("pause")
                 trace.mark(self.log, {"paused": True})

@@ -6,7 +6,7 @@
  *
  * Each call is two records, one before it with all that it writes, one after it with its result; the layout is in
  * trace.py.  What goes past these functions (direct system calls, writes to shared mappings) is not seen; that the
- * records are complete is checked by whoever reads them, against the files that the process left.
+ * records are complete is checked by the reader (trace.py), against the files that the process left.
  */
 
 #define _GNU_SOURCE
@@ -27,7 +27,10 @@
 enum { OPEN = 1, CLOSE, WRITE, TRUNCATE, SYNC, RENAME, UNLINK, MKDIR, MAPPED, OTHER };
 enum { BEGIN, END };
 
+#define MAGIC 0x9d5fc3a17b2e6841u /* no bytes of a server's: see trace.py */
+
 struct record {
+    uint64_t magic;
     uint32_t size; /* of all of it */
     uint8_t kind, phase, zeroes, pad;
     uint32_t call;
@@ -81,7 +84,7 @@ static uint32_t note(int kind, int phase, uint32_t call, int descriptor, int64_t
                      const struct iovec *parts, int count)
 {
     int kept = errno;
-    struct record head = {sizeof head, kind, phase, zeroes, 0, call, descriptor, first, second};
+    struct record head = {MAGIC, sizeof head, kind, phase, zeroes, 0, call, descriptor, first, second};
     struct iovec all[64] = {{&head, sizeof head}};
     if (count > 63) abort();
     for (int each = 0; each < count; each++) {

@@ -1,6 +1,7 @@
 """A few power cuts of a whole server with each test run; `python -m tests.crash.power.cuts` is the long run."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_what_was_acknowledged_survives_power_cuts(
 
 # What is synced: path below the data folder, and whether by O_DSYNC; and when the power goes, at a quiet moment under
 # load or behind a clean stop.
-SYNCS = {
+SYNCS: dict[str, tuple[Callable[[str, bool], bool], str]] = {
     "the journal's rounds": (lambda path, on_write: path.startswith("journal/") and on_write, "paused"),
     "the journal's folder": (lambda path, on_write: path == "journal", "paused"),
     "segments": (lambda path, on_write: path.startswith("segments/"), "stopped"),
@@ -71,3 +72,14 @@ def test_a_sync_that_is_left_out_loses_something(recording: Recording, tmp_path:
     disk.write_to(tmp_path / "data", Fate.DROPPED, random.Random(SEED))
     with pytest.raises((Broken, ServerFailed)):
         inspect(tmp_path / "data", history, PATIENCE_S)
+
+
+def test_a_record_that_a_killed_process_left_unfinished_is_passed_over(tmp_path: Path) -> None:
+    log = tmp_path / "records"
+    trace.mark(log, {"number": 1})
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[:-5])
+    trace.mark(log, {"number": 2})
+    assert [record.event()["number"] for record in trace.read(log)] == [1, 2]
+    log.write_bytes(log.read_bytes() + whole[:-5])
+    assert [record.event()["number"] for record in trace.read(log)] == [1, 2]

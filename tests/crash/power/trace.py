@@ -1,7 +1,8 @@
-"""What `recorder.c` has recorded: the calls of a server on its files, and between them the marks of whoever used it.
+"""What `recorder.c` has recorded: the calls of a server on its files, and between them the marks of its client.
 
 A record, little-endian:
 
+    u64 magic
     u32 size    of the whole record
     u8 kind     `Kind`
     u8 phase    0: the call begins; 1: it has returned
@@ -15,6 +16,9 @@ A record, little-endian:
 
 A MARK is appended to the same file by another process.  So a mark that says "acknowledged" stands behind every call
 that had returned before the acknowledgement was sent.
+
+A process that is killed while it writes a large record leaves the first part of it, and the next process appends behind
+that.  The call that it was to announce has not begun then: such a part is passed over, to the next magic.
 """
 
 import json
@@ -28,7 +32,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
-HEAD: Final = struct.Struct("<IBBBBIiqq")
+MAGIC: Final = 0x9D5FC3A17B2E6841
+HEAD: Final = struct.Struct("<QIBBBBIiqq")
+_MAGIC_BYTES: Final = struct.pack("<Q", MAGIC)
 BEGIN: Final = 0
 SOURCE: Final = Path(__file__).with_name("recorder.c")
 
@@ -93,19 +99,25 @@ def mark(log: Path, event: dict[str, Any]) -> None:
     text = json.dumps(event, separators=(",", ":")).encode()
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(descriptor, HEAD.pack(HEAD.size + len(text), Kind.MARK, BEGIN, 0, 0, 0, -1, 0, 0) + text)
+        os.write(
+            descriptor, HEAD.pack(MAGIC, HEAD.size + len(text), Kind.MARK, BEGIN, 0, 0, 0, -1, 0, 0) + text
+        )
     finally:
         os.close(descriptor)
 
 
 def read(log: Path) -> Iterator[Record]:
-    """The records; the last one is left out if the process was killed while it wrote it."""
-    data = memoryview(log.read_bytes())
+    """The records, without those that a killed process had not written to the end."""
+    data = log.read_bytes()
     position = 0
     while position + HEAD.size <= len(data):
-        size, kind, phase, zeroes, _, call, descriptor, first, second = HEAD.unpack_from(data, position)
-        if position + size > len(data):
-            return
-        rest = bytes(second) if zeroes else bytes(data[position + HEAD.size : position + size])
+        _, size, kind, phase, zeroes, _, call, descriptor, first, second = HEAD.unpack_from(data, position)
+        end = position + size
+        if not (data.startswith(_MAGIC_BYTES, end) or end == len(data)):
+            position = data.find(_MAGIC_BYTES, position + 1)
+            if position < 0:
+                return
+            continue
+        rest = bytes(second) if zeroes else data[position + HEAD.size : end]
         yield Record(Kind(kind), phase == BEGIN, call, descriptor, first, second, rest)
-        position += size
+        position = end

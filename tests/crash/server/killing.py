@@ -100,7 +100,7 @@ class Load(ABC):
 
     @abstractmethod
     def note(self, event: dict[str, Any]) -> None:
-        """Keep what one event says; called before anybody waits on."""
+        """Keep what one event says; called before a waiting task goes on."""
 
     def ask(self, word: str) -> None:
         """Send a command and wait for its answer: events said before it have arrived then."""

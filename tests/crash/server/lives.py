@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from tests.crash.server.killing import TIMEOUT_S, Broken, patiently
 

@@ -32,9 +32,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import confluent_kafka
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -289,8 +289,9 @@ class Transactional(KafkaTopic):
                 self._producer.produce(self.topic, self.payload(partition, number), partition=partition)
             if self.choose.random() < 0.5:
                 self.position += 1
-                wanted = [self.choose.randrange(PARTITIONS), self.position]
-                self._send_position(TopicPartition(self.topic, *wanted))
+                partition = self.choose.randrange(PARTITIONS)
+                wanted = [partition, self.position]
+                self._send_position(TopicPartition(self.topic, partition, self.position))
             if self.choose.random() < 0.5:
                 self._producer.flush(REQUEST_TIMEOUT_S)
             if self.choose.random() < 0.3:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 
 from tests.crash.server import child
 from tests.crash.server.child import OUTSTANDING_MAX, numbers_of, say

@@ -5,7 +5,7 @@
 The rounds of `killing.py` under the load of `pulsar_load.py`.  Checked after each round:
 
 * no partition ends before the last acknowledged message;
-* no subscription's position is beyond a message that nobody has acknowledged.
+* no subscription's position is beyond a message that no consumer has acknowledged.
 
 Checked with the producers paused, besides the log, whose namespace deduplicates, so that what the producers send
 again after each restart is there once:
@@ -102,7 +102,7 @@ class Rounds(killing.Rounds):
                 check_position(name, partition, position, self.load.seen[name][partition])
 
     def check_quiet(self) -> None:
-        """Everything is processed on both subscriptions, and nobody says that something is left."""
+        """Everything is processed on both subscriptions, and the server shows no backlog."""
         for name in SUBSCRIPTIONS:
             for partition, acked in enumerate(self.load.acked):
                 self.load.wait_until(

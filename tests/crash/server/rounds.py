@@ -13,7 +13,7 @@ twice, offsets are dense, order holds, and each acknowledgement named the right 
 
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.crash.server import killing
 from tests.crash.server.killing import PARTITIONS, TIMEOUT_S, Broken, Server, Witness

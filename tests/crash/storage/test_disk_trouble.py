@@ -5,6 +5,7 @@ import errno
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,10 +174,12 @@ def test_what_is_queued_when_the_journal_fills_up_fails_soon_and_leaves_nothing_
         idle = Producer(await store.create())
         await idle.send()
         disk.capacity_bytes = disk.bytes_used()
-        # Queued in one go: nobody knows yet that segments cannot grow, and the journal has not room for half of it.
+        # Queued in one go: the store does not know yet that segments cannot grow, and the journal has not room for half
+        # of it.
         waiting = [producer.send() for _ in range(100) for producer in (first, second)]
         created = asyncio.ensure_future(store.create())
-        answered, late = await asyncio.wait([*waiting, created], timeout=5)
+        every: list[asyncio.Future[Any]] = [*waiting, created]
+        answered, late = await asyncio.wait(every, timeout=5)
         assert (len(answered), len(late)) == (201, 0)
         assert isinstance(created.exception(), StorageFull)
         for producer in (first, second):

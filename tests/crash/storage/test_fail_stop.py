@@ -1,7 +1,7 @@
-"""An exception that nobody foresaw, at every step of writing: it stops writing, and nothing acknowledged is lost.
+"""An unforeseen exception, at every step of writing: it stops writing, and nothing acknowledged is lost.
 
 The fault comes at the Nth call of a function of the store, on whatever thread that is.  Then nothing may hang: whatever
-waits is told, later writes fail at once, reads go on, a stop ends; and the next start has every acknowledged entry.
+waits fails, later writes fail at once, reads go on, a stop ends; and the next start has every acknowledged entry.
 """
 
 import asyncio
@@ -10,76 +10,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from magnetar.base.errors import LedgerFenced, StorageError
+from magnetar.base.errors import StorageError
 from magnetar.storage.local.catalogue import Catalogue
 from magnetar.storage.local.crew import Crew
-from magnetar.storage.local.health import CHECKPOINT_S_MAX, WRITE_S_MAX
 from magnetar.storage.local.journal import Journal, Round
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.ring import Ring
 from magnetar.storage.local.segment import Staging
-from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.local.writebehind import WriteBehind
-from magnetar.storage.store import EntryId, LedgerReader, LedgerWriter
-from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, CrashFile, Fate
-
-DATA = Path("/data")
-KIB = 1024
-TINY = LocalStoreSettings(
-    journal_file_bytes=64 * KIB,
-    journal_file_count=4,
-    round_bytes_max=16 * KIB,
-    flush_bytes=8 * KIB,
-    read_step_bytes=16 * KIB,
-    checkpoint_entries_max=40,
-)
-SOON_S = 20.0
-
-
-async def start(disk: CrashDisk, clock: FakeClock | None = None) -> LocalLedgerStore:
-    return await LocalLedgerStore.start(DATA, settings=TINY, clock=clock or FakeClock(), disk=disk)
-
-
-class Producer:
-    def __init__(self, ledger: LedgerWriter) -> None:
-        self.ledger = ledger
-        self.sent = 0
-        self.acknowledged = 0
-
-    def send(self) -> "asyncio.Future[None]":
-        answered = asyncio.get_running_loop().create_future()
-
-        def done(error: Exception | None) -> None:
-            if error is None:
-                self.acknowledged += 1
-            answered.set_result(None)
-
-        body = self.sent.to_bytes(4, "big") * 300
-        self.ledger.append([body], len(body), self.sent, self.sent, done)
-        self.sent += 1
-        return answered
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110 - a thread makes it so, and tells nobody
-        await asyncio.sleep(0)
-
-
-async def numbers(ledger: LedgerReader) -> list[int]:
-    found: list[int] = []
-    while entries := await ledger.read(EntryId(len(found)), 20 * KIB):
-        for entry in entries:
-            assert bytes(entry.body) == entry.last_offset.to_bytes(4, "big") * 300
-            found.append(entry.last_offset)
-    return found
+from tests.crash.storage.written_store import SOON_S, Producer, numbers, start, until
 
 
 class Fault:
@@ -273,7 +218,7 @@ def test_the_fault_is_told_once_with_its_traceback(
 
 @pytest.mark.parametrize("noted", [0, 2])
 def test_the_journal_forgets_nothing_that_the_catalogue_would_not_know(noted: int) -> None:
-    """What is on the list of a checkpoint is not believed: here somebody has lost it."""
+    """What is on the list of a checkpoint is not believed: here a bug has lost it."""
 
     async def scenario() -> None:
         disk = CrashDisk()
@@ -439,76 +384,5 @@ def test_no_thread_is_started_behind_the_start(monkeypatch: pytest.MonkeyPatch) 
         await store.close()
         assert store.failure is None
         monkeypatch.undo()  # asyncio ends with a thread of its own
-
-    asyncio.run(scenario())
-
-
-def test_what_hangs_or_is_full_is_told() -> None:
-    async def scenario() -> None:
-        disk, clock = CrashDisk(), FakeClock()
-        store = await start(disk, clock)
-        producer = Producer(await store.create())
-        await producer.send()
-        assert store.problem is None
-
-        disk.capacity_bytes = disk.bytes_used()
-        with pytest.raises(StorageError):
-            await store.checkpoint()
-        store.behind.checkpoint_soon()
-        await until(lambda: store.behind.stuck)
-        assert "segments cannot be written" in (store.problem or "")
-        disk.capacity_bytes = None
-        await store.checkpoint()
-        assert store.problem is None
-
-        with disk._lock:  # the disk answers nobody
-            sent = producer.send()
-            await until(lambda: store.journal.write_began_s is not None)
-            clock.advance(WRITE_S_MAX)
-            assert "has not returned" in (store.problem or "")
-        await sent
-        assert store.problem is None
-
-        with disk._lock:
-            checkpoint = asyncio.ensure_future(store.checkpoint())
-            await until(lambda: store.behind.wanted_since_s is not None)
-            clock.advance(CHECKPOINT_S_MAX)
-            assert "a checkpoint has not ended" in (store.problem or "")
-        await checkpoint
-        assert store.problem is None
-
-        disk.fail_path = "segments"
-        disk.calls.clear()
-        disk.failures["sync"] = {1: 5}
-        await producer.send()
-        with pytest.raises(StorageError):
-            await store.checkpoint()
-        assert "could not be synced" in (store.problem or "")
-        with pytest.raises(LedgerFenced):
-            producer.send()
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_full_journal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        store = await LocalLedgerStore.start(
-            DATA, settings=replace(TINY, journal_file_count=2), clock=clock, disk=CrashDisk()
-        )
-        producer = Producer(await store.create())
-        monkeypatch.setattr(WriteBehind, "checkpoint_soon", lambda self: None)
-        waiting = [producer.send() for _ in range(200)]
-        await until(lambda: store.journal.full_since_s is not None)
-        clock.advance(WRITE_S_MAX)
-        assert "room in the journal" in (store.problem or "")
-        monkeypatch.undo()
-        while not all(answered.done() for answered in waiting):
-            await store.checkpoint()
-            store.behind.checkpoint_soon()
-        assert store.problem is None
-        assert producer.acknowledged == 200
-        await store.close()
 
     asyncio.run(scenario())

@@ -1,8 +1,8 @@
-"""Damage in the journal is told from a torn tail, and named.
+"""Damage in the journal is distinguished from a torn tail, and named.
 
 The rule that is tested: let R be the last round that was written.  One flipped bit in a needed round before R makes the
 store refuse to start, with the file, the byte and the round named.  A flipped bit anywhere else, R itself excepted, is
-harmless: every acknowledged entry is there.  One in R cannot be told from a write that the stop has torn; it costs R's
+harmless: every acknowledged entry is there.  One in R looks the same as a write that the stop has torn; it costs R's
 entries, and none else.
 """
 
@@ -11,7 +11,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from killed_store import DATA, KIB, TINY, Killed, Load, killed, one_by_one, start
 
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.format import BLOCK_BYTES, ROUND_BYTES, round_header
@@ -19,6 +18,7 @@ from magnetar.storage.local.journal import MARK_S
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, Fate
+from tests.crash.storage.killed_store import DATA, KIB, TINY, Killed, Load, killed, one_by_one, start
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -204,7 +204,7 @@ def test_damage_to_the_last_round_is_found_once_nothing_has_followed_it_for_a_se
         clock.advance(MARK_S / 2)  # not idle: something was written since the timer was set
         assert store.journal._wants_mark is False
         clock.advance(MARK_S)
-        while store.durable_sequence == before:  # noqa: ASYNC110 - the journal's thread tells nobody of it
+        while store.durable_sequence == before:  # noqa: ASYNC110 - the journal's thread sets no event for it
             await asyncio.sleep(0)
         for _ in range(5):
             clock.advance(MARK_S)

@@ -39,7 +39,7 @@ def body_of(ledger_id: int, number: int) -> bytes:
 
 @dataclass
 class History:
-    """What the scenario was told."""
+    """What the store has acknowledged to the scenario."""
 
     appended: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
@@ -239,7 +239,7 @@ def test_power_loss_soon_after_a_kill_between_a_write_and_its_sync(fate: Fate, d
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_power_loss_takes_no_ledger_that_somebody_was_told_of_without_syncing_either(direct: bool) -> None:
+def test_power_loss_takes_no_ledger_that_a_caller_knows_of_without_syncing_either(direct: bool) -> None:
     """Its place in a chain is synced, and a chain whose ledgers are missing is refused."""
 
     async def load(disk: CrashDisk, history: History) -> None:

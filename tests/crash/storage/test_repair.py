@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from killed_store import DATA, KIB, TINY, Killed, Load, killed, start
 
 from magnetar.base.errors import StorageError
 from magnetar.base.findings import Finding, Weight
@@ -20,6 +19,7 @@ from magnetar.storage.local.format import Control
 from magnetar.storage.local.replay import Whole, survey, walk
 from magnetar.storage.local.salvage import examine
 from magnetar.testing.disk import CrashDisk, Fate
+from tests.crash.storage.killed_store import DATA, KIB, TINY, Killed, Load, killed, start
 
 FOLDER = DATA / "damaged"
 

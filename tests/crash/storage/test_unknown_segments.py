@@ -31,7 +31,7 @@ async def with_ledgers(store: LocalLedgerStore, count: int) -> None:
 def leave(disk: CrashDisk, ledger_id: int) -> Path:
     """A segment that appears from elsewhere, such as from a copy of the folder."""
     path = SEGMENTS / segment_name(ledger_id)
-    disk.open(path, create=True).write(b"somebody's entries", 0)
+    disk.open(path, create=True).write(b"another store's data", 0)
     disk.sync_directory(SEGMENTS)
     return path
 
@@ -52,12 +52,12 @@ def test_a_segment_that_no_ledger_has_stays_unless_its_ledger_is_known_to_be_del
             assert deleted not in disk.paths()
             await with_ledgers(store, 1)
             await store.close()
-            assert bytes(disk.content(unknown)) == b"somebody's entries"
+            assert bytes(disk.content(unknown)) == b"another store's data"
 
     asyncio.run(scenario())
 
 
-def test_a_new_ledger_does_not_get_the_id_of_a_segment_that_nobody_knows() -> None:
+def test_a_new_ledger_does_not_get_the_id_of_an_unknown_segment() -> None:
     async def scenario() -> None:
         disk = CrashDisk()
         store = await start(disk)
@@ -70,7 +70,7 @@ def test_a_new_ledger_does_not_get_the_id_of_a_segment_that_nobody_knows() -> No
             await with_ledgers(store, 3)
             await store.close()
             for path in unknown:
-                assert bytes(disk.content(path)) == b"somebody's entries"
+                assert bytes(disk.content(path)) == b"another store's data"
         store = await start(disk.after_power_loss(Fate.DROPPED))
         for stat in await store.list_ledgers():
             (entry,) = await (await store.open(stat.ledger_id)).read(EntryId(0), 1000)

@@ -13,7 +13,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -45,7 +45,7 @@ def confluent(server: MagnetarProcess) -> AdminClient:
 
 @pytest.fixture(scope="module")
 def kafka_python(server: MagnetarProcess) -> Iterator[Any]:
-    from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
+    from kafka.admin import KafkaAdminClient
 
     client = KafkaAdminClient(bootstrap_servers=server.bootstrap.split(","))
     yield client
@@ -53,7 +53,7 @@ def kafka_python(server: MagnetarProcess) -> Iterator[Any]:
 
 
 def code_of(future: Any) -> str:
-    """NONE, or the name of the error that the client was told."""
+    """NONE, or the name of the error that the client got."""
     try:
         future.result(30)
     except KafkaException as error:
@@ -119,7 +119,9 @@ def test_librdkafka_reads_and_changes_settings(confluent: AdminClient) -> None:
     ]
 
 
-def test_a_new_group_waits_for_nobody_by_default(server: MagnetarProcess, confluent: AdminClient) -> None:
+def test_a_new_group_does_not_wait_for_members_by_default(
+    server: MagnetarProcess, confluent: AdminClient
+) -> None:
     assert setting(confluent, ResourceType.BROKER, "1", "group.initial.rebalance.delay.ms") == "0"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -74,7 +74,7 @@ def code_of(futures: Any) -> str:
 
 
 def test_they_are_listed_and_marked_as_internal(server: MagnetarProcess, admin: AdminClient) -> None:
-    from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
+    from kafka.admin import KafkaAdminClient
 
     def ids() -> dict[str, str]:
         asked = admin.describe_topics(
@@ -99,12 +99,17 @@ def test_they_are_listed_and_marked_as_internal(server: MagnetarProcess, admin: 
 
 
 @pytest.mark.parametrize("name", [OFFSETS, TRANSACTIONS])
-def test_nobody_writes_to_them_or_changes_them(
+def test_no_client_writes_to_them_or_changes_them(
     server: MagnetarProcess, admin: AdminClient, name: str
 ) -> None:
     errors: list[str] = []
     producer = Producer({"bootstrap.servers": server.bootstrap, "message.timeout.ms": 10_000})
-    producer.produce(name, b"x", partition=0, on_delivery=lambda error, _: errors.append(error.name()))
+
+    def refused(error: KafkaError | None, _: object) -> None:
+        assert error is not None
+        errors.append(error.name())
+
+    producer.produce(name, b"x", partition=0, on_delivery=refused)
     assert producer.flush(TIMEOUT_S) == 0
     assert errors == ["TOPIC_EXCEPTION"]
     assert code_of(admin.create_topics([NewTopic(name, 1, 1)])) == "TOPIC_ALREADY_EXISTS"
@@ -121,20 +126,22 @@ def test_nobody_writes_to_them_or_changes_them(
     assert described.result(TIMEOUT_S)["cleanup.policy"].value == "compact"
 
 
-def test_who_takes_every_topic_there_is_goes_on_undisturbed(
+def test_a_client_that_takes_every_topic_goes_on_undisturbed(
     server: MagnetarProcess, admin: AdminClient
 ) -> None:
     """librdkafka, unlike the Java client, takes the internal ones, too; they have nothing to read."""
     group = consumer(server, "everything")
     group.subscribe(["^.*"])
-    read, ends = [], set()
+    read: list[tuple[str | None, bytes | None]] = []
+    ends: set[tuple[str | None, int | None]] = set()
     while len(ends) < 101:
         message = group.poll(TIMEOUT_S)
         assert message is not None
-        if message.error() is None:
+        error = message.error()
+        if error is None:
             read.append((message.topic(), message.value()))
         else:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
+            assert error.name() == "_PARTITION_EOF", error
             ends.add((message.topic(), message.partition()))
     assert read == [("t", b"x")]
     assert group.get_watermark_offsets(TopicPartition(OFFSETS, 49), timeout=TIMEOUT_S) == (0, 0)

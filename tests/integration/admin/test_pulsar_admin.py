@@ -5,9 +5,9 @@ import urllib.request
 from typing import Any
 
 import confluent_kafka
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
-from pulsar.schema import AvroSchema, Integer, Record  # type: ignore[import-untyped]
+from pulsar.schema import AvroSchema, Integer, Record
 
 from magnetar.testing.server import MagnetarProcess
 

@@ -1,4 +1,4 @@
-"""A streaming query's batches are in the topic once: whoever dies, wherever, however often.
+"""A streaming query's batches are in the topic once: whichever process dies, wherever, however often.
 
 The first test is the proof: the driver dies at its first request, at its second... until a run needs no more.  The
 others name the cases one by one.
@@ -173,7 +173,7 @@ def test_an_attempt_with_fewer_tasks_leaves_nothing_open(server: MagnetarProcess
     options = options_for(server, topic="fewer")
     written(cluster, options, "fewer", 0, tasks=5)
     run_batch(cluster, options, "fewer", 0, [["all of it"], [], []])
-    answer = cluster.anybody().call(LIST_TRANSACTIONS, ListTransactionsRequest(state_filters=["Ongoing"]))
+    answer = cluster.any_node().call(LIST_TRANSACTIONS, ListTransactionsRequest(state_filters=["Ongoing"]))
     assert [one.transactional_id for one in answer.transaction_states] == []
     assert values_of(read_committed(server, "fewer", PARTITIONS)) == ["all of it"]
 

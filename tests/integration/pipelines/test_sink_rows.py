@@ -137,7 +137,7 @@ def test_what_cannot_be_written_is_said(server: MagnetarProcess) -> None:
         write(server, rows(["x" * 2_000_000]), topic="refused")
 
 
-def test_a_topic_that_nobody_makes_is_unknown() -> None:
+def test_a_topic_that_is_not_made_is_unknown() -> None:
     with (
         MagnetarProcess(settings={"auto.create.topics.enable": "false"}) as server,
         pytest.raises(UnknownTopic, match="topic 'missing' does not exist"),

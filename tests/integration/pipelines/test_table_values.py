@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from deltalake import DeltaTable
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from pulsar.schema import (  # type: ignore[import-untyped]
+from pulsar.schema import (
     Array,
     AvroSchema,
     Boolean,

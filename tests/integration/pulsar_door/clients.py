@@ -2,7 +2,7 @@
 
 import logging
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 
 
 def new_client(url: str) -> pulsar.Client:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess

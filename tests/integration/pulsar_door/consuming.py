@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from pulsar import ConsumerType, MessageId
 

@@ -5,7 +5,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from pulsar import ConsumerType, InitialPosition
 

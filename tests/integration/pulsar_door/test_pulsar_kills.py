@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from pulsar import ConsumerType, InitialPosition, MessageId
 
@@ -110,7 +110,7 @@ def test_a_killed_server_remembers_positions_of_a_second_ago(tmp_path: Path) -> 
             assert time.monotonic() < deadline, "the position is not stored"
             time.sleep(0.05)
         server.kill()
-        with suppress(pulsar.NotConnected):  # there is nobody left to tell
+        with suppress(pulsar.NotConnected):  # the server is gone
             client.close()
         server.restart()
         client = new_client(server.pulsar_url)

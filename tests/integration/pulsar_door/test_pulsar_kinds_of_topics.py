@@ -5,7 +5,7 @@ import re
 import time
 import urllib.request
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from pulsar import ConsumerType, InitialPosition
 
@@ -117,7 +117,7 @@ def test_a_pattern_subscribes_to_what_matches_it(client: pulsar.Client, topic: s
 
 
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
-def test_a_non_persistent_topic_delivers_to_who_is_there(
+def test_a_non_persistent_topic_delivers_to_connected_consumers(
     client: pulsar.Client, topic: str, kind: ConsumerType
 ) -> None:
     name = f"non-persistent://public/default/{topic}"

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
@@ -197,7 +197,7 @@ def test_a_stop_tells_producers_and_ends_the_connection() -> None:
 
 @pytest.mark.crash
 def test_what_was_acknowledged_is_there_after_a_kill() -> None:
-    """The client goes on by itself; what it was told is stored is there, in order and once."""
+    """The client goes on by itself; what was acknowledged to it is there, in order and once."""
     with MagnetarProcess() as server:
         client = new_client(server.pulsar_url)
         producer = client.create_producer(

@@ -4,7 +4,7 @@ import json
 import urllib.request
 from collections.abc import Iterator
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
@@ -96,7 +96,7 @@ def test_an_exclusive_producer_outlives_a_kill_and_a_fenced_one_does_not_come_ba
     first.send(b"first")
     server.kill()
     server.start()
-    first.send(b"first again")  # its client has reconnected under the epoch that it was told
+    first.send(b"first again")  # its client has reconnected under the epoch that it got
     with pytest.raises(pulsar.ProducerFenced):
         second_client.create_producer(topic, access_mode=pulsar.ProducerAccessMode.Exclusive)
     second = second_client.create_producer(topic, access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing)

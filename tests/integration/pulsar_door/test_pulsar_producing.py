@@ -4,7 +4,7 @@ import threading
 import time
 import urllib.request
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess

@@ -2,7 +2,7 @@
 
 import time
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 from pulsar import MessageId
 
 from .consuming import WAIT_MS, Fill, a_time_between, numbers, take

@@ -6,7 +6,7 @@ from magnetar.client.rest import Located, Range, RestClient
 from magnetar.ledger.entry import EntryKind
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.storage.local.format import RECORD, RECORD_BYTES
-from magnetar.storage.local.segment_file import SegmentFile
+from magnetar.storage.segment_file import SegmentFile
 from magnetar.storage.store import EntryId, LedgerId, StoredEntry
 from magnetar.wire.convert import pulsar_to_kafka
 from magnetar.wire.kafka.record_reader import read_records
@@ -76,9 +76,14 @@ def from_server(client: RestClient, located: Located) -> dict[int, bytes | None]
 def read_range(
     client: RestClient, wanted: Range
 ) -> tuple[Located, dict[int, bytes | None], dict[int, bytes | None]]:
-    """What lies in files and what the server has of a range; either may begin before it and end behind it."""
+    """What lies in files and what the server has of a range; either may begin before it, the tail also end behind it.
+
+    A file may have grown since its end was looked up: what it holds from `tail_from` on is the server's to give.
+    """
     answer = client.segments([wanted])
     located = answer.partitions[0]
     assert located.error is None, located
     assert answer.store is not None
-    return located, from_files(located, answer.store), from_server(client, located)
+    in_files = from_files(located, answer.store)
+    filed = {offset: value for offset, value in in_files.items() if offset < located.tail_from}
+    return located, filed, from_server(client, located)

@@ -1,13 +1,14 @@
 """What a reader takes from files and from the server is together what a consumer sees."""
 
 import threading
+from typing import Any
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from confluent_kafka import Producer
 
 from magnetar.client.errors import NotFound, OutOfRange, Refused
-from magnetar.client.rest import Range, RestClient
+from magnetar.client.rest import Located, Range, RestClient
 from magnetar.ledger.entry import EntryKind
 from magnetar.ledger.entry_format import decode_entry
 from magnetar.storage.store import LedgerId
@@ -37,14 +38,15 @@ def test_files_and_tail_hold_what_a_consumer_sees_while_both_protocols_write(
 
     def write() -> None:
         for _ in range(6):
-            produce(server, "mixed", 500, **{"compression.type": "zstd"})
+            compressed: dict[str, Any] = {"compression.type": "zstd"}
+            produce(server, "mixed", 500, **compressed)
             produce(server, "mixed", 2000)
         written.set()
 
     threads = [threading.Thread(target=publish), threading.Thread(target=write)]
     for thread in threads:
         thread.start()
-    reads = []
+    reads: list[tuple[Located, dict[int, bytes | None], dict[int, bytes | None]]] = []
     while not written.is_set() or not reads:
         reads.append(read_range(client, Range("mixed", 0)))
     for thread in threads:
@@ -178,7 +180,7 @@ def test_what_pulsar_clients_sent_is_given_as_kafka_batches_too(
     made.close()
     produce(server, "converted", 5)
     end = client.offsets([("converted", 0, None)])[0].high_watermark
-    found = {}
+    found: dict[int, bytes | None] = {}
     offset = 0
     while offset < end:
         answer = client.entries("converted", 0, offset, bytes_max=1 << 20, as_kafka=True)

@@ -119,7 +119,7 @@ def test_an_offset_ahead_of_the_log_is_refused_at_once(server: MagnetarProcess, 
     assert time.monotonic() - begun < 5
 
 
-def test_whoever_waits_for_a_topic_that_is_deleted_is_told(
+def test_a_reader_that_waits_for_a_topic_that_is_deleted_gets_an_error(
     server: MagnetarProcess, client: RestClient
 ) -> None:
     make_topic(server, "doomed")
@@ -156,7 +156,7 @@ def test_clients_that_give_up_waiting_make_room_for_others(server: MagnetarProce
         deadline = time.monotonic() + TIMEOUT_S
         while refusal_of(client) != "CROWDED":  # until the server has read what all of them want
             assert time.monotonic() < deadline
-        assert client.entries("crowded", 0, 0).data == b""  # who does not wait is answered
+        assert client.entries("crowded", 0, 0).data == b""  # a request that does not wait is answered
         for one in crowd:
             one.close()
         while refusal_of(client) == "CROWDED":
@@ -172,7 +172,7 @@ def refusal_of(client: RestClient) -> str:
     return ""
 
 
-def test_a_server_that_stops_answers_those_who_wait() -> None:
+def test_a_server_that_stops_answers_readers_that_wait() -> None:
     with MagnetarProcess() as server:
         make_topic(server, "awaited")
         waiters = [waiting(server, "awaited") for _ in range(20)]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-import pulsar  # type: ignore[import-untyped]
+import pulsar
 import pytest
 from confluent_kafka import Producer
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from magnetar.testing.server import MagnetarProcess
 
@@ -37,6 +37,8 @@ def consumed(server: MagnetarProcess, topic: str, end: int) -> dict[int, bytes |
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, f"nothing more after {len(found)} of {end}"
         assert message.error() is None, message.error()
-        found[message.offset()] = message.value()
+        offset = message.offset()
+        assert offset is not None
+        found[offset] = message.value()
     consumer.close()
     return {offset: value for offset, value in found.items() if offset < end}

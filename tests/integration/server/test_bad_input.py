@@ -67,7 +67,7 @@ def test_nonsense_closes_the_connection_with_one_line(server: MagnetarProcess, d
     assert closings(server) == before + 1
 
 
-def test_random_bytes_harm_nobody(server: MagnetarProcess) -> None:
+def test_random_bytes_harm_no_other_client(server: MagnetarProcess) -> None:
     chance = random.Random(20261121)
     good = frame("metadata", 12, MetadataRequest([MetadataRequestTopic(name="random")]))
     before = resident_bytes(server)
@@ -197,7 +197,9 @@ def test_a_thousand_connections_are_served(server: MagnetarProcess) -> None:
     still_serves(server)
 
 
-def test_a_reader_that_never_reads_holds_up_nobody(server: MagnetarProcess, wire: Wire, topic: str) -> None:
+def test_a_reader_that_never_reads_holds_up_no_other_client(
+    server: MagnetarProcess, wire: Wire, topic: str
+) -> None:
     for _ in range(50):
         assert wire.produce(topic, record_batch([b"x" * 1_000_000])).error_code == 0
     before = resident_bytes(server)
@@ -208,7 +210,7 @@ def test_a_reader_that_never_reads_holds_up_nobody(server: MagnetarProcess, wire
         began = time.monotonic()
         for _ in range(20):
             assert wire.produce(topic, record_batch([b"y"])).error_code == 0
-            # Answers may be smaller while those that nobody takes are in memory, and they do come.
+            # Answers may be smaller while those that are not taken are in memory, and they do come.
             assert len(payload(wire.fetch(topic, 0))) >= 1_000_000
         assert time.monotonic() - began < 20
         assert resident_bytes(server) < before + 400 * MIB

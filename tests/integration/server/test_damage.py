@@ -79,8 +79,8 @@ def damage_round_of(data_dir: Path, topic_entry: bytes) -> tuple[str, int]:
                     file.write(bytes([byte ^ 16]))
                 return path.name, position
     finally:
-        for file in found.files():
-            file.file.close()
+        for ring_file in found.files():
+            ring_file.file.close()
     raise AssertionError(f"{topic_entry!r} is not in the journal")
 
 

@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import confluent_kafka
 import pulsar
@@ -24,7 +25,7 @@ class Client:
     """A producer and a consumer without a group of members, as one program has them."""
 
     def __init__(self, server: MagnetarProcess) -> None:
-        where = {
+        where: dict[str, str | int | float | bool] = {
             "bootstrap.servers": server.bootstrap,
             "log_level": 0,
             "topic.metadata.refresh.interval.ms": 100,
@@ -127,7 +128,7 @@ def test_a_topic_that_is_made_again_after_a_kill_has_no_position_of_the_one_befo
         for _ in range(8):
             with client_of(server) as client:
                 patiently_produce(client, RECORDS)
-                eventually(lambda client=client: client.commit(POSITION), "the offset is committed")
+                eventually(partial(client.commit, POSITION), "the offset is committed")
                 deletion = client.admin.delete_topics(["t"])["t"]
                 threading.Event().wait(source.uniform(0, 0.02))
                 server.kill()

@@ -141,7 +141,7 @@ def test_an_error_does_not_wait(wire: Wire, topic: str) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_deleting_a_topic_answers_whoever_waits_for_it(
+def test_deleting_a_topic_answers_fetches_that_wait_for_it(
     server: MagnetarProcess, wire: Wire, wide: str
 ) -> None:
     with Wire(server.ports[0]) as other:

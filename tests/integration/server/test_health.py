@@ -1,4 +1,4 @@
-"""Health that can fail, and that is told while everybody else's slots are taken."""
+"""Health that can fail, and that is answered while all other slots are taken."""
 
 import http.client
 import json
@@ -75,7 +75,7 @@ def test_a_disk_that_hangs_is_told_without_waiting_for_it(tmp_path: Path) -> Non
         eventually(lambda: wrong(server) == set(), "it is well again", patience_s=30)
 
 
-def test_who_watches_is_answered_while_idle_sockets_and_requests_take_every_slot() -> None:
+def test_monitoring_is_answered_while_idle_sockets_and_requests_take_every_slot() -> None:
     """256 idle sockets: health and the worker's lease got 503, and still did after 36 s."""
     with MagnetarProcess() as server, ExitStack() as stack:
         with Wire(server.ports[0]) as wire:

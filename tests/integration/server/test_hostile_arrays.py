@@ -28,7 +28,7 @@ def lives(wire: Wire, topic: str) -> None:
 def test_requests_of_a_quarter_of_a_million_elements_are_answered_beside_others(
     server: MagnetarProcess, wire: Wire, topic: str
 ) -> None:
-    # Three of them held everybody up for four seconds.
+    # Three of them held up all clients for four seconds.
     before = resident_bytes(server)
     rows = [ListOffsetsPartition(index, timestamp=-1) for index in range(COUNT)]
     asked = frame("list_offsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(topic, rows)]))

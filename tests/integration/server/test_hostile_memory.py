@@ -92,7 +92,7 @@ def test_a_small_batch_in_a_large_frame_does_not_keep_the_frame(
     lives(wire, topic)
 
 
-def test_responses_that_nobody_takes_stay_within_the_limit(
+def test_responses_that_are_not_taken_stay_within_the_limit(
     server: MagnetarProcess, wire: Wire, topic: str
 ) -> None:
     # Twenty fetches of what is not cached were 730 MB.
@@ -107,16 +107,16 @@ def test_responses_that_nobody_takes_stay_within_the_limit(
         lives(wire, topic)
         assert metric(server, "magnetar_connection_memory_peak_bytes") <= LIMIT_BYTES + ONE_BATCH_BYTES
         assert resident_bytes(server) < before + 250 * MIB
-        # Who begins to read gets what he asked for, in smaller portions.
+        # A client that begins to read gets what it asked for, in smaller portions.
         assert len(payload(lazy[0].answer("fetch", 12).responses[0].partitions[0])) > 900_000
     eventually(lambda: metric(server, "magnetar_connection_memory_bytes") == 0, "all of it is given back")
     assert len(payload(wire.fetch(topic, 0))) > 10_000_000, "and responses are large again"
 
 
-def test_members_that_wait_for_others_do_not_keep_everybody_from_being_served(
+def test_members_that_wait_for_others_keep_no_client_from_being_served(
     server: MagnetarProcess, wire: Wire, topic: str
 ) -> None:
-    # What they had sent counted sixteen times for as long as one member did not join again: nobody was served.
+    # What they had sent counted sixteen times for as long as one member did not join again: no client was served.
     def joining(metadata: bytes) -> JoinGroupRequest:
         protocols = [JoinGroupRequestProtocol("range", metadata)]
         return JoinGroupRequest("held-up", 60_000, 300_000, "", None, "consumer", protocols)

@@ -1,4 +1,4 @@
-"""Where a server listens: on this machine only, until somebody says otherwise for all of its ports."""
+"""Where a server listens: on this machine only, until the operator says otherwise for all of its ports."""
 
 import http.client
 import json
@@ -61,7 +61,7 @@ def test_listeners_on_loopback_keep_pulsar_and_http_there() -> None:
 
 
 @pytest.mark.parametrize("says", ["host", "listeners"])
-def test_who_listens_outside_of_loopback_is_warned_once(says: str) -> None:
+def test_listening_outside_of_loopback_is_warned_of_once(says: str) -> None:
     port = free_ports(1)[0]
     settings = {"listeners": f"PLAINTEXT://0.0.0.0:{port}"} if says == "listeners" else {}
     with MagnetarProcess(host="0.0.0.0" if says == "host" else None, settings=settings) as server:

@@ -1,4 +1,4 @@
-"""A Kafka client that sends what it is told to, right or wrong, and shows what comes back."""
+"""A Kafka client that sends what a test gives it, right or wrong, and shows what comes back."""
 
 import importlib
 import socket

@@ -7,14 +7,14 @@ import pytest
 
 from magnetar.base.clock import SystemClock
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Node, Nodes
+from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.testing.metadata import MemoryMetadataStore
 
 
 @pytest.fixture
 def make_broker() -> Callable[[], Broker]:
     """To be called inside the event loop."""
-    no_ledgers: Any = None  # nobody appends
+    no_ledgers: Any = None  # no test appends
     return lambda: Broker(
         BrokerSettings(), no_ledgers, MemoryMetadataStore(), SystemClock(), Nodes([Node(1)])
     )

@@ -10,12 +10,14 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from magnetar.admin import broker_metrics, routing
+from magnetar.admin import routing
 from magnetar.admin.access import Access
 from magnetar.admin.app import create_app
 from magnetar.base.metrics import Metrics
 from magnetar.broker.broker import Broker
-from magnetar.broker.topics.topic import NewTopic, Topic
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.upkeep import metrics as broker_metrics
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 
@@ -26,7 +28,7 @@ HEALTH_PATHS = ("/admin/v2/brokers/health", "/admin/v2/brokers/ready", "/status.
 def ask(make_broker: MakeBroker, scenario: Callable[[Broker, httpx.AsyncClient], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = make_broker()
-        transport = httpx.ASGITransport(create_app(broker, Metrics(), access=Access.of(["test"])))
+        transport = httpx.ASGITransport(create_app(broker.cases, Metrics(), access=Access.of(["test"])))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             await scenario(broker, client)
 
@@ -46,8 +48,10 @@ async def samples(client: httpx.AsyncClient) -> dict[tuple[str, ...], float]:
 
 
 async def made(broker: Broker, name: str, partition_count: int = 1) -> Topic:
-    await broker.topics.create([broker.topics.plan(NewTopic(broker.topic_name(name), partition_count))])
-    return broker.topics.get(broker.topic_name(name))
+    await broker.topics.create(
+        [broker.topics.plan(NewTopic(broker.kafka_topics.name(name), partition_count))]
+    )
+    return broker.topics.get(broker.kafka_topics.name(name))
 
 
 async def commit(broker: Broker, group: str, topic: Topic, partition: int, offset: int) -> None:
@@ -122,7 +126,7 @@ def test_topics_and_the_partitions_in_use_are_shown(make_broker: MakeBroker) -> 
         assert found["magnetar_log_start_offset", "public/default", name] == 3
         assert found["magnetar_log_end_offset", "public/default", name] == 10
         assert [key for key in found if key[0] == "pulsar_storage_size"] == [
-            ("pulsar_storage_size", "public/default", name)  # nobody has asked for the other four
+            ("pulsar_storage_size", "public/default", name)  # no client has asked for the other four
         ]
 
     ask(make_broker, scenario)

@@ -54,7 +54,7 @@ def walk(make_broker: MakeBroker, check: Callable[[httpx.AsyncClient, str, str],
     """`check(client, method, path)` for every route; how many there were."""
 
     async def main() -> int:
-        app = create_app(make_broker(), Metrics())
+        app = create_app(make_broker().cases, Metrics())
         walked = 0
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app), base_url="http://localhost:8080"
@@ -90,9 +90,12 @@ def test_no_changing_route_takes_a_body_that_a_page_may_send_unasked(
 @pytest.mark.parametrize("headers", PAGES.values(), ids=PAGES)
 def test_no_route_answers_a_page_of_another_site(make_broker: MakeBroker, headers: dict[str, str]) -> None:
     async def check(client: httpx.AsyncClient, method: str, path: str) -> None:
-        for body in ({}, {"content": b"{}", "headers": {"content-type": JSON}}):
-            sent = {**headers, **body.get("headers", {})}
-            response = await client.request(method, path, content=body.get("content"), headers=sent)
+        bodies: tuple[tuple[bytes | None, dict[str, str]], ...] = (
+            (None, {}),
+            (b"{}", {"content-type": JSON}),
+        )
+        for content, described in bodies:
+            response = await client.request(method, path, content=content, headers={**headers, **described})
             assert response.status_code == 403, f"{method} {path}: {response.status_code} {response.text}"
 
     walk(make_broker, check)
@@ -147,7 +150,7 @@ def ask(
     async def main() -> httpx.Response:
         broker = make_broker()
         await broker.namespaces.load({"public/default"})
-        transport = httpx.ASGITransport(create_app(broker, Metrics(), access=access))
+        transport = httpx.ASGITransport(create_app(broker.cases, Metrics(), access=access))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080") as client:
             return await client.request(method, path, content=content, headers=headers)
 

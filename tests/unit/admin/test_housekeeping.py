@@ -33,7 +33,7 @@ async def passes(world: World, seconds: float = 0.0) -> None:
     await world.broker.housekeeping.run_once()
 
 
-def test_messages_older_than_their_ttl_are_acknowledged_for_those_who_hold_them(play: Play) -> None:
+def test_messages_older_than_their_ttl_are_acknowledged_for_subscriptions_that_hold_them(play: Play) -> None:
     async def scenario(world: World) -> None:
         await world.ask("PUT", f"{T}/subscription/s", EARLIEST, 204)
         await world.broker.cursors.commit({CursorKey("group", NAME.full, 0): Cursor()})
@@ -204,7 +204,7 @@ def test_an_inactive_topic_is_deleted_only_where_that_is_asked_for_and_it_is_emp
         client = await world.subscribed()
         await passes(world)
         await passes(world, 100)
-        assert world.broker.topics.find(NAME) is not None  # somebody is there
+        assert world.broker.topics.find(NAME) is not None  # it has a client
         client.leave()
         await world.ask("DELETE", f"{T}/subscription/s?force=true", status=204)
         await passes(world)
@@ -236,7 +236,7 @@ def test_subscriptions_keep_a_topic_or_do_not(play: Play, mode: str, stays: bool
     play(scenario)
 
 
-def test_subscriptions_that_nobody_uses_are_dropped_where_that_is_asked_for(play: Play) -> None:
+def test_unused_subscriptions_are_dropped_where_that_is_asked_for(play: Play) -> None:
     async def scenario(world: World) -> None:
         client = await world.subscribed("used")
         await world.ask("PUT", f"{T}/subscription/unused", EARLIEST, 204)

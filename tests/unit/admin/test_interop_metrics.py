@@ -1,9 +1,9 @@
 """What is counted of conversions is shown."""
 
-from magnetar.admin.interop_metrics import declare_interop_metrics
 from magnetar.base.metrics import Metrics
 from magnetar.broker.interop.convert import Form
 from magnetar.broker.interop.interop import Interop
+from magnetar.broker.interop.metrics import declare_interop_metrics
 from magnetar.broker.log.opening import Opener
 
 

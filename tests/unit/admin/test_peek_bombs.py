@@ -11,7 +11,7 @@ import pytest
 
 from magnetar.admin.answers import Refused
 from magnetar.admin.peek import BODIES_BYTES_MAX, BODY_BYTES_MAX, Bodies, message_response
-from magnetar.broker.interop.formed import Formed
+from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.opening import Opener
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
@@ -47,7 +47,7 @@ async def publish(world: World, payload: bytes) -> None:
 
 
 def test_peeking_at_a_bomb_is_refused_before_anything_is_decompressed(play: Play) -> None:
-    """Twelve such requests took 1.4 GB, and nobody was answered meanwhile."""
+    """Twelve such requests took 1.4 GB, and no client was answered meanwhile."""
 
     async def scenario(world: World) -> None:
         await publish(world, zeros(BODY_BYTES_MAX + 1))
@@ -86,7 +86,7 @@ def formed(size: int) -> Formed:
     return Formed(entry, zeros(size))
 
 
-def test_bodies_are_counted_until_they_were_sent_and_who_is_over_that_comes_again() -> None:
+def test_bodies_are_counted_until_they_were_sent_and_a_client_past_the_limit_asks_again() -> None:
     async def scenario() -> None:
         opener, bodies = Opener(), Bodies()
         answers = [await message_response(formed(BODY_BYTES_MAX), opener, bodies) for _ in range(2)]

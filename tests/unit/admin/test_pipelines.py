@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from magnetar.base.masking import HIDDEN
-from magnetar.broker.jobs.worker_lease import LEASE_S
+from magnetar.broker.jobs.model import LEASE_S
 
 from .test_cross_site import routes
 from .world import WORKER_TOKEN, World, run
@@ -154,7 +154,7 @@ WORDS = (
 
 
 def test_secrets_of_a_configuration_are_for_the_worker_alone(tmp_path: Path) -> None:
-    """Every route is walked, as people and as somebody who guesses the worker's name; `storage_options` was shown."""
+    """Every route is walked, as a user and as a client that guesses the worker's name; `storage_options` was shown."""
 
     async def scenario(world: World) -> None:
         made = await world.ask("POST", P, {"name": "x", "kind": "table", "config": SECRETS}, 201)
@@ -197,10 +197,10 @@ def test_secrets_of_a_configuration_are_for_the_worker_alone(tmp_path: Path) -> 
     "authorization",
     [None, "", "Bearer", "Bearer ", f"Bearer {WORKER_TOKEN[:-1]}", f"Basic {WORKER_TOKEN}", "Bearer \xff"],
 )
-def test_nobody_passes_for_the_worker_without_its_token(
+def test_no_client_passes_for_the_worker_without_its_token(
     tmp_path: Path, what: str, authorization: str | None
 ) -> None:
-    """Anyone could take a free lease, and what GET showed was enough to pass for the holder."""
+    """Any client could take a free lease, and what GET showed was enough to pass for the holder."""
 
     async def scenario(world: World) -> None:
         held = {

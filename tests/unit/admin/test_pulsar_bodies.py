@@ -50,7 +50,7 @@ def test_a_partitioned_topic_is_made_by_every_form_of_its_number(
     async def main() -> None:
         broker = make_broker()
         await broker.namespaces.load({"public/default"})
-        transport = httpx.ASGITransport(create_app(broker, Metrics()))
+        transport = httpx.ASGITransport(create_app(broker.cases, Metrics()))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost/admin/v2") as client:
             path = f"{D}/t/partitions"
             made = await client.put(path, content=body, headers={"content-type": kind})

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from magnetar.admin.pulsar_metrics import declare_pulsar_metrics
 from magnetar.base.metrics import Metrics
+from magnetar.protocols.pulsar.metrics import declare_pulsar_metrics
 from magnetar.testing.pulsar import running_door
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandPing
 

@@ -15,7 +15,7 @@ from magnetar.server.listeners import bind
 
 
 class Hello:
-    """An ASGI application that can be told to wait before it answers."""
+    """An ASGI application that waits before it answers, if a test says so."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -89,7 +89,7 @@ async def _ask(port: int, path: str = "/") -> int:
 
 
 def test_connections_that_ask_for_nothing_give_way_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """256 idle sockets had everybody answered 503, for as long as they stayed."""
+    """256 idle sockets had all other clients answered 503, for as long as they stayed."""
     monkeypatch.setattr(slots, "CONNECTIONS_MAX", 8)
     monkeypatch.setattr(slots, "HEAD_S_MAX", 600.0)
 
@@ -164,7 +164,7 @@ def test_a_request_that_takes_long_is_not_cut_off_by_what_bounds_its_head(
     asyncio.run(main())
 
 
-def test_an_answer_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_not_taken_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "UNREAD_S_MAX", 0.05)
 
     class Endless:
@@ -195,7 +195,7 @@ def test_an_answer_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> No
     asyncio.run(main())
 
 
-def test_who_watches_the_server_is_answered_while_every_slot_is_taken(
+def test_monitoring_is_answered_while_every_slot_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(slots, "REQUESTS_MAX", 4)
@@ -267,7 +267,7 @@ def test_health_is_answered_however_many_ask(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("path", ["/health", "/magnetar/v1/worker/lease"])
-def test_answers_that_nobody_takes_keep_health_and_the_worker_from_nobody(
+def test_answers_that_are_not_taken_keep_health_and_the_worker_from_no_client(
     monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Sixteen connections that asked again and again and read nothing had health answer 503 for a minute."""
@@ -295,8 +295,8 @@ def test_answers_that_nobody_takes_keep_health_and_the_worker_from_nobody(
     asyncio.run(main())
 
 
-def test_who_takes_no_answers_gives_way_where_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections full of answers that nobody takes are not idle: every new one, a probe's too, was cut off at once."""
+def test_a_client_that_takes_no_answers_gives_way_where_none_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections full of untaken answers are not idle: every new one, a probe's too, was cut off at once."""
     monkeypatch.setattr(slots, "CONNECTIONS_MAX", 1)
 
     class Large:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin import stats as stats_module
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.usecases.statistics import StatisticsCases
 
 from .world import Scenario, World, run
 
@@ -20,20 +21,20 @@ def play(tmp_path: Path) -> Play:
     return partial(run, tmp_path)
 
 
-@pytest.mark.parametrize("what", ["topic_stats", "internal_stats"])
+@pytest.mark.parametrize("what", ["_topic", "_internal"])
 def test_statistics_of_very_many_partitions_leave_turns_to_others(
     play: Play, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """A thousand partitions were one turn of the event loop, of half a second."""
     looked_at: list[Any] = []
-    look = getattr(stats_module, what)
+    look = getattr(StatisticsCases, what)
 
-    async def counted(broker: Any, partition: Any, **options: Any) -> Any:
+    async def counted(cases: StatisticsCases, partition: Partition, *options: Any) -> Any:
         looked_at.append(partition)
-        return await look(broker, partition, **options)
+        return await look(cases, partition, *options)
 
-    monkeypatch.setattr(stats_module, what, counted)
-    path = "partitioned-stats" if what == "topic_stats" else "partitioned-internalStats"
+    monkeypatch.setattr(StatisticsCases, what, counted)
+    path = "partitioned-stats" if what == "_topic" else "partitioned-internalStats"
 
     async def scenario(world: World) -> None:
         await world.ask("PUT", "/admin/v2/persistent/public/default/wide/partitions", 300, 204)

@@ -102,7 +102,9 @@ def run(folder: Path, scenario: Scenario) -> None:
     async def main() -> None:
         async with running_door(folder) as door:
             transport = httpx.ASGITransport(
-                create_app(door.broker, Metrics(), access=Access.of(["test"], worker_token=WORKER_TOKEN))
+                create_app(
+                    door.broker.cases, Metrics(), access=Access.of(["test"], worker_token=WORKER_TOKEN)
+                )
             )
             headers = {"authorization": f"Bearer {WORKER_TOKEN}"}
             async with httpx.AsyncClient(

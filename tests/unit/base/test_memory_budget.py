@@ -1,10 +1,11 @@
-"""What connections hold is bounded, and whoever makes progress gets on."""
+"""What connections hold is bounded, and a connection that makes progress gets on."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from magnetar.base.memory_budget import FRAME_STALL_S, STALL_S, MemoryBudget
+from magnetar.base.turns import TURN_S
 from magnetar.testing.clock import FakeClock
 
 MIB = 1 << 20
@@ -65,7 +66,7 @@ def test_large_frames_leave_room_and_small_ones_find_it() -> None:
         await turn()
         assert [one.granted for one in large[2:4]] == [[20 * MIB], []], "in the order they came"
         memory.end_frame(large[3])  # it went away while it waited
-        for _ in range(2):
+        for _round in range(2):
             memory.give_frame(20 * MIB)
         await turn()
         assert [len(one.granted) for one in large[2:7]] == [1, 0, 1, 1, 0]
@@ -89,7 +90,7 @@ def test_a_frame_larger_than_the_budget_is_received_alone() -> None:
 def test_responses_grow_smaller_as_memory_does() -> None:
     async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
         sizes = []
-        for _ in range(30):
+        for _round in range(30):
             sizes.append(memory.response_bytes_max())
             peer = Peer()
             memory.sending(peer, sizes[-1])
@@ -102,7 +103,7 @@ def test_responses_grow_smaller_as_memory_does() -> None:
     run(scenario)
 
 
-def test_what_sockets_have_taken_is_found_out_when_somebody_needs_room() -> None:
+def test_what_sockets_have_taken_is_found_out_when_a_session_needs_room() -> None:
     async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
         senders = [Peer() for _ in range(4)]
         for one in senders:
@@ -125,7 +126,7 @@ def test_past_the_limit_sessions_are_held_until_an_eighth_is_free() -> None:
         memory.hold(session)
         memory.give(4 * MIB)
         await turn()
-        assert not session.resumed
+        assert session.resumed < 1
         memory.give(5 * MIB)
         await turn()
         assert session.resumed == 1
@@ -134,7 +135,7 @@ def test_past_the_limit_sessions_are_held_until_an_eighth_is_free() -> None:
 
 
 def test_requests_that_were_received_are_handled_even_past_the_limit() -> None:
-    # They alone could hold all of it: nobody would make room.
+    # They alone could hold all of it: no session would make room.
     async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
         memory.take_frame(65 * MIB)
         assert not memory.is_over
@@ -151,7 +152,7 @@ def test_a_frame_that_does_not_grow_is_cut_off_sooner_when_memory_is_short() -> 
         assert memory.begin_frame(busy, 20 * MIB)
         for _ in range(int(STALL_S) + 2):
             clock.advance(1)
-        assert not lazy.reasons, "nobody needs its memory"
+        assert not lazy.reasons, "no other needs its memory"
         assert not memory.begin_frame(waiting, 20 * MIB)
         for _ in range(int(STALL_S) + 2):
             busy.filled += MIB
@@ -226,5 +227,28 @@ def test_a_socket_that_takes_nothing_is_cut_off_when_memory_is_short() -> None:
         memory.sent(slow)
         memory.sent(slow)
         assert memory.used == 10 * MIB
+
+    run(scenario)
+
+
+def test_sessions_that_were_held_go_on_a_few_milliseconds_in_each_turn_of_the_loop() -> None:
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        class Busy(Peer):
+            def resume_if_possible(self) -> None:
+                super().resume_if_possible()
+                clock.advance(TURN_S * 0.6)
+
+        held = [Busy() for _ in range(20)]
+        memory.take(65 * MIB)
+        for one in held:
+            memory.hold(one)
+        memory.give(65 * MIB)
+        resumed = 0
+        while resumed < len(held):
+            await asyncio.sleep(0)
+            before, resumed = resumed, sum(one.resumed for one in held)
+            assert 0 < resumed - before <= 2
+        assert {one.resumed for one in held} == {1}
+        assert memory.held_count == 0
 
     run(scenario)

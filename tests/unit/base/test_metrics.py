@@ -52,7 +52,7 @@ def test_a_histogram_that_was_made_elsewhere_is_shown() -> None:
     assert samples(metrics)["write_seconds_sum"] == 0.5
 
 
-def test_a_gauge_is_read_when_somebody_asks() -> None:
+def test_a_gauge_is_read_when_a_client_asks() -> None:
     metrics = Metrics()
     open_connections = [1]
     metrics.gauge("connections", "Open.", lambda: [((), open_connections[0])])

@@ -35,7 +35,7 @@ def test_what_is_made_and_what_an_earlier_version_left_is_closed_to_others(tmp_p
     assert not (tmp_path / "none").exists()
 
 
-def test_a_folder_that_somebody_chose_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_that_the_operator_chose_stays_as_it_is(tmp_path: Path) -> None:
     """`magnetar worker --checkpoint-dir /tmp`, by root."""
     shared = tmp_path / "shared"
     shared.mkdir()

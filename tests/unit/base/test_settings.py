@@ -308,7 +308,7 @@ def test_what_says_where_one_listener_is_speaks_for_all(
     assert (network.listeners[0].host, network.pulsar.host, network.http_host) == (kafka, others, others)
 
 
-def test_tables_lie_in_the_data_directory_and_where_else_somebody_says() -> None:
+def test_tables_lie_in_the_data_directory_and_where_else_the_settings_say() -> None:
     roots = of("data.dir=/d", "pipelines.table.roots=/srv/tables, s3://lake").pipelines.table_roots
     assert (roots.folders, roots.urls) == (("/d/tables", "/srv/tables"), ("s3://lake/",))
     assert "must be an absolute path" in problem("pipelines.table.roots=relative")
@@ -338,6 +338,8 @@ READERS: dict[str, tuple[str, Callable[[ServerSettings], object]]] = {
     "producer.id.expiration.ms": ("5", lambda s: s.producer_id_expiration_ms),
     "transaction.max.timeout.ms": ("5", lambda s: s.transactions.transaction_max_timeout_ms),
     "transactional.id.expiration.ms": ("5", lambda s: s.transactions.transactional_id_expiration_ms),
+    "max.concurrent.producer.ids": ("5", lambda s: s.producer_ids_max),
+    "max.transactions.per.coordinator": ("5", lambda s: s.transactions.max_transactions_per_coordinator),
     "log.level": ("debug", lambda s: s.log.level),
     "log.format": ("json", lambda s: s.log.format),
 }

@@ -1,5 +1,7 @@
 """The probe of a disk, on the real one."""
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,9 @@ def test_a_stall_counts_by_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         clock[0] += costs.pop(0)
         return disk.PROBE_BYTES
 
-    monkeypatch.setattr(disk.os, "pwrite", write)
-    monkeypatch.setattr(disk.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(disk.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     pace = disk.probe(tmp_path, 1.0)
     assert pace.p50_ms == pytest.approx(0.5)
     assert pace.worst_ms == pytest.approx(250)
@@ -38,7 +40,7 @@ def test_waiting_for_calm_ends_with_the_first_even_answer(
 ) -> None:
     answers = [Pace(0.3, 0.1, 900.0), Pace(0.3, 0.02, 80.0), Pace(0.4, 0.001, 12.0)]
     monkeypatch.setattr(disk, "rest", lambda folder: None)
-    monkeypatch.setattr(disk, "probe", lambda folder: answers.pop(0))
+    monkeypatch.setattr(disk, "probe", lambda folder, seconds: answers.pop(0))
     assert disk.calm(tmp_path) == Pace(0.4, 0.001, 12.0)
     assert not answers
 

@@ -1,4 +1,4 @@
-"""Every bar of the issue is in the report, with a ratio and a verdict, and the JSON holds the raw samples."""
+"""Every bar is in the report, with a ratio and a verdict, and the JSON holds the raw samples."""
 
 import io
 import json
@@ -13,7 +13,8 @@ from bench.process import RunFailed
 from bench.runner import Result
 
 BARS = {
-    # label: (bar, goal), as the issue's table has them
+    # label: (bar, goal), as they were set
+    # Kafka's clients
     "produce 100B": (1.3, 2.0),
     "produce 1KiB": (1.5, 3.0),
     "produce 16KiB": (2.0, 3.0),
@@ -29,7 +30,7 @@ BARS = {
     "10,000 topics: create": (1.0, 0.3),
     "10,000 topics: memory": (1.0, 0.3),
     "10,000 topics: restart to serving": (1.0, 0.3),
-    # issue 4
+    # Pulsar's clients
     "Pulsar produce 100B": (1.0, 2.0),
     "Pulsar produce 1KiB": (1.3, 2.0),
     "Pulsar produce 1KiB, server CPU": (0.6, None),
@@ -38,7 +39,7 @@ BARS = {
     "Pulsar consume 1KiB, server CPU": (0.6, None),
     "Kafka reads Pulsar's, first time": (0.5, None),
     "Pulsar reads Kafka's, first time": (0.5, None),
-    # issue 5
+    # Spark
     "read 100B rows into nothing": (1.0, None),
     "read 100B rows, count, sum, max": (1.0, None),
     "decode and encode 100B by descriptor": (3.0, None),
@@ -66,7 +67,7 @@ def _shown(results: list[Result]) -> str:
     return out.getvalue()
 
 
-def test_measures_carry_the_bars_of_the_issue() -> None:
+def test_measures_carry_their_bars() -> None:
     found = {
         figure.label: (figure.bar, figure.goal) for each in MEASURES for figure in each.figures if figure.bar
     }

@@ -14,7 +14,7 @@ from demo.flights import Flights
 KILLED = "killed"
 OTHER = "other"
 
-# Six flights of two aircraft, and one that nobody wrote a tail number down for.
+# Six flights of two aircraft, and one without a tail number.
 DATA = Flights(
     keys=[b"N1", b"N2", b"N1", None, b"N2", b"N1"],
     values=[json.dumps({"row": row}).encode() for row in range(6)],

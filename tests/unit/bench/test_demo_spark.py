@@ -1,4 +1,4 @@
-"""The demo's Spark part is held to the data set, and its plot says what it is told."""
+"""The demo's Spark part is held to the data set, and its plot shows what it is given."""
 
 import json
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""The broker's periodic work goes on after what nobody foresaw, for every topic."""
+"""The broker's periodic work goes on after an unforeseen failure, for every topic."""
 
 import asyncio
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT
-from magnetar.broker.topics.topic import NewTopic
 from magnetar.ledger.managed_ledger import ManagedLedger
 
 from .test_producer_state import settle
@@ -42,7 +42,7 @@ def test_retention_of_all_others_goes_on_when_one_log_fails_unforeseen_and_its_o
         await settle()
         trim = ManagedLedger.trim
 
-        async def broken(log: ManagedLedger, *limits: Any, **when: int) -> int:
+        async def broken(log: ManagedLedger, *limits: Any, **when: Any) -> int:
             if log is one.partition(0).log:
                 raise MemoryError
             return await trim(log, *limits, **when)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.expiry_time import ACCEPT_S
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.record import TransactionState
+from magnetar.broker.transactions.model import TransactionState
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.testing.transactions import TransactionDriver
@@ -47,12 +47,12 @@ class Stepped(World):
 
     async def keeps_all(self) -> bool:
         """After a pass of everything that deletes for age."""
-        await self.broker.apply_retention()
+        await self.broker.retention.run_once()
         await self.broker.groups.expire()
         await self.broker.housekeeping.run_once()
         await settle()
         kept = [
-            self.partition.log.log_start == 0,
+            bool(self.partition.log.log_start == 0),
             self.broker.cursors.get(GROUP) is not None,
             len(self.partition.producers) == 1,
         ]
@@ -154,10 +154,10 @@ def test_time_that_passes_deletes_as_ever_and_records_of_the_future_stay() -> No
         world.partition.append(future, now_ms, lambda _: None)
         await settle()
         await world.run_for(8 * DAY_S, 3600)
-        await world.broker.apply_retention()
+        await world.broker.retention.run_once()
         assert world.partition.log.log_start == 2
         world.clock.step(YEAR_S)
-        await world.broker.apply_retention()
+        await world.broker.retention.run_once()
         assert world.partition.log.log_start == 2
         await world.broker.stop()
 

@@ -1,4 +1,4 @@
-"""Who uses a topic while it is being deleted: those who wrote before, who come in between, and who come late."""
+"""Clients that use a topic while it is being deleted: that wrote before, come in between, or come late."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,9 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.producers.admission import AccessMode, Producer
-from magnetar.broker.subscriptions.consumer import ConsumerSpec
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.request import SubscribeRequest
+from magnetar.broker.producers.model import AccessMode
+from magnetar.broker.producers.producer import Producer
+from magnetar.broker.subscriptions.model import ConsumerSpec, SubscribeRequest, SubscriptionType
 from magnetar.broker.topics.topic import topic_path
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
@@ -63,20 +62,20 @@ def test_a_deletion_comes_after_commits_that_were_queued_before_it_however_slow_
     run(scenario())
 
 
-def test_nobody_finds_a_topic_that_is_being_deleted_nor_writes_a_cursor_for_it() -> None:
+def test_no_client_finds_a_topic_that_is_being_deleted_nor_writes_a_cursor_for_it() -> None:
     """Also who has found it before, by the name that is looked up but once."""
 
     async def scenario() -> None:
         world = World()
         broker = await world.start()
         topic = await world.create()
-        assert broker.kafka_topic("t") is topic
+        assert broker.kafka_topics.get("t") is topic
         world.metadata.hold()
         deletion = asyncio.ensure_future(broker.delete_topic(topic))
         await settle()
         for _ in range(2):
             with pytest.raises(UnknownTopic):
-                broker.kafka_topic("t")
+                broker.kafka_topics.get("t")
             with pytest.raises(UnknownTopic):
                 await broker.cursors.commit({KEY: Cursor(1)})
             assert broker.groups.offsets.catalogue.exists(NAME.full, 0) is False
@@ -88,12 +87,12 @@ def test_nobody_finds_a_topic_that_is_being_deleted_nor_writes_a_cursor_for_it()
 
 
 @driver.scenario
-async def test_who_comes_before_a_deletion_has_its_turn_is_sent_away(world: driver.World) -> None:
+async def test_a_client_that_comes_before_a_deletion_has_its_turn_is_sent_away(world: driver.World) -> None:
     """The topic's clients had been sent away, and it waited for a change of the topic's settings."""
     broker, partition = world.broker, world.partition
     before = await world.sub("before")
-    async with broker.topics.changing(partition.topic):
-        deletion = asyncio.ensure_future(broker.delete_topic(partition.topic))
+    async with broker.topics.changing(world.topic):
+        deletion = asyncio.ensure_future(broker.delete_topic(world.topic))
         await settle()
         assert before.is_closed
         late = await world.sub("late")
@@ -123,7 +122,7 @@ async def test_positions_are_stored_before_a_deletion_which_may_fail(world: driv
 
     world.metadata.commit = commit  # type: ignore[method-assign]
     with pytest.raises(MetadataError):
-        await world.broker.delete_topic(world.partition.topic)
+        await world.broker.delete_topic(world.topic)
     assert client.is_closed
     assert await world.stored_mark_delete() == 1
     found = world.broker.cursors.get(CursorKey("s", driver.NAME.full, 0))
@@ -135,9 +134,8 @@ async def test_positions_are_stored_before_a_deletion_which_may_fail(world: driv
 async def test_a_consumer_whose_subscription_is_made_while_its_topic_is_deleted_is_refused(
     world: driver.World,
 ) -> None:
-    partition = world.partition
-    async with world.broker.topics.changing(partition.topic):
-        deletion = asyncio.ensure_future(world.broker.delete_topic(partition.topic))
+    async with world.broker.topics.changing(world.topic):
+        deletion = asyncio.ensure_future(world.broker.delete_topic(world.topic))
         await settle()
         world.metadata.hold()
         late = asyncio.ensure_future(world.sub("late"))
@@ -153,7 +151,7 @@ async def test_a_consumer_whose_subscription_is_made_while_its_topic_is_deleted_
 @driver.scenario
 async def test_a_reader_that_comes_late_is_refused(world: driver.World) -> None:
     partition = world.partition
-    await world.broker.delete_topic(partition.topic)
+    await world.broker.delete_topic(world.topic)
     wanted = SubscribeRequest("r", ConsumerSpec("c", SubscriptionType.EXCLUSIVE), is_durable=False)
     with pytest.raises(UnknownTopic):
         await world.broker.subscriptions.subscribe(partition, wanted, driver.Client(world, "c"))

@@ -54,7 +54,7 @@ def test_a_probe_that_hangs_is_not_waited_for_and_is_what_is_wrong() -> None:
     asyncio.run(main())
 
 
-def test_a_probe_is_tried_now_and_then_and_only_when_somebody_asks() -> None:
+def test_a_probe_is_tried_now_and_then_and_only_when_a_client_asks() -> None:
     async def main() -> None:
         clock = FakeClock()
         health = Health(clock)

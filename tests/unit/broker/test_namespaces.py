@@ -10,35 +10,40 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.base.names import TopicName
 from magnetar.broker.policy import namespaces as module
-from magnetar.broker.policy.namespaces import (
+from magnetar.broker.policy.errors import (
     InvalidNamespace,
+    InvalidPolicy,
     NamespaceExists,
     NamespaceNotFound,
-    Namespaces,
-    Tenant,
     TenantExists,
     TenantNotEmpty,
     TenantNotFound,
     UnknownCluster,
 )
-from magnetar.broker.policy.policies import (
+from magnetar.broker.policy.model import (
     AutoTopicCreation,
     BacklogQuota,
     Compatibility,
-    InvalidPolicy,
     Policies,
     QuotaAction,
     QuotaType,
     Retention,
+    Tenant,
 )
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.policy.policies import POLICIES, effective
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 
 TOPIC = TopicName.parse("persistent://public/default/t")
 
 
-async def loaded(store: MemoryMetadataStore, topics: tuple[TopicName, ...] = ()) -> Namespaces:
-    namespaces = Namespaces(store, FakeClock())
+async def loaded(
+    store: MemoryMetadataStore,
+    topics: tuple[TopicName, ...] = (),
+    when_changed: Callable[[str, TopicName | None], None] = lambda name, topic: None,
+) -> Namespaces:
+    namespaces = Namespaces(store, FakeClock(), when_changed=when_changed)
     await namespaces.load({"public/default"}, topics)
     return namespaces
 
@@ -167,10 +172,10 @@ def test_what_cannot_be_stored_has_not_happened() -> None:
     run(scenario)
 
 
-def test_a_change_keeps_the_other_policies_and_tells_whoever_listens() -> None:
-    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+def test_a_change_keeps_the_other_policies_and_tells_the_listeners() -> None:
+    async def scenario(_: Namespaces, store: MemoryMetadataStore) -> None:
         told: list[tuple[str, TopicName | None]] = []
-        namespaces.on_change.append(lambda name, topic: told.append((name, topic)))
+        namespaces = await loaded(store, when_changed=lambda name, topic: told.append((name, topic)))
         await namespaces.change("public/default", lambda values: {**values, "message_ttl_in_seconds": 7})
         await namespaces.change("public/default", lambda values: {**values, "max_producers_per_topic": 2})
         await namespaces.change_topic(TOPIC, lambda values: {**values, "max_producers_per_topic": 5})
@@ -251,6 +256,10 @@ VALUES: list[tuple[str, Any, Any]] = [
     ),
     ("inactive_topic_policies", {"inactiveTopicDeleteMode": "zz"}, None),
     ("max_producers_per_topic", -1, None),
+    ("max_topics_per_namespace", 3, 3),
+    ("max_topics_per_namespace", 0, 0),
+    ("max_topics_per_namespace", -1, None),
+    ("max_topics_per_namespace", 1.5, None),
     ("properties", {"a": "b"}, {"a": "b"}),
     ("properties", {"a": 1, "b": True}, {"a": "1", "b": "true"}),
     ("properties", {"a": {}}, None),
@@ -281,11 +290,63 @@ def test_a_policy_has_a_value_that_can_be_or_is_refused(key: str, given: Any, ke
     run(scenario)
 
 
-@pytest.mark.parametrize("key", ["autoTopicCreationOverride", "encryption_required", "properties"])
-def test_what_belongs_to_a_namespace_is_refused_for_a_topic(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("autoTopicCreationOverride", {"allowAutoTopicCreation": False}),
+        ("encryption_required", True),
+        ("max_topics_per_namespace", 3),
+    ],
+)
+def test_what_belongs_to_a_namespace_is_refused_for_a_topic(key: str, given: Any) -> None:
     async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
         with pytest.raises(InvalidPolicy):
-            await namespaces.change_topic(TOPIC, lambda _: {key: True})
+            await namespaces.change_topic(TOPIC, lambda _: {key: given})
+        await namespaces.change("public/default", lambda _: {key: given})
+
+    run(scenario)
+
+
+# A value of each policy that does not hold without it.
+OTHER_VALUES: dict[str, Any] = {
+    "deduplicationEnabled": True,
+    "retention_policies": {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1},
+    "message_ttl_in_seconds": 1,
+    "backlog_quota_map": {
+        "destination_storage": {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
+    },
+    "schema_compatibility_strategy": "BACKWARD",
+    "schema_validation_enforced": True,
+    "is_allow_auto_update_schema": False,
+    "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
+    "autoSubscriptionCreationOverride": {"allowAutoSubscriptionCreation": False},
+    "delayed_delivery_policies": {"tickTime": 7, "active": False, "maxDeliveryDelayInMillis": 0},
+    "inactive_topic_policies": {
+        "inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up",
+        "maxInactiveDurationSeconds": 7,
+        "deleteWhileInactive": True,
+    },
+    "max_producers_per_topic": 1,
+    "max_consumers_per_topic": 1,
+    "max_consumers_per_subscription": 1,
+    "max_subscriptions_per_topic": 1,
+    "max_topics_per_namespace": 1,
+    "encryption_required": True,
+    "subscription_expiration_time_minutes": 1,
+}
+
+
+def test_every_policy_that_can_be_set_changes_what_holds() -> None:
+    # `properties` are the users' own, and are kept for them alone.
+    assert OTHER_VALUES.keys() == POLICIES.keys() - {"properties"}
+    for key, given in OTHER_VALUES.items():
+        assert effective({}, {key: given}, Policies()) != Policies(), key
+
+
+def test_a_namespace_tells_its_topics_how_many_there_may_be() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        await namespaces.change("public/default", lambda _: {"max_topics_per_namespace": 3})
+        assert namespaces.policies_of(TOPIC).namespace_topics_max == 3
 
     run(scenario)
 

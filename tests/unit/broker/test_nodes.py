@@ -7,8 +7,8 @@ from pathlib import Path
 from magnetar.base.clock import SystemClock
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Node, Nodes
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.topics.model import NewTopic
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.metadata import MemoryMetadataStore

@@ -1,4 +1,4 @@
-"""The lanes in which batches are opened: everybody in turn, what is large one at a time, nothing after the end."""
+"""The lanes in which batches are opened: owners in turn, what is large one at a time, nothing after the end."""
 
 import asyncio
 import threading
@@ -74,7 +74,7 @@ def test_owners_take_turns_however_many_jobs_one_of_them_has(is_large: bool) -> 
         assert opener.waiting == 6
         first.set()
         await asyncio.gather(*waiting)
-        # While a0 was at work a1 was first in line; from then on everybody is behind those who came later.
+        # While a0 was at work a1 was first in line; from then on each owner is behind those that came later.
         assert order == ["a0", "a1", "b0", "c0", "a2", "b1", "a3"]
 
     running(scenario)
@@ -110,7 +110,7 @@ def test_small_jobs_do_not_wait_for_a_large_one_and_large_ones_run_one_at_a_time
     running(scenario)
 
 
-def test_a_job_that_nobody_waits_for_any_more_is_not_begun() -> None:
+def test_a_job_that_no_caller_waits_for_any_more_is_not_begun() -> None:
     async def scenario(opener: Opener, gate: Gate) -> None:
         await gate.close(2)
         begun: list[str] = []
@@ -138,7 +138,7 @@ def test_what_a_job_raises_reaches_its_owner_and_the_next_one_runs() -> None:
     running(scenario)
 
 
-def test_closed_it_begins_nothing_and_nobody_waits_for_ever() -> None:
+def test_closed_it_begins_nothing_and_no_caller_waits_for_ever() -> None:
     async def scenario(opener: Opener, gate: Gate) -> None:
         await gate.close(2)
         waiting = asyncio.ensure_future(opener.run(1, lambda budget: 1))

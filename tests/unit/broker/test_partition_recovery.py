@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt, StorageError
 from magnetar.broker.log import partition_recovery
-from magnetar.broker.log.aborted_index import BLOCK_ROWS, AbortedIndex, AbortedRange
+from magnetar.broker.log.aborted_index import BLOCK_ROWS, AbortedIndex
+from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.partition import Partition
 from magnetar.metadata.store import VALUE_BYTES_MAX
 from magnetar.testing.ledgers import MemoryLedger
@@ -35,8 +36,9 @@ class TransactionBench(Bench):
 
     def _open(self) -> Partition:
         partition = super()._open()
-        partition.topic.is_in_transaction = lambda *_: True  # type: ignore[method-assign]
-        partition.topic.is_deleted = False
+        topic: Any = partition.topic
+        topic.is_in_transaction = lambda *_: True
+        topic.is_deleted = False
         return partition
 
     def write(self, producer_id: int, sequence: int = 0) -> list[Exception | None]:

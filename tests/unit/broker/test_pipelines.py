@@ -5,18 +5,15 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import MetadataError
-from magnetar.broker.jobs.pipelines import (
-    CONFIG_BYTES_MAX,
-    NAME_CHARS_MAX,
-    Desired,
+from magnetar.broker.jobs.errors import (
     InvalidPipeline,
     PipelineExists,
     PipelineNotFound,
-    Pipelines,
-    State,
-    WorkerSays,
+    WorkerBusy,
+    WorkerFenced,
 )
-from magnetar.broker.jobs.worker_lease import LEASE_S, WorkerBusy, WorkerFenced
+from magnetar.broker.jobs.model import LEASE_S, Desired, State, WorkerSays
+from magnetar.broker.jobs.pipelines import CONFIG_BYTES_MAX, NAME_CHARS_MAX, Pipelines
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.testing.clock import FakeClock
@@ -305,7 +302,7 @@ class TestOrders:
         run(scenario)
 
     @pytest.mark.parametrize("how", ["time", "stop"])
-    def test_nobody_waits_longer_than_asked_or_than_the_server_lives(self, how: str) -> None:
+    def test_no_request_waits_longer_than_asked_or_than_the_server_lives(self, how: str) -> None:
         async def scenario(world: World) -> None:
             epoch = await world.worker()
             version = world.pipelines.version
@@ -350,7 +347,7 @@ class TestLease:
 
         run(scenario)
 
-    def test_who_waits_for_orders_when_the_lease_is_lost_is_fenced(self) -> None:
+    def test_a_worker_that_waits_for_orders_when_the_lease_is_lost_is_fenced(self) -> None:
         async def scenario(world: World) -> None:
             first = await world.worker("w", 1)
             waiting = asyncio.create_task(world.pipelines.orders("w", first, world.pipelines.version, 5))
@@ -362,7 +359,7 @@ class TestLease:
 
         run(scenario)
 
-    def test_a_lease_that_nobody_took_is_the_workers_again(self) -> None:
+    def test_a_lease_that_no_other_worker_took_is_the_workers_again(self) -> None:
         async def scenario(world: World) -> None:
             epoch = await world.worker()
             world.clock.advance(10 * LEASE_S)
@@ -385,7 +382,7 @@ class TestLease:
 
         run(scenario)
 
-    def test_nobody_waits_for_a_worker_that_said_it_ended(self) -> None:
+    def test_the_next_worker_does_not_wait_for_one_that_said_it_ended(self) -> None:
         async def scenario(world: World) -> None:
             epoch = await world.worker("w", 1)
             world.pipelines.lease.end("w", epoch)
@@ -395,7 +392,7 @@ class TestLease:
 
         run(scenario)
 
-    def test_whoever_holds_the_lock_of_the_holders_directory_need_not_wait(self) -> None:
+    def test_a_worker_that_holds_the_lock_of_the_holders_directory_need_not_wait(self) -> None:
         async def scenario(world: World) -> None:
             epoch = await world.worker("w", 1, place="here:/data")
             await world.reload()

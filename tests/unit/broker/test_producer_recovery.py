@@ -7,8 +7,8 @@ import pytest
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.log import producer_snapshots
-from magnetar.broker.log.aborted_index import AbortedRange
 from magnetar.broker.log.deduplication import INACTIVITY_MS, Deduplication
+from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.producer_recovery import ProducerMemory, restore
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.transaction_index import TransactionIndex

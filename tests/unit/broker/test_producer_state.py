@@ -2,7 +2,9 @@
 
 import asyncio
 import struct
+import tracemalloc
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -57,7 +59,7 @@ class Bench:
         )
         self.environment = environment
         topic: Any = SimpleNamespace(config=TopicDefaults({}).config({}), name="t")
-        return Partition(topic, 0, [1], ManagedLedger("t-0", environment, LedgerLimits()))
+        return Partition(topic, 0, [1], partial(ManagedLedger, "t-0", environment, LedgerLimits()))
 
     def produce(
         self, producer_id: int, epoch: int, sequence: int, count: int = 1
@@ -440,3 +442,47 @@ def test_a_producer_that_had_a_marker_is_known_for_it_under_later_epochs_and_aft
     states.refused(7, 2, 0)
     for known in (states, states.below(3), ProducerStates.decode(states.encode(4))[0]):
         assert {producer_id: entry.is_marked for producer_id, entry in known.items()} == {7: True, 8: False}
+
+
+def test_those_that_have_not_written_for_longest_are_forgotten_first_and_are_new_when_they_come_again() -> (
+    None
+):
+    states = ProducerStates()
+    for producer_id in (7, 8, 9):
+        states.add(producer_id, 0, 0, producer_id, 1, 1000)
+    states.add(7, 0, 1, 10, 1, 1000)
+    assert states.forget_oldest(1, 100, lambda _: False) == 1
+    assert [producer_id for producer_id, _ in states.items()] == [9, 7]
+    assert states.check(8, 0, 1, 1) is None, "anything, as of one that has expired"
+    with pytest.raises(OutOfOrderSequence):
+        states.check(7, 0, 5, 1)
+
+
+def test_a_producer_with_an_open_transaction_or_a_batch_that_may_fail_is_not_forgotten() -> None:
+    states = ProducerStates()
+    for producer_id in (7, 8, 9):
+        states.add(producer_id, 0, 0, producer_id, 1, 1000)
+    assert states.forget_oldest(3, 9, {7}.__contains__) == 1
+    assert [producer_id for producer_id, _ in states.items()] == [7, 9]
+
+
+def test_a_snapshot_keeps_the_order_in_which_producers_wrote() -> None:
+    states = ProducerStates()
+    for producer_id in (9, 7, 8):
+        states.add(producer_id, 0, 0, producer_id, 1, 1000)
+    read, _ = ProducerStates.decode(states.encode(10))
+    assert [producer_id for producer_id, _ in read.items()] == [9, 7, 8]
+
+
+def test_a_thousand_producers_take_less_than_half_a_megabyte() -> None:
+    tracemalloc.start()
+    try:
+        states = ProducerStates()
+        for number in range(5):
+            for producer_id in range(1_000_000, 1_001_000):
+                states.add(producer_id, 0, number, producer_id + number, 1, 1_700_000_000_000)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(states) == 1000
+    assert size < 500_000

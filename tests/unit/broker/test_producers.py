@@ -9,20 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar.base.errors import BrokerError, MetadataError
-from magnetar.broker.producers.admission import (
-    AccessMode,
-    PartitionProducers,
-    Producer,
-    ProducerBusy,
-    ProducerFenced,
-)
+from magnetar.broker.producers.admission import PartitionProducers
+from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
+from magnetar.broker.producers.model import AccessMode
+from magnetar.broker.producers.producer import Producer
 
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
 WAIT, FENCING = AccessMode.WAIT_FOR_EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING
 
 
 class Epochs:
-    """Keeps an epoch; fails or waits when it is told to."""
+    """Keeps an epoch; fails or waits when a test says so."""
 
     def __init__(self, epoch: int | None = None) -> None:
         self.epoch = epoch
@@ -125,7 +122,7 @@ def test_a_name_is_one_producers_and_its_later_selfs(
         if taken_over:
             await there.admit(new)
             assert events(old) == ["closed"]
-            there.remove(old)  # it leaves late, and takes nobody with it
+            there.remove(old)  # it leaves late, and takes no other with it
         else:
             with pytest.raises(ProducerBusy, match="Producer with name 'a' is already connected"):
                 await there.admit(new)
@@ -136,7 +133,7 @@ def test_a_name_is_one_producers_and_its_later_selfs(
 
 
 @pytest.mark.parametrize(("there_first", "refusal"), [(EXCLUSIVE, ProducerBusy), (WAIT, ProducerBusy)])
-def test_nobody_shares_with_an_exclusive_one(there_first: AccessMode, refusal: type[Exception]) -> None:
+def test_no_producer_shares_with_an_exclusive_one(there_first: AccessMode, refusal: type[Exception]) -> None:
     async def scenario() -> None:
         there = PartitionProducers(Epochs())
         await there.admit(producer("alone", there_first))
@@ -163,7 +160,7 @@ def test_an_exclusive_one_needs_an_empty_topic() -> None:
     run(scenario())
 
 
-def test_who_waits_gets_its_turn_in_order() -> None:
+def test_producers_that_wait_get_their_turn_in_order() -> None:
     async def scenario() -> None:
         epochs = Epochs()
         there = PartitionProducers(epochs)
@@ -192,7 +189,7 @@ def test_who_waits_gets_its_turn_in_order() -> None:
     run(scenario())
 
 
-def test_fencing_sends_everybody_away() -> None:
+def test_fencing_sends_all_others_away() -> None:
     async def scenario() -> None:
         there = PartitionProducers(Epochs(3))
         alone, waiting = producer("a", EXCLUSIVE), producer("w", WAIT)
@@ -318,7 +315,7 @@ def test_two_that_come_at_once_are_not_both_admitted() -> None:
     run(scenario())
 
 
-def test_an_epoch_that_cannot_be_stored_admits_nobody_and_holds_nobody_up() -> None:
+def test_an_epoch_that_cannot_be_stored_admits_no_producer_and_holds_up_none() -> None:
     async def scenario() -> None:
         epochs = Epochs()
         there = PartitionProducers(epochs)
@@ -337,7 +334,7 @@ def test_an_epoch_that_cannot_be_stored_admits_nobody_and_holds_nobody_up() -> N
     run(scenario())
 
 
-def test_who_leaves_while_its_epoch_is_stored_is_not_there_afterwards() -> None:
+def test_a_producer_that_leaves_while_its_epoch_is_stored_is_not_there_afterwards() -> None:
     async def scenario() -> None:
         epochs = Epochs()
         there = PartitionProducers(epochs)
@@ -357,7 +354,7 @@ def test_who_leaves_while_its_epoch_is_stored_is_not_there_afterwards() -> None:
     run(scenario())
 
 
-def test_one_whose_turn_has_come_and_who_is_sent_away_at_that_moment_is_not_let_in() -> None:
+def test_a_producer_that_is_sent_away_when_its_turn_has_come_is_not_let_in() -> None:
     async def scenario() -> None:
         there = PartitionProducers(Epochs())
         before, waiting = producer("a", FENCING), producer("w", WAIT)
@@ -388,7 +385,7 @@ def test_all_are_sent_away_when_the_partition_is_closed() -> None:
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_happens_the_exclusive_one_is_alone_and_epochs_only_grow(data: st.DataObject) -> None:
-    """Producers come, leave, come again with what they were told, on a store that fails and a broker that restarts."""
+    """Producers come, leave, come again with the epochs they got, on a store that fails and a broker that restarts."""
 
     async def scenario() -> None:
         epochs = Epochs()
@@ -434,10 +431,10 @@ def test_whatever_happens_the_exclusive_one_is_alone_and_epochs_only_grow(data: 
             if exclusive:
                 (alone,) = present
                 assert alone.topic_epoch is not None
-                assert alone.topic_epoch == epochs.epoch, "what it was told is stored"
+                assert alone.topic_epoch == epochs.epoch, "the epoch it got is stored"
                 assert alone.topic_epoch >= highest_told
                 if alone is coming and believed is not None:
-                    assert believed >= highest_told, "nobody was exclusive since"
+                    assert believed >= highest_told, "no other was exclusive since"
                 highest_told = alone.topic_epoch
 
     run(scenario())

@@ -78,7 +78,7 @@ def test_an_entry_without_its_checksum_is_refused() -> None:
     assert bench.partition.log.next_offset == 0
 
 
-def test_a_terminated_topic_takes_nothing_from_anybody() -> None:
+def test_a_terminated_topic_takes_nothing_from_any_producer() -> None:
     bench = Bench()
     bench.partition.is_terminated = True
     with pytest.raises(TopicTerminated):
@@ -134,7 +134,7 @@ def test_a_batch_is_a_duplicate_when_all_of_it_was_published() -> None:
         for sequence_id, count in [(0, 10), (3, 4), (9, 1)]:
             assert publish(bench, sent(sequence_id=sequence_id, count=count))[0].base_offset == -1
         overlapping, _ = publish(bench, sent(sequence_id=5, count=10))
-        assert overlapping.message_count == 10, "half of it is new, and nobody else has that"
+        assert overlapping.message_count == 10, "half of it is new, and is stored nowhere else"
         assert publish(bench, sent(sequence_id=14))[0].base_offset == -1
         assert publish(bench, sent(sequence_id=15))[0].base_offset == 20
 

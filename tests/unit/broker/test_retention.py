@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.policy.policies import Retention
+from magnetar.broker.policy.model import Retention
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.upkeep.retention import TrimLimits, trim_limits
 from magnetar.ledger.cursor import Cursor
@@ -76,7 +76,7 @@ class Days(World):
     async def pass_days(self, days: float) -> int:
         """Where the log starts so many days later."""
         self.clock.advance(days * 24 * 3600)
-        await self.broker.apply_retention()
+        await self.broker.retention.run_once()
         await settle()
         return self.partition.log.log_start
 
@@ -120,7 +120,7 @@ def test_a_policy_without_retention_drops_what_is_acknowledged() -> None:
         zero = {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}}
         await world.broker.namespaces.change(NAME.namespace_name, lambda _: zero)
         await world.publish(5)
-        assert await world.pass_days(0.1) == 0, "nobody has acknowledged anything"
+        assert await world.pass_days(0.1) == 0, "nothing is acknowledged"
         await world.subscribe("sub", 3)
         assert await world.pass_days(0) == 3
         await world.subscribe("sub", 5)
@@ -129,7 +129,7 @@ def test_a_policy_without_retention_drops_what_is_acknowledged() -> None:
         await world.publish(2)
         await world.subscribe("sub", 7)
         await world.publish()
-        assert await world.pass_days(0) == 5, "the ledger that is open stays while somebody wants some of it"
+        assert await world.pass_days(0) == 5, "the open ledger stays while a subscription wants some of it"
         assert world.partition.log.size_bytes > 0
         await world.subscribe("sub", 8)
         assert await world.pass_days(0) == 8, "an open ledger of which all is acknowledged was never dropped"
@@ -145,7 +145,7 @@ def test_the_open_ledger_stays_for_kafkas_limits_of_size() -> None:
     async def scenario() -> None:
         world = Days()
         await world.begin()
-        topic = world.partition.topic
+        topic = world.broker.topics.get(NAME)
         await world.broker.topics.set_config(topic, {"retention.bytes": "0"})
         await world.publish(2)
         await world.subscribe("sub", 2)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from magnetar.base.errors import BrokerError, LeaseNotFound, LedgerNotFound, StorageError, TooManyLeases
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.history.segments import CUTS_MAX, Located, Range, SegmentCatalogue
+from magnetar.broker.history.model import Located, Range
+from magnetar.broker.history.segments import CUTS_MAX, SegmentCatalogue
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
@@ -96,16 +98,15 @@ def catalogue(count: int, ledger_bytes: int = 10 * RECORDS) -> tuple[SegmentCata
     nothing: Any = None
     store = Store()
     environment = LedgerEnvironment(nothing, nothing, EntryCache(0), clock, decode_entry)
-    log = ManagedLedger("log", environment, LedgerLimits())
     ids = range(1, count + 1)
     stats = {
         LedgerId(one): LedgerStat(LedgerId(one), RECORDS, ledger_bytes, one * RECORDS - 1, one, True)
         for one in ids
     }
     document = {"v": 1, "epoch": 0, "first": 0, "log_start": 0, "ledgers": [[one, 0, 0] for one in ids]}
-    log.restore(json.dumps(document).encode(), 0, stats)
     topic: Any = SimpleNamespace(name=TopicName.parse("t"))
-    partition = Partition(topic, 0, [1], log)
+    partition = Partition(topic, 0, [1], partial(ManagedLedger, "log", environment, LedgerLimits()))
+    partition.log.restore(json.dumps(document).encode(), 0, stats)
 
     def find(name: str) -> Any:
         if name != "t":

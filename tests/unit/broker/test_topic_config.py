@@ -5,14 +5,9 @@ import pytest
 from magnetar.base.config import ConfigSource, ConfigType
 from magnetar.base.server_key import Section
 from magnetar.base.settings_table import SERVER_KEYS
-from magnetar.broker.policy.topic_config import (
-    AlterOperation,
-    ConfigChange,
-    InvalidConfig,
-    InvalidConfigRequest,
-    TopicConfig,
-    TopicDefaults,
-)
+from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.model import AlterOperation, ConfigChange, TopicConfig
+from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.policy.topic_keys import TOPIC_KEYS, Effect
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation

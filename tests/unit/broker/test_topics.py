@@ -10,7 +10,7 @@ import pytest
 from magnetar.base.errors import MetadataError, StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Node, Nodes
+from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.errors import (
     InvalidPartitions,
     TopicExists,
@@ -18,8 +18,8 @@ from magnetar.broker.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.roots import SNAPSHOTS_ROOT, TOPICS_ROOT
-from magnetar.broker.topics.topic import NewTopic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.managed_ledger import METADATA_ROOT
@@ -148,7 +148,7 @@ def test_a_deleted_topic_answers_its_producers_and_wakes_its_readers() -> None:
         await settle()
         deletion = asyncio.ensure_future(broker.delete_topic(topic))
         await settle()
-        # The disk does nothing yet, and nobody who waits on any partition waits for it.
+        # The disk does nothing yet, and no reader that waits on a partition waits for it.
         assert sorted(woken) == [0, 1, 2]
         with pytest.raises(UnknownTopic):
             broker.topics.get(NAME)
@@ -242,7 +242,7 @@ def test_a_deletion_goes_on_after_a_crash_at_each_of_its_steps() -> None:
     assert steps > 5
 
 
-def test_what_nobody_has_given_up_is_kept_and_told() -> None:
+def test_what_no_deletion_gave_up_is_kept_and_reported() -> None:
     """An older or foreign metadata file names none of these ledgers: they used to be deleted without a word."""
 
     async def scenario() -> None:
@@ -307,7 +307,7 @@ def test_a_partition_whose_ledgers_are_missing_is_refused_while_others_serve() -
             topic.partition(0)
         assert topic.partition(1).log.high_watermark == 1
         assert "-partition-0@" in (broker.topics.problem or "")
-        await broker.apply_retention()
+        await broker.retention.run_once()
         assert await world.metadata.scan("/") == kept
         await broker.delete_topic(topic)
         await settle()
@@ -368,7 +368,7 @@ def test_logs_producers_and_settings_are_there_after_a_crash() -> None:
         assert outcomes == [None, None]
         assert again.partition(2).log.high_watermark == 1
         world.clock.advance(2)
-        await broker.apply_retention()
+        await broker.retention.run_once()
         await settle()
         assert again.partition(2).log.log_start == 1
         await broker.stop()

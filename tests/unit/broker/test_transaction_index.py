@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker.log.aborted_index import AbortedRange
+from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.wire.kafka.record_reader import read_records
 from magnetar.wire.kafka.records import end_transaction_marker, is_intact, marker_commits, read_header
@@ -23,7 +23,7 @@ def test_a_transaction_is_undecided_until_its_marker_is_durable() -> None:
     assert index.aborted_between(0, 100) == []
 
 
-def test_an_aborted_transaction_is_told_to_whoever_reads_into_it() -> None:
+def test_an_aborted_transaction_is_shown_to_readers_that_reach_into_it() -> None:
     index = TransactionIndex()
     index.began(7, 10)
     index.began(8, 11)

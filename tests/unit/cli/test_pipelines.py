@@ -128,7 +128,7 @@ class TestCreate:
             ("!!python/object/apply:os.system [true]", [], "neither YAML nor JSON"),
         ],
     )
-    def test_what_is_wrong_is_said_before_anybody_is_asked(
+    def test_what_is_wrong_is_said_before_the_server_is_asked(
         self, server: Server, tmp_path: Path, capsys: Captured, text: str, arguments: list[str], said: str
     ) -> None:
         (tmp_path / "a").write_text(text)

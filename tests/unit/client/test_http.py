@@ -101,7 +101,7 @@ def test_what_will_not_pass_is_said_at_once(
 
 def test_a_server_that_comes_back_in_time_is_waited_for() -> None:
     with serving([FINE]) as (url, _):
-        pass  # now somebody else may have the port, or nobody
+        pass  # now another process may have the port, or none
     port = int(url.rpartition(":")[2])
     answers: list[object] = []
     client = HttpClient(url)
@@ -113,7 +113,7 @@ def test_a_server_that_comes_back_in_time_is_waited_for() -> None:
     client.close()
 
 
-def test_nobody_there_is_said_when_the_time_is_over() -> None:
+def test_that_no_server_is_there_is_said_when_the_time_is_over() -> None:
     with serving([FINE]) as (url, _):
         pass
     client = HttpClient(url, retry_s=0.3)

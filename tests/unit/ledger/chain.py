@@ -1,8 +1,9 @@
 """A managed ledger over stores whose disk the test plays, and entries that say what they are."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import wraps
 
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_cache import EntryCache
@@ -29,6 +30,16 @@ def decode(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     )
 
 
+def run(test: Callable[..., Coroutine[None, None, None]]) -> Callable[..., None]:
+    """The tests are coroutines."""
+
+    @wraps(test)
+    def runner(*args: object, **kwargs: object) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return runner
+
+
 async def settle() -> None:
     """Let everything run that does not wait for the disk."""
     for _ in range(60):
@@ -47,6 +58,8 @@ class Chain:
     outcomes: dict[int, Exception | None] = field(
         default_factory=dict
     )  # by base offset, the last append there
+    on_advance: Callable[[], None] | None = None
+    on_reset: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         self.log = self._new_log()
@@ -56,7 +69,9 @@ class Chain:
             self.store, self.metadata, EntryCache(self.cache_bytes), self.clock, decode
         )
         self.environment = environment
-        return ManagedLedger(NAME, environment, self.limits)
+        return ManagedLedger(
+            NAME, environment, self.limits, on_advance=self.on_advance, on_reset=self.on_reset
+        )
 
     def append(
         self,

@@ -1,12 +1,13 @@
 """What a chain says of its ledgers, compared with a look at every one; ledgers without entries lie anywhere between."""
 
 from itertools import product
+from typing import cast
 
 import pytest
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.ledger.chain import LedgerChain, LedgerInfo
-from magnetar.storage.store import LedgerId
+from magnetar.storage.store import LedgerId, LedgerWriter
 
 START = 5
 
@@ -35,8 +36,61 @@ def test_overlapping_and_holder_are_what_a_look_at_every_ledger_says(counts: tup
             assert [info.ledger_id for info in chain.overlapping(first, stop)] == expected
         if first < end:
             assert chain.holder_of(first) is held[first]
-    with pytest.raises(EntryCorrupt):
-        chain.holder_of(START - 1)
+    for outside in (START - 1, *([] if sum(counts) else [START])):
+        with pytest.raises(EntryCorrupt):
+            chain.holder_of(outside)
+    everything = list(dict.fromkeys(info.ledger_id for info in held.values()))
+    assert [info.ledger_id for info in chain.overlapping(START - 1, end)] == everything
+
+
+def test_a_ledger_goes_on_behind_the_beginning_of_the_one_that_is_made_to_follow_it() -> None:
+    chain = chain_of((3, 4))
+    chain.add(LedgerInfo(LedgerId(3), 0, 0, START + 4))
+    for offset in range(START + 3, START + 7):
+        assert chain.holder_of(offset).ledger_id == 2
+        assert [info.ledger_id for info in chain.overlapping(offset, offset + 1)] == [2]
+
+
+def test_the_newest_timestamp_is_of_what_can_be_read() -> None:
+    chain = chain_of((3, 3))
+    first, second = chain
+    first.max_timestamp_ms, second.max_timestamp_ms = 2000, 1000
+    assert chain.max_timestamp_ms(START) == 2000
+    assert chain.max_timestamp_ms(START + 2) == 2000
+    assert chain.max_timestamp_ms(START + 3) == 1000
+    assert chain.max_timestamp_ms(START + 6) == -1
+    empty = LedgerChain([LedgerInfo(LedgerId(1), 0, 0, START)])
+    assert empty.max_timestamp_ms(0) == -1
+
+
+@pytest.mark.parametrize(("timestamp_ms", "newest_ms"), [(-1, 700), (0, 0), (1, 1)])
+def test_only_for_records_without_a_timestamp_the_age_of_the_ledger_counts(
+    timestamp_ms: int, newest_ms: int
+) -> None:
+    info = LedgerInfo(LedgerId(1), 0, 700, START, START, 1, 10, timestamp_ms)
+    assert info.newest_ms == newest_ms
+
+
+@pytest.mark.parametrize(("expired_before_ms", "gone"), [(1000, []), (1001, [1, 2])])
+def test_a_record_may_get_as_old_as_the_limit(expired_before_ms: int, gone: list[int]) -> None:
+    plan = chain_of((3, 3)).plan_trim(START, expired_before_ms=expired_before_ms)
+    assert [info.ledger_id for info in plan.dropped] == gone
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_of_ledgers_that_are_not_sealed_the_open_one_alone_stays_for_its_size(is_open: bool) -> None:
+    chain = chain_of((3, 3))
+    for info in chain:
+        info.writer = cast(LedgerWriter, object())
+    first, second = chain
+    plan = chain.plan_trim(START, retention_bytes=0, writer_info=first if is_open else second)
+    assert plan.dropped == ([] if is_open else [first])
+
+
+def test_of_ledgers_without_entries_only_the_last_one_stays() -> None:
+    plan = chain_of((3, 0, 0)).plan_trim(START)
+    assert [info.ledger_id for info in plan.dropped] == [2]
+    assert [info.ledger_id for info in plan.kept] == [1, 3]
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,7 @@ from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
 from magnetar.testing.ledgers import MemoryLedgerStore
 
-from .chain import NAME, Chain, settle
-
-
-def run(test):  # type: ignore[no-untyped-def]
-    """The tests are coroutines."""
-
-    def runner(*args: object, **kwargs: object) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    runner.__name__ = test.__name__
-    runner.__doc__ = test.__doc__
-    return runner
+from .chain import NAME, Chain, run, settle
 
 
 @run
@@ -116,7 +105,7 @@ async def test_a_log_goes_on_when_only_the_end_of_what_was_queued_failed() -> No
         if len(chain.store) == 2:
             chain.store.full = True
 
-    chain.store.enqueue = third_is_refused  # type: ignore[method-assign,assignment]
+    chain.store.enqueue = third_is_refused  # type: ignore[method-assign]
     chain.store.write()
     await settle()
     chain.store.full = False
@@ -132,10 +121,9 @@ async def test_a_log_goes_on_when_only_the_end_of_what_was_queued_failed() -> No
 
 @run
 async def test_after_a_failed_write_the_log_goes_on_at_its_durable_end_in_a_new_ledger() -> None:
-    chain = Chain(MemoryLedgerStore(automatic=False))
-    await chain.written(1, 1)
     resets: list[int] = []
-    chain.log.on_reset = lambda: resets.append(chain.log.next_offset)
+    chain = Chain(MemoryLedgerStore(automatic=False), on_reset=lambda: resets.append(chain.log.next_offset))
+    await chain.written(1, 1)
     chain.append(5)
     chain.append(5)
     chain.store.fail()
@@ -232,7 +220,7 @@ async def test_a_fenced_ledger_is_replaced() -> None:
     chain = Chain(MemoryLedgerStore())
     await chain.written(1)
     for ledger in chain.store.ledgers.values():
-        ledger.sealed = True  # somebody else took it over
+        ledger.sealed = True  # another process took it over
     with pytest.raises(StorageError):
         chain.append()
     await chain.written(1)

@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from magnetar.base.errors import BrokerError, StorageError
 from magnetar.ledger.entry import Entry
-from magnetar.ledger.managed_ledger import LedgerLimits, State
+from magnetar.ledger.managed_ledger import LedgerLimits
+from magnetar.ledger.state import State
 from magnetar.storage.store import EntryId, LedgerId
 from magnetar.testing.ledgers import MemoryLedgerStore
 

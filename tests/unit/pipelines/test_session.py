@@ -137,7 +137,7 @@ class TestDaemon:
         (port,) = struct.unpack("!i", done.stdout)
         assert 0 < port < 65536
 
-    def test_a_worker_that_nobody_listens_to_ends_quietly(self) -> None:
+    def test_a_worker_that_spark_does_not_listen_to_ends_quietly(self) -> None:
         def worker(how: Exception | int) -> int:
             if isinstance(how, Exception):
                 raise how

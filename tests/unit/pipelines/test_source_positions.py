@@ -11,6 +11,8 @@ from magnetar.pipelines.source.positions import (
     EARLIEST,
     LATEST,
     Limits,
+    Offsets,
+    Position,
     TopicPartition,
     check_complete,
     listed,
@@ -27,7 +29,7 @@ LIMITS = {A0: Limits(5, 20), A1: Limits(0, 10)}
 
 
 def test_start_and_end_of_all_kinds() -> None:
-    def start(position):  # type: ignore[no-untyped-def]
+    def start(position: Position) -> Offsets:
         return resolve_start("o", position, LIMITS, latest_when_no_timestamp=False)
 
     assert start(EARLIEST) == {A0: 5, A1: 0}
@@ -95,7 +97,7 @@ def test_a_limit_is_shared_by_what_waits() -> None:
     start = {A0: 0, A1: 100}
     assert at_most(30, start, {A0: 200, A1: 200}) == {A0: 20, A1: 110}
     assert at_most(300, start, {A0: 200, A1: 200}) == {A0: 200, A1: 200}
-    # Everyone gets on, however small its share.
+    # Every partition gets on, however small its share.
     assert at_most(1, start, {A0: 1000, A1: 101}) == {A0: 1, A1: 101}
     # What was deleted and made again lies before the start: no batch goes back.
     assert at_most(10, start, {A0: 5, A1: 50}) == {A0: 5, A1: 100}

@@ -1,125 +1,25 @@
 """A metadata file and a ledger store of different ages or origins are found before anything is lost to it."""
 
 import asyncio
-import shutil
-import sqlite3
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from magnetar.base.errors import ConfigError, StorageError
 from magnetar.base.upkeep import Upkeep
-from magnetar.ledger.managed_ledger import METADATA_ROOT
-from magnetar.metadata.sqlite import SqliteMetadataStore
-from magnetar.server import binding, doctor
+from magnetar.server import binding
 from magnetar.server.binding import StoreBinding, bind
 from magnetar.storage.local.binding import read_binding
-from magnetar.storage.local.disk import RealDisk
-from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.settings import LocalStoreSettings
-from magnetar.storage.local.store import LocalLedgerStore
-from magnetar.storage.store import LedgerWriter
 from magnetar.testing.clock import FakeClock
-
-SMALL = LocalStoreSettings(journal_file_bytes=1 << 20, round_bytes_max=1 << 19)
-METADATA = ("metadata.sqlite", "metadata.sqlite-commits")
-LEDGERS = ("journal", "segments", "catalogue", "store-id", "binding", "leases")
-
-
-class Folder:
-    """A data folder whose server is started, used, stopped and copied."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir()
-
-    @asynccontextmanager
-    async def stores(self) -> AsyncIterator[tuple[SqliteMetadataStore, LocalLedgerStore]]:
-        metadata = SqliteMetadataStore(self.path / "metadata.sqlite")
-        try:
-            store = await LocalLedgerStore.start(self.path, settings=SMALL, clock=FakeClock())
-            try:
-                yield metadata, store
-            finally:
-                await store.close()
-        finally:
-            await metadata.close()
-
-    async def run(self, writes: int = 2) -> None:
-        """One life of a server: some ledgers are made and recorded."""
-        async with self.stores() as (metadata, store):
-            bound = await bind(metadata, store)
-            await use(metadata, store, writes)
-            await bound.close()
-
-    async def doctor(self, *, repair: bool = False) -> doctor.Report:
-        return await asyncio.to_thread(doctor.run, self.path, deep=False, repair=repair)
-
-    def save(self, where: str, names: tuple[str, ...]) -> Path:
-        """A copy of some of the folder, as it is now."""
-        target = self.path.with_name(where)
-        target.mkdir()
-        for name in names:
-            source = self.path / name
-            if source.is_dir():
-                shutil.copytree(source, target / name)
-            elif source.exists():
-                shutil.copy(source, target / name)
-        return target
-
-    def put_back(self, saved: Path, names: tuple[str, ...]) -> None:
-        """Replace what is there by what was saved; what was not saved is missing then."""
-        for name in names:
-            target = self.path / name
-            if target.is_dir():
-                shutil.rmtree(target)
-            else:
-                target.unlink(missing_ok=True)
-            if (saved / name).is_dir():
-                shutil.copytree(saved / name, target)
-            elif (saved / name).exists():
-                shutil.copy(saved / name, target)
-
-
-async def append(writer: LedgerWriter, offset: int) -> None:
-    durable = asyncio.get_running_loop().create_future()
-    writer.append([b"entry"], 5, offset, 0, durable.set_result)
-    assert await durable is None
-
-
-async def use(metadata: SqliteMetadataStore, store: LocalLedgerStore, writes: int) -> list[LedgerWriter]:
-    writers: list[LedgerWriter] = []
-    for number in range(writes):
-        writer = await store.create()
-        writers.append(writer)
-        ledger_id = writer.stat.ledger_id
-        path = f"{METADATA_ROOT}t-{metadata.commits}"
-        await metadata.put(path, b'{"ledgers": [[%d, 0, 0]]}' % ledger_id)
-        await append(writer, number)
-    return writers
-
-
-async def named_ledgers(metadata: SqliteMetadataStore) -> list[int]:
-    chains = await metadata.scan(METADATA_ROOT)
-    return [ledger_id for _, chain in chains for ledger_id in binding.ledgers_of(chain.value)]
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(scenario)
-
-
-async def refuses(folder: Folder, sentence: str) -> None:
-    """It says so, again and again, and changes nothing that could be put right."""
-    for _ in range(2):
-        async with folder.stores() as (metadata, store):
-            before = await metadata.scan("/")
-            with pytest.raises(ConfigError, match=sentence) as caught:
-                await bind(metadata, store)
-            assert "magnetar doctor" in str(caught.value)
-            assert await metadata.scan("/") == before
+from tests.unit.server.data_folder import (
+    LEDGERS,
+    METADATA,
+    Folder,
+    named_ledgers,
+    refuses,
+    run,
+    use,
+)
 
 
 def test_a_folder_is_started_again_and_again(tmp_path: Path) -> None:
@@ -199,7 +99,7 @@ def test_older_ledgers_are_refused(tmp_path: Path, lives_since: int) -> None:
         saved = folder.save("saved", LEDGERS)
         if lives_since == 0:
             async with folder.stores() as (metadata, store):
-                metadata.sequence_of_ledgers = lambda: store.durable_sequence
+                metadata.bind(store)
                 await use(metadata, store, 2)
         for _ in range(lives_since):
             await folder.run()
@@ -350,200 +250,5 @@ def test_a_journal_that_is_not_synced_may_lose_rounds(tmp_path: Path) -> None:
             named = await named_ledgers(metadata)
             assert len(set(named)) == len(named) == 8, "a log must not meet what another one was given"
             assert max(named) == 0xF + 4, "nor is one to be deleted for what another one was"
-
-    run(scenario())
-
-
-def test_somebody_who_has_looked_may_go_on_and_no_ledger_id_is_given_twice(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        await folder.run()
-        saved = folder.save("saved", LEDGERS)
-        await folder.run(writes=5)
-        folder.put_back(saved, LEDGERS)
-        await refuses(folder, "are older than metadata.sqlite")
-        report = await folder.doctor()
-        told = [(one.area, one.details.get("ledgers")) for one in report.findings if one.weight == "damage"]
-        assert told[0] == ("binding", None)
-        assert sorted(told[1:]) == [("chains", [ledger_id]) for ledger_id in range(3, 8)]
-        report = await folder.doctor(repair=True)
-        assert [one.area for one in report.repairs] == ["binding"]
-        assert {one.area for one in report.after if one.weight == "damage"} == {"chains"}
-        await folder.run(writes=0)
-        await folder.run(writes=1)
-        async with folder.stores() as (metadata, store):
-            chains = await metadata.scan(METADATA_ROOT)
-            ids = [int(value.value.split(b"[[")[1].split(b",")[0]) for _, value in chains]
-            assert len(set(ids)) == len(ids) == 8
-            there = {stat.ledger_id for stat in await store.list_ledgers()}
-            assert len(there) == 3
-            assert max(ids) in there
-
-    run(scenario())
-
-
-def test_a_damaged_note_is_told_and_whoever_has_looked_may_go_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        await folder.run()
-        path = folder.path / "binding"
-        whole = path.read_bytes()
-        for position in range(len(whole)):
-            damaged = bytearray(whole)
-            damaged[position] ^= 1 << position % 8
-            path.write_bytes(damaged)
-            with pytest.raises(StorageError, match="binding is damaged"):
-                binding.read_binding(RealDisk(), folder.path)
-        for short in (b"", whole[:-1], whole + b"\0"):
-            path.write_bytes(short)
-            with pytest.raises(StorageError, match="binding is damaged"):
-                binding.read_binding(RealDisk(), folder.path)
-        (finding,) = [one for one in (await folder.doctor()).findings if one.weight == "damage"]
-        assert "binding is damaged" in finding.text
-        assert (await folder.doctor(repair=True)).is_healthy
-        await folder.run()
-        await folder.run()
-
-    run(scenario())
-
-
-def test_a_repair_keeps_every_ledger_although_the_metadata_is_gone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        await folder.run()
-        await folder.run()
-        assert (await folder.doctor()).is_healthy
-        folder.put_back(folder.save("nothing", ()), METADATA)
-        await refuses(folder, "metadata.sqlite is missing or empty")
-        report = await folder.doctor(repair=True)
-        assert report.is_healthy
-        assert "4 ledgers belong to no topic, and are kept: 1, 2, 3, 4" in [one.text for one in report.after]
-        await folder.run(writes=1)
-        async with folder.stores() as (_, store):
-            assert [stat.ledger_id for stat in await store.list_ledgers()] == [1, 2, 3, 4, 5]
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("left", ["older", "nothing"])
-def test_the_doctor_tells_of_transactions_that_are_missing_and_whoever_has_looked_may_go_on(
-    tmp_path: Path, left: str
-) -> None:
-    """The note of what was acknowledged is as it was, and would refuse what was put in the file's place."""
-
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        await folder.run()
-        saved = folder.save("saved", ("metadata.sqlite",) if left == "older" else ())
-        await folder.run()
-        folder.put_back(saved, ("metadata.sqlite",))
-        with pytest.raises(ConfigError, match=r"were acknowledged.*magnetar doctor"):
-            SqliteMetadataStore(folder.path / "metadata.sqlite")
-        if left == "nothing":
-            (folder.path / "metadata.sqlite").unlink()
-        report = await folder.doctor()
-        assert [one.area for one in report.findings if one.weight == "damage"] == ["metadata", "binding"]
-        assert (await folder.doctor(repair=True)).is_healthy
-        assert [one.name for one in folder.path.glob("damaged-*/*")] == ["metadata.sqlite-commits"]
-        await folder.run()
-        async with folder.stores() as (_, store):
-            assert len(await store.list_ledgers()) == 6
-
-    run(scenario())
-
-
-def test_transactions_that_are_missing_since_the_stores_were_last_compared_are_told_and_may_be_done_without(
-    tmp_path: Path,
-) -> None:
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        killed = Folder(tmp_path / "killed")
-        async with folder.stores() as (metadata, store):
-            await bind(metadata, store)
-            await use(metadata, store, 2)
-            names = (*METADATA, "metadata.sqlite-wal", *LEDGERS)
-            killed.put_back(folder.save("saved", names), names)
-        log = killed.path / "metadata.sqlite-wal"
-        content = bytearray(log.read_bytes())
-        content[-100] ^= 4
-        log.write_bytes(content)
-        report = await killed.doctor()
-        assert [one.area for one in report.findings if one.weight == "damage"] == ["metadata"]
-        assert (await killed.doctor(repair=True)).is_healthy
-        await killed.run()
-
-    run(scenario())
-
-
-def test_the_doctor_tells_damaged_metadata_and_leaves_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        await folder.run()
-        path = folder.path / "metadata.sqlite"
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE node SET value = x'00'")
-        connection.close()
-        before = path.read_bytes()
-        report = await folder.doctor(repair=True)
-        assert not report.is_healthy
-        told = next(one.text for one in report.findings if one.weight == "damage")
-        assert told.startswith(f"metadata file {path}")
-        assert path.read_bytes() == before
-
-    run(scenario())
-
-
-def test_a_journal_that_was_mended_has_fewer_rounds_than_the_metadata_noted_and_is_served(
-    tmp_path: Path,
-) -> None:
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        async with folder.stores() as (metadata, store):
-            bound = await bind(metadata, store)
-            await use(metadata, store, 4)
-            await metadata.put("/last", b"")
-            await bound.note()
-            folder.save("killed", (*METADATA, "metadata.sqlite-wal", *LEDGERS))
-        killed = Folder.__new__(Folder)
-        killed.path = tmp_path / "killed"
-        journal = max((killed.path / "journal").iterdir(), key=lambda path: path.read_bytes()[8:16])
-        content = bytearray(journal.read_bytes())
-        content[content.rindex(b"MGJR", 0, content.rindex(b"MGJR")) + 30] ^= 1  # in the last round but one
-        journal.write_bytes(content)
-        report = await killed.doctor(repair=True)
-        assert [one.area for one in report.repairs] == ["journal", "binding"]
-        await killed.run(writes=1)
-
-    run(scenario())
-
-
-def test_no_ledger_id_is_given_twice_behind_a_repair_of_the_journal(tmp_path: Path) -> None:
-    """The creation of a ledger is in a damaged round, and what is whole behind it has as many rounds as there were."""
-
-    async def scenario() -> None:
-        folder = Folder(tmp_path / "data")
-        killed = Folder(tmp_path / "killed")
-        async with folder.stores() as (metadata, store):
-            await bind(metadata, store)
-            first, _ = await use(metadata, store, 2)
-            await store.create()
-            damaged = store.durable_sequence
-            await metadata.put(f"{METADATA_ROOT}t", b'{"ledgers": [[3, 0, 0]]}')
-            await append(first, 1)
-            names = (*METADATA, "metadata.sqlite-wal", *LEDGERS)
-            killed.put_back(folder.save("saved", names), names)
-        for journal in (killed.path / "journal").iterdir():
-            content = bytearray(journal.read_bytes())
-            for at in range(0, len(content), BLOCK_BYTES):
-                if content[at : at + 4] == b"MGJR" and content[at + 23] == damaged:
-                    content[at + 30] ^= 1
-            journal.write_bytes(content)
-        report = await killed.doctor(repair=True)
-        assert [one.area for one in report.repairs] == ["journal"]
-        assert {one.area for one in report.after if one.weight == "damage"} == {"chains"}
-        await killed.run()
-        async with killed.stores() as (metadata, _):
-            named = await named_ledgers(metadata)
-            assert len(set(named)) == len(named) == 5
 
     run(scenario())

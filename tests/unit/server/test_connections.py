@@ -1,4 +1,4 @@
-"""A connection's life on the socket's side: who is let in, and who says nothing."""
+"""A connection's life on the socket's side: clients that are let in, and clients that say nothing."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ def made(clock: FakeClock, **limits: Any) -> Connections:
     return Connections(ConnectionLimits(**limits), clock, MemoryBudget(1 << 20, clock))
 
 
-def test_who_sends_nothing_is_closed_and_who_has_spoken_may_be_silent() -> None:
+def test_a_client_that_sends_nothing_is_closed_and_one_that_has_spoken_may_be_silent() -> None:
     async def scenario() -> None:
         clock = FakeClock()
         connections = made(clock, first_word_s_max=30, idle_s_max=600)
@@ -105,7 +105,7 @@ def test_what_timers_are_late_by_is_how_long_the_loop_was_held() -> None:
     clock = FakeClock()
     watch = LoopWatch(clock)
     clock.advance(INTERVAL_S)
-    watch._due_s -= 0.3  # somebody held the loop for so long
+    watch._due_s -= 0.3  # other work held the loop for so long
     clock.advance(INTERVAL_S)
     assert sum(watch.stalls.counts) == 2
     assert 0.29 < watch.longest_s < 0.31

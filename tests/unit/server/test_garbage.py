@@ -5,35 +5,43 @@ import subprocess
 import sys
 
 PROGRAM = """
-import gc, json, sys
+import asyncio, gc, json, weakref
+from magnetar.base.upkeep import Upkeep
 from magnetar.server import garbage
 from magnetar.testing.clock import FakeClock
-
-clock = FakeClock()
-entries = 0
-seen = []
-gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else None)
-garbage.tune_collector(clock, lambda: entries)
-seen.clear()
-kept = [[] for _ in range(20 * garbage.YOUNG_OBJECTS)]
-steps = list(seen)
 
 class Knot:
     pass
 
-knot = Knot()
-knot.itself = knot
-import weakref
-gone = weakref.ref(knot)
-kept += [[] for _ in range(2 * garbage.YOUNG_OBJECTS)]  # past its youth
-del knot
-seen.clear()
-entries = garbage.FULL_ENTRIES_MAX + 1
-clock.advance(garbage.FULL_INTERVAL_S)
-dear = [2 in seen, gone() is None]
-entries = garbage.FULL_ENTRIES_MAX
-clock.advance(garbage.FULL_INTERVAL_S)
-print(json.dumps({"steps": steps, "dear": dear, "cheap": [2 in seen, gone() is None]}))
+async def main():
+    clock = FakeClock()
+    upkeep = Upkeep(clock)
+    entries = 0
+    seen = []
+    gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else None)
+    garbage.tune_collector(upkeep, lambda: entries)
+    seen.clear()
+    kept = [[] for _ in range(20 * garbage.YOUNG_OBJECTS)]
+    steps = list(seen)
+
+    async def interval():
+        clock.advance(garbage.FULL_INTERVAL_S)
+        await upkeep.idle()
+
+    knot = Knot()
+    knot.itself = knot
+    gone = weakref.ref(knot)
+    kept += [[] for _ in range(2 * garbage.YOUNG_OBJECTS)]  # past its youth
+    del knot
+    seen.clear()
+    entries = garbage.FULL_ENTRIES_MAX + 1
+    await interval()
+    dear = [2 in seen, gone() is None]
+    entries = garbage.FULL_ENTRIES_MAX
+    await interval()
+    print(json.dumps({"steps": steps, "dear": dear, "cheap": [2 in seen, gone() is None]}))
+
+asyncio.run(main())
 """
 
 

@@ -63,7 +63,7 @@ def is_there(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-    return state != "Z"  # whoever is to reap it may take its time
+    return state != "Z"  # its parent may take its time to reap it
 
 
 @pytest.fixture(autouse=True)

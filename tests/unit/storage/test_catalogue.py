@@ -151,7 +151,7 @@ def test_every_flipped_bit_is_named_or_is_in_the_last_commit() -> None:
                 with pytest.raises(StorageError, match="catalogue /data/catalogue is damaged at byte"):
                     load(damaged)
             else:
-                # Not to be told from a commit that was cut short: it counts as one, and the journal has what it said.
+                # It looks the same as a commit that was cut short: it counts as one, and the journal has what it said.
                 found = load(damaged)
                 assert found.known.journal_sequence == 4
 

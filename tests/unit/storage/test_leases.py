@@ -48,7 +48,7 @@ class Rig:
         return self.disk.names(DATA / "segments")
 
     async def settled(self, store: LocalLedgerStore) -> list[str]:
-        """The files when what the write-behind was told has been done."""
+        """The files when the write-behind has done all of its work."""
         await store.behind.worker.run(int)
         return self.files()
 
@@ -147,7 +147,7 @@ async def test_a_start_after_a_kill_keeps_what_is_leased_for_the_leases_whole_le
             await store.delete(ledger_id)
         await store.delete(unleased)
         rig.killed()
-    rig.clock.advance(1000)  # a long time until somebody starts it again
+    rig.clock.advance(1000)  # a long time until the operator starts it again
     async with rig.store() as store:
         if deleted == "after":
             await store.delete(ledger_id)
@@ -191,7 +191,7 @@ async def test_a_short_lease_that_a_start_finds_gives_its_holder_a_minute(rig: R
 
 
 @in_a_loop
-async def test_a_full_disk_keeps_nobody_from_reading(rig: Rig) -> None:
+async def test_a_full_disk_keeps_no_client_from_reading(rig: Rig) -> None:
     async with rig.store() as store:
         ledger_id, lease = await leased(store, 100)
         rig.disk.fail_path = "leases"
@@ -263,8 +263,8 @@ def test_a_lease_file_is_read_as_it_was_written() -> None:
 
 
 @in_a_loop
-async def test_a_lease_ends_after_a_day_whoever_renews_it(rig: Rig) -> None:
-    """A lease that anybody renewed again and again kept deleted data on the disk for ever."""
+async def test_a_lease_ends_after_a_day_however_often_it_is_renewed(rig: Rig) -> None:
+    """A lease that a reader renewed again and again kept deleted data on the disk for ever."""
     async with rig.store() as store:
         ledger_id, lease = await leased(store, 3600)
         await store.leases.save(lease)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from magnetar.storage.local.format import BLOCK_BYTES
 from magnetar.storage.local.segment import PIECE_BYTES_SHORT, RUN_BYTES_SHORT, STAGING_BYTES, Staging
+from magnetar.storage.store import Buffer
 from magnetar.testing.disk import CrashDisk
 
 PATH = Path("/segment")
@@ -20,9 +21,24 @@ class Recorder:
         self.file = disk.open(PATH, create=True, direct=True)
         self.sizes: list[int] = []
 
-    def write(self, data: memoryview, position: int) -> None:
+    def write(self, data: Buffer, position: int) -> None:
         self.sizes.append(len(data))
         self.file.write(data, position)
+
+    def read(self, buffer: memoryview, position: int) -> int:
+        return self.file.read(buffer, position)
+
+    def sync(self) -> None:
+        self.file.sync()
+
+    def truncate(self, size: int) -> None:
+        self.file.truncate(size)
+
+    def size(self) -> int:
+        return self.file.size()
+
+    def close(self) -> None:
+        self.file.close()
 
 
 def write(position: int, sizes: list[int]) -> tuple[bytes, bytes, Recorder, bytes]:

@@ -6,7 +6,7 @@ from magnetar.wire.columns import engine
 
 
 class Compiling:
-    """Code that is being compiled until somebody waits for it."""
+    """Code that is being compiled until a test waits for it."""
 
     def __init__(self) -> None:
         self.finished = self

@@ -63,7 +63,7 @@ def test_what_was_kept_is_loaded_without_a_thread(package: Path) -> None:
     modules = modules_of(package)
     assert modules.load_kept()
     assert modules.finished.is_set()
-    assert modules.load(), "it is there for those who ask in the usual way, too"
+    assert modules.load(), "it is there for callers of `load`, too"
 
 
 def test_to_begin_loads_what_was_kept_at_once_and_else_does_not_wait(package: Path) -> None:

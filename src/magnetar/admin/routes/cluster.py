@@ -8,9 +8,9 @@ from starlette.responses import JSONResponse, Response
 
 from magnetar import __version__
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, text, unsupported, value
-from magnetar.admin.context import broker_of, context_of, web_url
+from magnetar.admin.context import caller_of, cases_of, context_of, web_url
 from magnetar.admin.routing import Router
-from magnetar.broker.policy.namespaces import CLUSTER, Tenant
+from magnetar.broker.policy.model import CLUSTER, Tenant
 
 router: Final = Router()
 
@@ -25,13 +25,15 @@ async def clusters() -> Response:
 
 @router.get("/admin/v2/clusters/{cluster}", summary="Where the cluster is")
 async def cluster(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.describe(caller_of(request))
     _check_cluster(cluster)
     service = context_of(request).service_url(request)
     return value({"serviceUrl": web_url(request), "brokerServiceUrl": service})
 
 
 @router.put("/admin/v2/clusters/{cluster}", summary="Refused: there is one cluster")
-async def create_cluster(cluster: str) -> Response:
+async def create_cluster(request: Request, cluster: str) -> Response:
+    cases_of(request).cluster.create(caller_of(request))
     if cluster == CLUSTER:
         raise Refused(409, "Cluster already exists")
     raise unsupported("More than one cluster")
@@ -39,6 +41,7 @@ async def create_cluster(cluster: str) -> Response:
 
 @router.get("/admin/v2/brokers/leaderBroker", summary="The broker that leads")
 async def leader(request: Request) -> Response:
+    cases_of(request).cluster.describe(caller_of(request))
     return value({"serviceUrl": web_url(request), "brokerId": request.url.netloc})
 
 
@@ -50,7 +53,8 @@ async def version() -> Response:
 @router.get(
     "/admin/v2/brokers/configuration/runtime", summary="The cluster's name, which pulsar-admin asks for here"
 )
-async def runtime_configuration() -> Response:
+async def runtime_configuration(request: Request) -> Response:
+    cases_of(request).cluster.describe_configs(caller_of(request))
     return value({"clusterName": CLUSTER})
 
 
@@ -64,16 +68,16 @@ async def ready(request: Request) -> Response:
     "/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", summary="What the broker serves: all of it"
 )
 async def owned(request: Request, cluster: str, broker: str) -> Response:
+    served = cases_of(request).namespaces.list_served(caller_of(request))
     _check_cluster(cluster)
     if broker != request.url.netloc:
         raise Refused(404, f"Broker id '{broker}' not found in available brokers.")
     status = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
-    namespaces = broker_of(request).namespaces
     return value(
         {
-            f"{name}/{low}_{high}": status
-            for name in namespaces.names
-            for low, high in _pairs(namespaces.require(name).bundle_boundaries)
+            f"{one.name}/{low}_{high}": status
+            for one in served
+            for low, high in itertools.pairwise(one.bundle_boundaries)
         }
     )
 
@@ -82,17 +86,17 @@ async def owned(request: Request, cluster: str, broker: str) -> Response:
     "/admin/v2/brokers/backlog-quota-check", summary="Look at all backlogs now, and act on their quotas"
 )
 async def check_quotas(request: Request) -> Response:
-    await broker_of(request).housekeeping.run_once()
+    await cases_of(request).cluster.check_quotas(caller_of(request))
     return done()
 
 
 @router.get("/health", summary="Whether the server works, part by part; 503 when one does not")
 @router.get("/ready", summary="Whether the server takes clients: the same")
 async def health(request: Request) -> Response:
-    parts = broker_of(request).health
-    checks = await parts.checks()
+    server = cases_of(request).cluster
+    checks = await server.health_checks()
     works = not any(checks.values())
-    content = {"status": "ok" if works else "failing", "checks": checks, "notes": parts.notes()}
+    content = {"status": "ok" if works else "failing", "checks": checks, "notes": server.health_notes()}
     return JSONResponse(content, 200 if works else 503)
 
 
@@ -111,13 +115,14 @@ async def status(request: Request) -> Response:
 @router.get("/admin/v2/brokers", summary="The brokers: one")
 @router.get(f"/admin/v2/brokers/{CLUSTER}", summary="The brokers of the cluster")
 async def brokers(request: Request) -> Response:
+    cases_of(request).cluster.describe(caller_of(request))
     return value([request.url.netloc])
 
 
 async def _check_health(request: Request) -> None:
     failing = [
         f"{name}: {problem}"
-        for name, problem in (await broker_of(request).health.checks()).items()
+        for name, problem in (await cases_of(request).cluster.health_checks()).items()
         if problem
     ]
     if failing:
@@ -129,43 +134,37 @@ def _check_cluster(cluster: str) -> None:
         raise Refused(404, "Cluster does not exist")
 
 
-def _pairs(boundaries: list[str]) -> list[tuple[str, str]]:
-    return list(itertools.pairwise(boundaries))
-
-
 # --- tenants ---------------------------------------------------------------------------------------------------------
 
 
 @router.get("/admin/v2/tenants", summary="All tenants")
 async def tenants(request: Request) -> Response:
-    return value(broker_of(request).namespaces.tenants)
+    return value(cases_of(request).tenants.list(caller_of(request)))
 
 
 @router.get("/admin/v2/tenants/{tenant}", summary="A tenant's admin roles and clusters")
 async def tenant(request: Request, tenant: str) -> Response:
-    found = broker_of(request).namespaces.tenant(tenant)
+    found = cases_of(request).tenants.describe(caller_of(request), tenant)
     return value({"adminRoles": list(found.admin_roles), "allowedClusters": list(found.clusters)})
 
 
 @router.put("/admin/v2/tenants/{tenant}", summary="Make a tenant")
 async def create_tenant(request: Request, tenant: str) -> Response:
-    await broker_of(request).namespaces.create_tenant(await _tenant(request, tenant))
+    given = await _tenant(request, tenant)
+    await cases_of(request).tenants.create(caller_of(request), given)
     return done()
 
 
 @router.post("/admin/v2/tenants/{tenant}", summary="Change a tenant")
 async def update_tenant(request: Request, tenant: str) -> Response:
-    await broker_of(request).namespaces.update_tenant(await _tenant(request, tenant))
+    given = await _tenant(request, tenant)
+    await cases_of(request).tenants.update(caller_of(request), given)
     return done()
 
 
 @router.delete("/admin/v2/tenants/{tenant}", summary="Delete a tenant; with ?force=true all that is in it")
 async def delete_tenant(request: Request, tenant: str) -> Response:
-    broker = broker_of(request)
-    if flag(request, "force"):
-        for name in broker.namespaces.names_of(tenant):
-            await broker.pulsar_topics.delete_namespace(name, force=True)
-    await broker.namespaces.delete_tenant(tenant)
+    await cases_of(request).tenants.delete(caller_of(request), tenant, force=flag(request, "force"))
     return done()
 
 

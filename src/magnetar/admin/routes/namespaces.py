@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import Refused, body, done, flag, object_body, unsupported, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
-from magnetar.broker.policy.namespaces import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
-from magnetar.broker.policy.policies import POLICIES
+from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
+from magnetar.broker.usecases.policies import is_policy
 
 router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
@@ -49,12 +49,12 @@ _UNSET: Final[Mapping[str, Any]] = {
 
 @router.get("/admin/v2/namespaces/{tenant}", summary="A tenant's namespaces")
 async def names(request: Request, tenant: str) -> Response:
-    return value(broker_of(request).namespaces.names_of(tenant))
+    return value(list(cases_of(request).namespaces.list(caller_of(request), tenant)))
 
 
 @router.get(_N, summary="All policies of a namespace")
 async def show(request: Request, tenant: str, namespace: str) -> Response:
-    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    found = cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
     return value({**_NEUTRAL, "bundles": _bundles(found), **_UNSET, **found.policies})
 
 
@@ -63,7 +63,7 @@ async def create(request: Request, tenant: str, namespace: str) -> Response:
     document = await object_body(request)
     policies = {}
     for key, content in document.items():
-        if key in POLICIES:
+        if is_policy(key):
             if content != "" and content != _UNSET.get(
                 key
             ):  # the Go client's empty texts are values that were not set
@@ -73,17 +73,15 @@ async def create(request: Request, tenant: str, namespace: str) -> Response:
         elif key != "bundles" and not _says_nothing(key, content):
             raise unsupported(f"The policy {key[:100]}")
     name = f"{tenant}/{namespace}"
-    await broker_of(request).namespaces.create(name, policies, _bundle_count(document.get("bundles")))
+    count = _bundle_count(document.get("bundles"))
+    await cases_of(request).namespaces.create(caller_of(request), name, policies, count)
     return done()
 
 
 @router.delete(_N, summary="Delete a namespace; with ?force=true its topics, too")
 async def delete(request: Request, tenant: str, namespace: str) -> Response:
     name = f"{tenant}/{namespace}"
-    broker = broker_of(request)
-    if name not in broker.namespaces:
-        raise Refused(404, f"Namespace {name} does not exist.")
-    await broker.pulsar_topics.delete_namespace(name, force=flag(request, "force"))
+    await cases_of(request).namespaces.delete(caller_of(request), name, force=flag(request, "force"))
     return done()
 
 
@@ -94,34 +92,31 @@ async def topics(request: Request, tenant: str, namespace: str) -> Response:
     mode = request.query_params.get("mode", "PERSISTENT")
     if mode not in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
         raise Refused(404, f"there is no mode {mode[:100]}")
-    name = f"{tenant}/{namespace}"
-    broker = broker_of(request)
-    found = broker.pulsar_topics.names(name, persistent=True) if mode != "NON_PERSISTENT" else []
-    if mode != "PERSISTENT":
-        found += broker.pulsar_topics.names(name, persistent=False)
-    return value(found)
+    persistent = None if mode == "ALL" else mode == "PERSISTENT"
+    topics = cases_of(request).pulsar_topics
+    return value(topics.names(caller_of(request), f"{tenant}/{namespace}", persistent=persistent))
 
 
 @router.get(_N + "/bundles", summary="The parts of the namespace's hash space")
 async def bundles(request: Request, tenant: str, namespace: str) -> Response:
-    return value(_bundles(broker_of(request).namespaces.require(f"{tenant}/{namespace}")))
+    return value(_bundles(cases_of(request).namespaces.describe(caller_of(request), f"{tenant}/{namespace}")))
 
 
-@router.get(_N + "/permissions", summary="Who may do what: nothing is granted, everybody may do all")
+@router.get(_N + "/permissions", summary="Who may do what: nothing is granted, every client may do all")
 async def permissions(request: Request, tenant: str, namespace: str) -> Response:
-    broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
     return value({})
 
 
 @router.get(_N + "/replication", summary="The clusters that have the namespace: this one")
 async def replication(request: Request, tenant: str, namespace: str) -> Response:
-    broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
     return value([CLUSTER])
 
 
 @router.post(_N + "/replication", summary="Takes this cluster and no other")
 async def set_replication(request: Request, tenant: str, namespace: str) -> Response:
-    broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    cases_of(request).namespaces.check_replication(caller_of(request), f"{tenant}/{namespace}")
     content = await body(request)
     if not content:
         raise Refused(412, "ClusterIds should not be null or empty")

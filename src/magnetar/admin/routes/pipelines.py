@@ -2,24 +2,21 @@
 says (`/magnetar/v1/worker`).
 
 The forms are in docs/reference/pipelines-rest.md.  Secrets of a configuration are for the worker alone, which is known
-by its token (`base/worker_token.py`); everybody else gets them masked, and nothing by which to pass for the worker.
+by its token (`base/worker_token.py`); other clients get them masked, and nothing by which to pass for the worker.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
-from magnetar.admin.context import broker_of, context_of
+from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.routing import Router
 from magnetar.base.masking import masked
-from magnetar.broker.jobs.pipelines import Pipeline, Pipelines, WorkerSays
-from magnetar.broker.jobs.worker_lease import LEASE_S, WORKER_ID_CHARS_MAX
-
-if TYPE_CHECKING:
-    from magnetar.broker.jobs.pipelines import Report
+from magnetar.broker.jobs.model import LEASE_S, WORKER_ID_CHARS_MAX, Pipeline, WorkerSays
+from magnetar.broker.usecases.pipelines import PipelineView, WorkerView
 
 router: Final = Router()
 _P: Final = "/magnetar/v1/pipelines"
@@ -28,19 +25,14 @@ _TROUBLE_CHARS_MAX: Final = 4000
 _TEXT_CHARS_MAX: Final = 5000  # a host and a path of the file system
 
 
-def _pipelines(request: Request) -> Pipelines:
-    return broker_of(request).pipelines
-
-
 # --- for people --------------------------------------------------------------------------------------------------
 
 
 @router.get(_P, summary="All pipelines: what they are, what they do, how far they are behind")
 async def all_of_them(request: Request) -> Response:
-    pipelines = _pipelines(request)
-    return value(
-        {"pipelines": [_row(pipelines, one) for one in pipelines.all()], "worker": _worker(pipelines)}
-    )
+    pipelines, caller = cases_of(request).pipelines, caller_of(request)
+    rows = [_row(one) for one in pipelines.list(caller)]
+    return value({"pipelines": rows, "worker": _worker(pipelines.worker_or_none(caller))})
 
 
 @router.post(_P, summary="Declare a pipeline: {name, kind, config}; it starts unless ?start=false")
@@ -49,47 +41,40 @@ async def create(request: Request) -> Response:
     config = body.get("config", {})
     if not isinstance(config, dict):
         raise BadBody("config must be an object")
-    pipelines = _pipelines(request)
-    made = await pipelines.create(
-        _text(body, "name"), _text(body, "kind"), config, start=flag(request, "start", True)
-    )
-    return JSONResponse(_whole(pipelines, made), 201)
+    name, kind, starts = _text(body, "name"), _text(body, "kind"), flag(request, "start", True)
+    made = await cases_of(request).pipelines.create(caller_of(request), name, kind, config, start=starts)
+    return JSONResponse(_whole(made), 201)
 
 
 @router.get(_P + "/{name}", summary="One pipeline with its configuration and status")
 async def show(request: Request, name: str) -> Response:
-    pipelines = _pipelines(request)
-    return value(_whole(pipelines, pipelines.get(name)))
+    return value(_whole(cases_of(request).pipelines.describe(caller_of(request), name)))
 
 
 @router.get(_P + "/{name}/stats", summary="A pipeline's numbers: lag, rates, batches, durations")
 async def stats(request: Request, name: str) -> Response:
-    pipelines = _pipelines(request)
-    report = pipelines.report(pipelines.get(name))
-    return value(dict(report.status) if report is not None else {})
+    return value(dict(cases_of(request).pipelines.describe(caller_of(request), name).status))
 
 
-@router.put(_P + "/{name}/start", summary="Let a pipeline run")
+@router.put(_P + "/{name}/start", summary="Start a pipeline")
 async def start(request: Request, name: str) -> Response:
-    pipelines = _pipelines(request)
-    return value(_whole(pipelines, await pipelines.start(name)))
+    return value(_whole(await cases_of(request).pipelines.start(caller_of(request), name)))
 
 
-@router.put(_P + "/{name}/stop", summary="Let a pipeline rest where it is")
+@router.put(_P + "/{name}/stop", summary="Stop a pipeline; it keeps its position")
 async def stop(request: Request, name: str) -> Response:
-    pipelines = _pipelines(request)
-    return value(_whole(pipelines, await pipelines.stop(name)))
+    return value(_whole(await cases_of(request).pipelines.stop(caller_of(request), name)))
 
 
-@router.put(_P + "/{name}/restart", summary="Stop a pipeline and let it run again")
+@router.put(_P + "/{name}/restart", summary="Stop a pipeline and start it again")
 async def restart(request: Request, name: str) -> Response:
-    pipelines = _pipelines(request)
-    return value(_whole(pipelines, await pipelines.restart(name)))
+    return value(_whole(await cases_of(request).pipelines.restart(caller_of(request), name)))
 
 
-@router.delete(_P + "/{name}", summary="Stop a pipeline for good; ?force=true does not wait for the worker")
+@router.delete(_P + "/{name}", summary="Delete a pipeline; ?force=true does not wait for the worker")
 async def delete(request: Request, name: str) -> Response:
-    is_gone = await _pipelines(request).delete(name, force=flag(request, "force"))
+    pipelines, force = cases_of(request).pipelines, flag(request, "force")
+    is_gone = await pipelines.delete(caller_of(request), name, force=force)
     return done() if is_gone else Response(status_code=202)
 
 
@@ -98,7 +83,7 @@ async def delete(request: Request, name: str) -> Response:
 
 @router.get(_W, summary="The worker that runs the pipelines; null when there is none")
 async def worker(request: Request) -> Response:
-    return value({"worker": _worker(_pipelines(request))})
+    return value({"worker": _worker(cases_of(request).pipelines.worker(caller_of(request)))})
 
 
 @router.post(
@@ -107,16 +92,16 @@ async def worker(request: Request) -> Response:
 )
 async def lease(request: Request) -> Response:
     body = await _workers_body(request)
-    epoch = await _pipelines(request).take_lease(
+    cases = cases_of(request).pipeline_worker
+    epoch = await cases.take_lease(
         _worker_id(body), _text(body, "host"), _number(body, "pid"), _text(body, "place")
     )
-    roots = _pipelines(request).table_roots
     return value(
         {
             "epoch": epoch,
             "lease_s": LEASE_S,
             "bootstrap": _bootstrap(request),
-            "table_roots": [*roots.folders, *roots.urls],
+            "table_roots": list(cases.table_roots),
         }
     )
 
@@ -126,15 +111,15 @@ async def lease(request: Request) -> Response:
 )
 async def orders(request: Request) -> Response:
     body = await _workers_body(request)
-    pipelines = _pipelines(request)
-    found = await pipelines.orders(
+    cases = cases_of(request).pipeline_worker
+    found = await cases.orders(
         _worker_id(body),
         _number(body, "epoch"),
         str(body.get("version", "")),
         _number(body, "wait_ms", 0) / 1000,
     )
     if found is None:
-        return value({"version": pipelines.version, "pipelines": None})
+        return value({"version": cases.version, "pipelines": None})
     version, wanted = found
     return value({"version": version, "pipelines": [_spec(one) for one in wanted]})
 
@@ -148,19 +133,20 @@ async def report(request: Request) -> Response:
     if not isinstance(reports, dict) or not isinstance(about, dict):
         raise BadBody("pipelines and about must be objects")
     says = WorkerSays(trouble=str(body.get("trouble") or "")[:_TROUBLE_CHARS_MAX], about=about)
-    await _pipelines(request).reported(_worker_id(body), _number(body, "epoch"), reports, says)
+    cases = cases_of(request).pipeline_worker
+    await cases.report(_worker_id(body), _number(body, "epoch"), reports, says)
     return done()
 
 
 @router.post(_W + "/end", summary="The worker has stopped everything and ends")
 async def end(request: Request) -> Response:
     body = await _workers_body(request)
-    _pipelines(request).lease.end(_worker_id(body), _number(body, "epoch"))
+    cases_of(request).pipeline_worker.end(_worker_id(body), _number(body, "epoch"))
     return done()
 
 
 async def _workers_body(request: Request) -> Mapping[str, Any]:
-    """What the worker says; nobody else is listened to."""
+    """What the worker says; other clients are refused."""
     if not context_of(request).access.is_worker(request.headers.get("authorization", "")):
         raise Refused(401, "this is for the pipelines' worker, which is known by its token", "NOT_THE_WORKER")
     return await object_body(request)
@@ -169,10 +155,9 @@ async def _workers_body(request: Request) -> Mapping[str, Any]:
 def _bootstrap(request: Request) -> str:
     """Where a Kafka client connects that sent this request: the first listener of each node."""
     addresses = []
-    for node in broker_of(request).nodes.all:
-        for endpoint in list(node.advertised.values())[:1]:
-            host = endpoint.host or request.url.hostname or "localhost"
-            addresses.append(f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}")
+    for endpoint in cases_of(request).pipeline_worker.kafka_endpoints():
+        host = endpoint.host or request.url.hostname or "localhost"
+        addresses.append(f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}")
     return ",".join(addresses)
 
 
@@ -193,49 +178,40 @@ def _spec(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _whole(pipelines: Pipelines, pipeline: Pipeline) -> dict[str, Any]:
+def _whole(view: PipelineView) -> dict[str, Any]:
     """For people: without secrets."""
-    state, why = pipelines.state(pipeline)
-    found = pipelines.report(pipeline)
     return {
-        **_spec(pipeline),
-        "config": masked(pipeline.config),
-        "state": state,
-        "reason": why,
-        "status": _status(found),
-        "reported_ms": found.at_ms if found is not None else None,
+        **_spec(view.pipeline),
+        "config": masked(view.pipeline.config),
+        "state": view.state,
+        "reason": view.reason,
+        "status": view.status,
+        "reported_ms": view.reported_ms,
     }
 
 
-def _row(pipelines: Pipelines, pipeline: Pipeline) -> dict[str, Any]:
-    state, why = pipelines.state(pipeline)
-    status = _status(pipelines.report(pipeline))
+def _row(view: PipelineView) -> dict[str, Any]:
     return {
-        "name": pipeline.name,
-        "kind": pipeline.kind,
-        "desired": pipeline.desired,
-        "state": state,
-        "reason": why,
-        "lag": status.get("lag"),
-        "rows_per_second": status.get("rows_per_second"),
-        "rows": status.get("rows"),
+        "name": view.pipeline.name,
+        "kind": view.pipeline.kind,
+        "desired": view.pipeline.desired,
+        "state": view.state,
+        "reason": view.reason,
+        "lag": view.status.get("lag"),
+        "rows_per_second": view.status.get("rows_per_second"),
+        "rows": view.status.get("rows"),
     }
 
 
-def _status(found: "Report | None") -> Mapping[str, Any]:
-    return found.status if found is not None else {}
-
-
-def _worker(pipelines: Pipelines) -> dict[str, Any] | None:
-    holder = pipelines.lease.holder
-    if holder is None:
+def _worker(view: WorkerView | None) -> dict[str, Any] | None:
+    if view is None:
         return None
     return {
-        "host": holder.host,
-        "pid": holder.pid,
-        "trouble": pipelines.worker.trouble,
-        "about": pipelines.worker.about,
-        "reported_ms": pipelines.worker.at_ms,
+        "host": view.holder.host,
+        "pid": view.holder.pid,
+        "trouble": view.says.trouble,
+        "about": view.says.about,
+        "reported_ms": view.says.at_ms,
     }
 
 

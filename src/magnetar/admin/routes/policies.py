@@ -12,17 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, text, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.names import topic_name
 from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName
-from magnetar.broker.policy.policies import (
-    InvalidPolicy,
-    JsonValue,
-    MalformedPolicy,
-    QuotaAboveRetention,
-    QuotaType,
-)
+from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
+from magnetar.broker.policy.model import JsonValue, QuotaType
+from magnetar.broker.usecases.policies import Update, with_properties
 
 router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
@@ -61,6 +57,7 @@ NAMESPACE_RESOURCES: Final = (
     Resource("maxConsumersPerTopic", "max_consumers_per_topic"),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    Resource("maxTopicsPerNamespace", "max_topics_per_namespace"),
     Resource("subscriptionExpirationTime", "subscription_expiration_time_minutes"),
     Resource(
         "schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", "UNDEFINED", has_delete=False
@@ -102,8 +99,9 @@ def _namespace_resource(resource: Resource) -> None:
     path, key = f"{_N}/{resource.path}", resource.key
 
     async def read(request: Request) -> Response:
-        found = broker_of(request).namespaces.require(_namespace(request)).policies.get(key)
-        return value(resource.unset if found is None else found)
+        found = cases_of(request).policies.of_namespace(caller_of(request), _namespace(request))
+        set_for_it = found.policies.get(key)
+        return value(resource.unset if set_for_it is None else set_for_it)
 
     async def write(request: Request) -> Response:
         content = await body(request)
@@ -128,12 +126,10 @@ def _topic_resource(resource: Resource) -> None:
     path, key = f"{_T}/{resource.path}", resource.key
 
     async def read(request: Request) -> Response:
-        name = _topic(request)
-        broker = broker_of(request)
-        broker.pulsar_topics.get(name)
-        found = broker.namespaces.topic_policies(name).get(key)
+        layers = cases_of(request).policies.of_topic(caller_of(request), _topic(request))
+        found = layers.topic.get(key)
         if found is None and flag(request, "applied"):
-            found = broker.namespaces.require(name.namespace_name).policies.get(key)
+            found = layers.namespace.get(key)
             found = resource.applied if found in (None, "UNDEFINED") else found
         return value(found)
 
@@ -187,19 +183,17 @@ def _number(given: str) -> int:
 
 
 async def _change_namespace(request: Request, name: str, key: str, content: JsonValue, status: int) -> None:
-    namespaces = broker_of(request).namespaces
-    namespaces.require(name)
+    policies = cases_of(request).policies
     try:
-        await namespaces.change(name, lambda values: {**values, key: content})
+        await policies.change_namespace(caller_of(request), name, lambda values: {**values, key: content})
     except InvalidPolicy as error:
         raise _refusal(key, status, error) from None
 
 
 async def _change_topic(request: Request, name: TopicName, key: str, content: JsonValue, status: int) -> None:
-    broker = broker_of(request)
-    broker.pulsar_topics.get(name)
+    policies = cases_of(request).policies
     try:
-        await broker.namespaces.change_topic(name, lambda values: {**values, key: content})
+        await policies.change_topic(caller_of(request), name, lambda values: {**values, key: content})
     except InvalidPolicy as error:
         raise _refusal(key, status, error) from None
 
@@ -231,7 +225,7 @@ def _with_quota(kind: str, quota: Mapping[str, Any] | None) -> Callable[[dict[st
 
 @router.get(_N + "/backlogQuotaMap", summary="Show a namespace's backlog quotas")
 async def namespace_quotas(request: Request, tenant: str, namespace: str) -> Response:
-    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    found = cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
     return value(found.policies.get("backlog_quota_map", {}))
 
 
@@ -240,10 +234,9 @@ async def namespace_quotas(request: Request, tenant: str, namespace: str) -> Res
 async def namespace_quota(request: Request, tenant: str, namespace: str) -> Response:
     name, kind = f"{tenant}/{namespace}", _quota_type(request)
     quota = None if request.method == "DELETE" else await object_body(request)
-    namespaces = broker_of(request).namespaces
-    namespaces.require(name)
+    policies = cases_of(request).policies
     try:
-        await namespaces.change(name, _with_quota(kind, quota))
+        await policies.change_namespace(caller_of(request), name, _with_quota(kind, quota))
     except QuotaAboveRetention:
         raise
     except InvalidPolicy as error:
@@ -255,14 +248,10 @@ async def namespace_quota(request: Request, tenant: str, namespace: str) -> Resp
 @router.get(_T + "/backlogQuotaMap", summary="Show a topic's backlog quotas")
 async def topic_quotas(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, _ = topic_name(domain, tenant, namespace, topic)
-    broker = broker_of(request)
-    broker.pulsar_topics.get(name)
-    found = dict(broker.namespaces.topic_policies(name).get("backlog_quota_map", {}))
+    layers = cases_of(request).policies.of_topic(caller_of(request), name)
+    found = layers.topic.get("backlog_quota_map", {})
     if flag(request, "applied"):
-        found = {
-            **broker.namespaces.require(name.namespace_name).policies.get("backlog_quota_map", {}),
-            **found,
-        }
+        found = {**layers.namespace.get("backlog_quota_map", {}), **found}
     return value(found)
 
 
@@ -272,10 +261,9 @@ async def topic_quota(request: Request, domain: str, tenant: str, namespace: str
     name, _ = topic_name(domain, tenant, namespace, topic)
     kind = _quota_type(request)
     quota = None if request.method == "DELETE" else await object_body(request)
-    broker = broker_of(request)
-    broker.pulsar_topics.get(name)
+    policies = cases_of(request).policies
     try:
-        await broker.namespaces.change_topic(name, _with_quota(kind, quota))
+        await policies.change_topic(caller_of(request), name, _with_quota(kind, quota))
     except QuotaAboveRetention:
         raise
     except InvalidPolicy as error:
@@ -288,48 +276,40 @@ async def topic_quota(request: Request, domain: str, tenant: str, namespace: str
 
 @router.get(_N + "/properties", summary="Show a namespace's properties")
 async def read_properties(request: Request, tenant: str, namespace: str) -> Response:
-    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}")
+    found = cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
     return value(found.policies.get("properties", {}))
 
 
 @router.put(_N + "/properties", summary="Add to a namespace's properties, or change some")
 async def add_properties(request: Request, tenant: str, namespace: str) -> Response:
     added = await object_body(request)
-    await _change_properties(request, f"{tenant}/{namespace}", lambda values: {**values, **added})
+    await _change(request, f"{tenant}/{namespace}", lambda values: with_properties(values, added))
     return done()
 
 
 @router.delete(_N + "/properties", summary="Remove all properties of a namespace")
 async def remove_properties(request: Request, tenant: str, namespace: str) -> Response:
-    await _change_properties(request, f"{tenant}/{namespace}", lambda values: {})
+    await _change(request, f"{tenant}/{namespace}", lambda values: {**values, "properties": None})
     return done()
 
 
 @router.get(_N + "/property/{key}", summary="Show one property of a namespace")
 async def read_property(request: Request, tenant: str, namespace: str, key: str) -> Response:
-    found = broker_of(request).namespaces.require(f"{tenant}/{namespace}").policies.get("properties", {})
-    return text(found.get(key, ""))
+    found = cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
+    return text(found.policies.get("properties", {}).get(key, ""))
 
 
 @router.put(_N + "/property/{key}/{content}", summary="Set one property of a namespace")
 async def write_property(request: Request, tenant: str, namespace: str, key: str, content: str) -> Response:
-    await _change_properties(request, f"{tenant}/{namespace}", lambda values: {**values, key: content})
+    await _change(request, f"{tenant}/{namespace}", lambda values: with_properties(values, {key: content}))
     return done()
 
 
 @router.delete(_N + "/property/{key}", summary="Remove one property of a namespace; it is answered")
 async def remove_property(request: Request, tenant: str, namespace: str, key: str) -> Response:
-    name = f"{tenant}/{namespace}"
-    had = broker_of(request).namespaces.require(name).policies.get("properties", {}).get(key, "")
-    await _change_properties(
-        request, name, lambda values: {name: value for name, value in values.items() if name != key}
-    )
-    return text(had)
+    policies = cases_of(request).policies
+    return text(await policies.remove_namespace_property(caller_of(request), f"{tenant}/{namespace}", key))
 
 
-async def _change_properties(
-    request: Request, name: str, update: Callable[[Mapping[str, str]], Mapping[str, str]]
-) -> None:
-    await broker_of(request).namespaces.change(
-        name, lambda values: {**values, "properties": update(values.get("properties", {})) or None}
-    )
+async def _change(request: Request, name: str, update: Update) -> None:
+    await cases_of(request).policies.change_namespace(caller_of(request), name, update)

@@ -5,37 +5,24 @@ What an administrator adds may be new even when clients may bring nothing new.
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar.admin.answers import Refused, flag, object_body, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName, parse_partition
-from magnetar.broker.schemas.compatibility import text_of
-from magnetar.broker.schemas.model import (
-    IncompatibleSchema,
-    Schema,
-    SchemaNotFound,
-    SchemaType,
-    SchemaVersion,
-)
-
-if TYPE_CHECKING:
-    from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType, SchemaVersion, text_of
 
 router: Final = Router()
 _S: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 _I32: Final = struct.Struct(">i")
 
 
-def _found(request: Request, tenant: str, namespace: str, topic: str) -> "tuple[SchemaRegistry, TopicName]":
-    broker = broker_of(request)
-    name, _ = parse_partition(f"persistent://{tenant}/{namespace}/{topic}")
-    broker.namespaces.require(name.namespace_name)
-    return broker.schemas, name
+def _name(tenant: str, namespace: str, topic: str) -> TopicName:
+    return parse_partition(f"persistent://{tenant}/{namespace}/{topic}")[0]
 
 
 def _shown(found: SchemaVersion) -> dict[str, Any]:
@@ -55,52 +42,46 @@ def _shown(found: SchemaVersion) -> dict[str, Any]:
 async def show(
     request: Request, tenant: str, namespace: str, topic: str, version: int | None = None
 ) -> Response:
-    registry, name = _found(request, tenant, namespace, topic)
+    name = _name(tenant, namespace, topic)
     try:
-        return value(_shown(registry.get(name, version)))
+        return value(_shown(cases_of(request).schemas.get(caller_of(request), name, version)))
     except SchemaNotFound:
         raise Refused(404, "Schema not found") from None
 
 
 @router.get(_S + "/schemas", summary="All versions since the last deletion")
 async def show_all(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    registry, name = _found(request, tenant, namespace, topic)
-    return value({"getSchemaResponses": [_shown(one) for one in registry.versions(name)]})
+    found = cases_of(request).schemas.versions(caller_of(request), _name(tenant, namespace, topic))
+    return value({"getSchemaResponses": [_shown(one) for one in found]})
 
 
 @router.post(_S + "/schema", summary="Add a schema: {type, schema, properties}")
 async def add(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    registry, name = _found(request, tenant, namespace, topic)
-    version = await registry.register(name, await _given(request), may_update=True)
+    name, given = _name(tenant, namespace, topic), await _given(request)
+    version = await cases_of(request).schemas.add(caller_of(request), name, given)
     return value({"version": {"version": version}})
 
 
 @router.delete(_S + "/schema", summary="Delete all versions; ?force=true counts from 0 again")
 async def delete(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    registry, name = _found(request, tenant, namespace, topic)
+    name, schemas = _name(tenant, namespace, topic), cases_of(request).schemas
     if flag(request, "force"):
-        await registry.purge(name)
+        await schemas.purge(caller_of(request), name)
         return value({"version": -1})
-    return value({"version": await registry.delete(name)})
+    return value({"version": await schemas.delete(caller_of(request), name)})
 
 
 @router.post(_S + "/compatibility", summary="Whether the topic would take a schema now")
 async def compatibility(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    registry, name = _found(request, tenant, namespace, topic)
-    strategy = broker_of(request).namespaces.policies_of(name).schema_compatibility.value
-    schema = await _given(request)
-    try:
-        registry.is_compatible(name, schema)
-        is_compatible = True
-    except IncompatibleSchema:
-        is_compatible = False
-    return JSONResponse({"schemaCompatibilityStrategy": strategy, "compatibility": is_compatible}, 202)
+    name, given = _name(tenant, namespace, topic), await _given(request)
+    strategy, is_compatible = cases_of(request).schemas.compare(caller_of(request), name, given)
+    return JSONResponse({"schemaCompatibilityStrategy": strategy.value, "compatibility": is_compatible}, 202)
 
 
 @router.post(_S + "/version", summary="The version that a schema has in the topic; -1 when it has none")
 async def version_of(request: Request, tenant: str, namespace: str, topic: str) -> Response:
-    registry, name = _found(request, tenant, namespace, topic)
-    found = registry.find(name, await _given(request))
+    name, given = _name(tenant, namespace, topic), await _given(request)
+    found = cases_of(request).schemas.find(caller_of(request), name, given)
     return value({"version": found.version if found is not None else -1})
 
 

@@ -9,28 +9,22 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar.admin.answers import BadBody, Refused, done, object_body, value
-from magnetar.admin.context import broker_of
+from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
 from magnetar.base.config import LONG_MAX
 from magnetar.base.error_codes import CROWDED
 from magnetar.base.errors import BrokerError
-from magnetar.broker.history.segments import Located, Range, Segment
-from magnetar.broker.schemas.compatibility import text_of
-from magnetar.broker.schemas.model import SchemaNotFound
-from magnetar.storage.store import LEASE_S_MAX
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.log.partition import Partition
-    from magnetar.broker.topics.topic import Topic
-    from magnetar.storage.store import Buffer
+from magnetar.broker.history.model import Located, Range, Segment
+from magnetar.broker.schemas.model import SchemaNotFound, text_of
+from magnetar.broker.usecases.history import PartitionOffsets, ReadableTopic, RecordReader
+from magnetar.storage.store import LEASE_S_MAX, Buffer
 
 router: Final = Router()
 
@@ -44,39 +38,28 @@ _INVALID_PATTERN: Final = "INVALID_PATTERN"
 _CROWDED_BYTES: Final = 64 << 10
 _SEND_BYTES: Final = 256 << 10
 _TURN_EVERY: Final = 256
-# What Kafka, Pulsar and our own writers in Spark keep for themselves, where something has made them here.
-_INTERNAL: Final = frozenset(
-    (
-        "__consumer_offsets",
-        "__transaction_state",
-        "__change_events",
-        "__transaction_buffer_snapshot",
-        "__spark_sink",
-    )
-)
 
 
 @router.get(
     "/magnetar/v1/topics", summary="The topics that can be read, or those whose names fit ?pattern (RE2)"
 )
 async def topics(request: Request, pattern: str | None = None) -> Response:
-    broker = broker_of(request)
+    cases = cases_of(request)
     fits = _pattern(pattern)
     rows = []
-    for number, topic in enumerate(broker.topics):
+    for number, topic in enumerate(cases.history.topics(caller_of(request))):
         if number % _TURN_EVERY == _TURN_EVERY - 1:
             await asyncio.sleep(0)
-        name = topic.name
-        if not name.persistent or name.local in _INTERNAL:
+        if topic is None:
             continue
-        short = broker.kafka_name(name)
-        if fits(short) or fits(name.full):
+        short = cases.kafka_names.shown(topic.name)
+        if fits(short) or fits(topic.name.full):
             rows.append(_topic_row(topic, short))
     rows.sort(key=lambda row: row["full"])
     return await _json(lambda: {"topics": rows})
 
 
-def _topic_row(topic: "Topic", short: str) -> dict[str, Any]:
+def _topic_row(topic: ReadableTopic, short: str) -> dict[str, Any]:
     return {
         "topic": short,
         "full": topic.name.full,
@@ -107,11 +90,10 @@ def _pattern(text: str | None) -> Callable[[str], object]:
     "/magnetar/v1/topics/{topic:path}/schema", summary="A topic's schema: the newest one, or ?version"
 )
 async def schema(request: Request, topic: str) -> Response:
-    broker = broker_of(request)
-    name = broker.kafka_topic(topic).name
     version = _query(request.query_params, "version", -1)
+    cases = cases_of(request)
     try:
-        found = broker.schemas.get(name, None if version < 0 else version)
+        found = cases.history.schema(caller_of(request), topic, None if version < 0 else version)
     except SchemaNotFound:
         which = "schema" if version < 0 else f"schema of version {version}"
         raise Refused(404, f"{topic} has no {which}", SchemaNotFound.code) from None
@@ -128,35 +110,31 @@ async def schema(request: Request, topic: str) -> Response:
 
 @router.post("/magnetar/v1/offsets", summary="Where partitions begin and end, and what they have at a time")
 async def offsets(request: Request) -> Response:
-    broker = broker_of(request)
     wanted = [
         (text_in(row, "topic"), partition_in(row), number_in(row, "timestamp"))
         for row in rows_of(await object_body(request), "partitions")
     ]
     found = []
+    history, caller = cases_of(request).history, caller_of(request)
     for number, (topic, index, timestamp_ms) in enumerate(wanted):
         if number % _TURN_EVERY == _TURN_EVERY - 1:
             await asyncio.sleep(0)
         try:
-            found.append(await _offsets_row(broker, topic, index, timestamp_ms))
+            found.append(_offsets_row(request, await history.offsets(caller, topic, index, timestamp_ms)))
         except BrokerError as error:
             found.append(error_row(topic, index, error))
     return await _json(lambda: {"partitions": found})
 
 
-async def _offsets_row(broker: "Broker", topic: str, index: int, timestamp_ms: int | None) -> dict[str, Any]:
-    partition = broker.segments.partition(topic, index)
-    at_time = None
-    if timestamp_ms is not None:
-        at_time = await broker.segments.offset_at(partition, timestamp_ms)
+def _offsets_row(request: Request, found: PartitionOffsets) -> dict[str, Any]:
     return {
-        "topic": broker.kafka_name(partition.topic.name),
-        "full": partition.topic.name.full,
-        "partition": partition.index,
-        "earliest": partition.log.log_start,
-        "high_watermark": partition.log.high_watermark,
-        "last_stable": partition.last_stable_offset,
-        "offset_for_timestamp": at_time,
+        "topic": cases_of(request).kafka_names.shown(found.topic),
+        "full": found.topic.full,
+        "partition": found.partition,
+        "earliest": found.earliest,
+        "high_watermark": found.high_watermark,
+        "last_stable": found.last_stable,
+        "offset_for_timestamp": found.at_time,
         "error": None,
     }
 
@@ -168,12 +146,12 @@ async def _offsets_row(broker: "Broker", topic: str, index: int, timestamp_ms: i
     "/magnetar/v1/segments", summary="The files that hold ranges of partitions, and where their tails begin"
 )
 async def locate(request: Request) -> Response:
-    broker = broker_of(request)
+    history = cases_of(request).history
     body = await object_body(request)
     wanted = [_range(row) for row in rows_of(body, "partitions")]
     lease = text_in(body, "lease") if body.get("lease") is not None else None
-    lease, found = await broker.segments.locate_all(wanted, lease, _lease_s(body))
-    store = broker.segments.store_id
+    lease, found = await history.locate(caller_of(request), wanted, lease, _lease_s(body))
+    store = history.store_id
 
     def content() -> dict[str, Any]:
         rows = [
@@ -189,14 +167,14 @@ async def locate(request: Request) -> Response:
 
 @router.post("/magnetar/v1/leases/{lease}", summary="Let a lease end {lease_s} from now")
 async def renew(request: Request, lease: str) -> Response:
-    broker = broker_of(request)
-    await broker.segments.leases.renew(lease, _lease_s(await object_body(request)))
+    lease_s = _lease_s(await object_body(request))
+    await cases_of(request).history.renew_lease(lease, lease_s)
     return done()
 
 
 @router.delete("/magnetar/v1/leases/{lease}", summary="End a lease: its files are not needed any more")
 async def end(request: Request, lease: str) -> Response:
-    await broker_of(request).segments.leases.end(lease)
+    await cases_of(request).history.end_lease(lease)
     return done()
 
 
@@ -307,7 +285,7 @@ class _Records(Response):
     in_flight_bytes = 0
     """Of all answers that are being sent."""
 
-    def __init__(self, parts: "list[Buffer]", headers: dict[str, str]) -> None:
+    def __init__(self, parts: list[Buffer], headers: dict[str, str]) -> None:
         self._parts = parts
         self._size = sum(map(len, parts))
         super().__init__(b"", headers={**headers, "content-length": str(self._size)})
@@ -333,9 +311,8 @@ class _Records(Response):
 
 @router.get("/magnetar/v1/entries", summary="Store records of a partition from an offset on")
 async def entries(request: Request, topic: str) -> Response:
-    broker = broker_of(request)
     query = request.query_params
-    partition = broker.segments.partition(topic, _query(query, "partition"))
+    reader = cases_of(request).history.reader(caller_of(request), topic, _query(query, "partition"))
     offset = _query(query, "offset")
     bytes_max = min(_query(query, "bytes_max", ENTRIES_BYTES_DEFAULT), ENTRIES_BYTES_MAX)
     wait_ms = min(_query(query, "wait_ms", 0), WAIT_MS_MAX)
@@ -343,18 +320,16 @@ async def entries(request: Request, topic: str) -> Response:
     form = query.get("as", "stored")
     if form not in ("stored", "kafka"):
         raise Refused(400, f"as must be 'stored' or 'kafka', not {form[:100]!r}")
-    broker.stored_records.check(partition, offset)
-    if wait_ms and partition.log.high_watermark <= offset < end_offset:
-        await _wait(request, broker, partition, offset, wait_ms)
+    reader.check(offset)
+    if wait_ms and reader.high_watermark <= offset < end_offset:
+        await _wait(request, reader, offset, wait_ms)
     if _Records.in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
         bytes_max = min(bytes_max, _CROWDED_BYTES)
-    parts = await broker.stored_records.read(
-        partition, offset, end_offset, bytes_max, as_kafka=form == "kafka"
-    )
+    parts = await reader.read(offset, end_offset, bytes_max, as_kafka=form == "kafka")
     headers = {
-        "X-Magnetar-High-Watermark": str(partition.log.high_watermark),
-        "X-Magnetar-Last-Stable": str(partition.last_stable_offset),
-        "X-Magnetar-Earliest": str(partition.log.log_start),
+        "X-Magnetar-High-Watermark": str(reader.high_watermark),
+        "X-Magnetar-Last-Stable": str(reader.last_stable),
+        "X-Magnetar-Earliest": str(reader.earliest),
     }
     return _Records(parts, headers)
 
@@ -371,16 +346,13 @@ def _query(query: Mapping[str, str], name: str, default: int | None = None) -> i
     return int(text)
 
 
-async def _wait(
-    request: Request, broker: "Broker", partition: "Partition", offset: int, wait_ms: int
-) -> None:
+async def _wait(request: Request, reader: RecordReader, offset: int, wait_ms: int) -> None:
     """Until there is something, or the time is over, or the client has gone."""
-    records = broker.stored_records
-    if records.is_crowded:
+    if reader.is_crowded:
         raise Refused(
             503, "too many readers wait for records already: ask again, or without wait_ms", CROWDED
         )
-    waiting = asyncio.ensure_future(records.wait(partition, offset, wait_ms / 1000))
+    waiting = asyncio.ensure_future(reader.wait(offset, wait_ms / 1000))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -1,87 +1,27 @@
 """Subscriptions of a topic or of all its partitions: listed, made, moved, peeked into, dropped."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import BadBody, Refused, done, flag, object_body, value
-from magnetar.admin.context import broker_of, context_of
+from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.message_ids import position_in
-from magnetar.admin.names import partitions_of, topic_hash, topic_name
 from magnetar.admin.peek import message_response
 from magnetar.admin.routing import Router
-from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.admin import MessagePosition, offset_of
-from magnetar.broker.subscriptions.errors import SubscriptionNotFound
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.log.partition import Partition
+from magnetar.broker.usecases.subscriptions import LATEST
 
 router: Final = Router()
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
 _S: Final = _T + "/subscription/{name:path}"  # a name may have slashes in it
-# From so many messages on Pulsar looks through a backlog for what is old, and answers that all is well whatever it
-# finds; a shorter one without anything that old is a conflict.
-_LONG_BACKLOG: Final = 1000
-_LATEST: Final = MessagePosition(positions.LATEST, positions.LATEST)
-
-
-class _Path:
-    """What the paths below have in common."""
-
-    def __init__(self, request: Request, domain: str, tenant: str, namespace: str, topic: str) -> None:
-        self.broker: Broker = broker_of(request)
-        self.full = f"{domain}://{tenant}/{namespace}/{topic}"
-        self._parts = (domain, tenant, namespace, topic)
-
-    @property
-    def partitions(self) -> "list[Partition]":
-        return partitions_of(self.broker, *self._parts)
-
-    def partition(self, what: str) -> "Partition":
-        """The only partition; 405 for a partitioned topic as a whole."""
-        name, index = topic_name(*self._parts)
-        if index < 0 and self.broker.pulsar_topics.get(name).is_partitioned:
-            raise Refused(405, f"{what} on a partitioned topic is not allowed")
-        return self.broker.pulsar_topics.partition(self.full)
-
-    def has_long_backlog(self, name: str) -> bool:
-        admin = self.broker.subscription_admin
-        return any(
-            name in admin.names(one) and admin.backlog(one, name) >= _LONG_BACKLOG for one in self.partitions
-        )
-
-    async def each_with(self, name: str, act: "Callable[[Partition], Coroutine[Any, Any, Any]]") -> list[Any]:
-        """Do something for every partition that has the subscription; 404 when none has."""
-        results = []
-        for partition in self.partitions:
-            try:
-                self.broker.subscription_admin.cursor(partition, name)
-            except SubscriptionNotFound:
-                continue
-            results.append(await act(partition))
-        if not results:
-            raise Refused(404, f"Subscription {name} not found for topic {self.full}")
-        return results
-
-
-def _path(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> _Path:
-    return _Path(request, domain, tenant, namespace, topic)
 
 
 @router.get(_T + "/subscriptions", summary="The names of a topic's subscriptions, Kafka groups among them")
 async def names(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    found: set[str] = set()
-    for partition in path.partitions:
-        found.update(path.broker.subscription_admin.names(partition))
-    return value(sorted(found))
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    return value(list(cases_of(request).subscriptions.names(caller_of(request), full)))
 
 
 # The longer paths first: a name takes everything up to what follows it.
@@ -91,21 +31,17 @@ async def names(request: Request, domain: str, tenant: str, namespace: str, topi
 async def skip_all(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    await path.each_with(name, partial(_skip_all, path.broker, name))
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).subscriptions.skip_all(caller_of(request), full, name)
     return done()
-
-
-async def _skip_all(broker: "Broker", name: str, partition: "Partition") -> None:
-    await broker.subscription_admin.skip_to(partition, name, partition.log.high_watermark)
 
 
 @router.post(_S + "/skip/{count}", summary="Acknowledge the next messages")
 async def skip(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str, count: int
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    await path.broker.subscription_admin.skip(path.partition("Skip messages"), name, max(count, 0))
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).subscriptions.skip(caller_of(request), full, name, count)
     return done()
 
 
@@ -113,13 +49,8 @@ async def skip(
 async def expire(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str, seconds: int
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    before_ms = path.broker.clock.now_ms() - seconds * 1000
-    counts = await path.each_with(
-        name, lambda one: path.broker.subscription_admin.expire(one, name, before_ms)
-    )
-    if not any(counts) and not path.has_long_backlog(name):
-        raise _nothing_expired(path, name)
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).subscriptions.expire(caller_of(request), full, name, seconds)
     return done()
 
 
@@ -127,12 +58,9 @@ async def expire(
 async def expire_to(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    partition = path.partition("Expire messages to a position")
-    offset = await offset_of(partition, position_in(await object_body(request)))
-    if path.broker.subscription_admin.cursor(partition, name).mark_delete >= offset:
-        raise _nothing_expired(path, name)
-    await path.broker.subscription_admin.skip_to(partition, name, offset)
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    position = position_in(await object_body(request))
+    await cases_of(request).subscriptions.expire_to(caller_of(request), full, name, position)
     return done()
 
 
@@ -140,25 +68,9 @@ async def expire_to(
 async def expire_all(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, seconds: int
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    admin = path.broker.subscription_admin
-    before_ms = path.broker.clock.now_ms() - seconds * 1000
-    count = 0
-    names = set()
-    for partition in path.partitions:
-        for name in path.broker.subscriptions.names(partition):
-            names.add(name)
-            count += await admin.expire(partition, name, before_ms)
-    if not count and not any(path.has_long_backlog(name) for name in names):
-        raise _nothing_expired(path, "any of them")
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).subscriptions.expire_all(caller_of(request), full, seconds)
     return done()
-
-
-def _nothing_expired(path: _Path, name: str) -> Refused:
-    return Refused(
-        409,
-        f"Expire message by timestamp not issued on topic {path.full} for subscription {name}: nothing is that old",
-    )
 
 
 @router.post(
@@ -167,11 +79,8 @@ def _nothing_expired(path: _Path, name: str) -> Refused:
 async def reset_to_time(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str, time_ms: int
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    admin = path.broker.subscription_admin
-    await path.each_with(
-        name, lambda one: admin.reset(one, name, partial(positions.offset_at_time, one, time_ms))
-    )
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    await cases_of(request).subscriptions.reset_to_time(caller_of(request), full, name, time_ms)
     return done()
 
 
@@ -179,10 +88,9 @@ async def reset_to_time(
 async def reset_to_position(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    partition = path.partition("Reset-cursor at position")
-    wanted = position_in(await object_body(request))
-    await path.broker.subscription_admin.reset(partition, name, partial(offset_of, partition, wanted))
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    position = position_in(await object_body(request))
+    await cases_of(request).subscriptions.reset(caller_of(request), full, name, position)
     return done()
 
 
@@ -190,34 +98,28 @@ async def reset_to_position(
 async def peek(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str, number: int
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    partition = path.partition("Peek messages")
-    broker = path.broker
-    found = await broker.subscription_admin.peek(partition, name, number, broker.subscriptions.forms)
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    found = await cases_of(request).subscriptions.peek(caller_of(request), full, name, number)
     if found is None:
         raise Refused(404, "Message not found")
-    return await message_response(found, broker.opener, context_of(request).bodies)
+    return await message_response(found, cases_of(request).peeking.opener, context_of(request).bodies)
 
 
 @router.get(_S + "/properties", summary="A subscription's own properties")
 async def properties(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-
-    async def read(partition: "Partition") -> dict[str, str]:
-        return path.broker.subscriptions.properties(path.broker.subscription_admin.cursor(partition, name))
-
-    return value((await path.each_with(name, read))[0])
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
+    return value(dict(await cases_of(request).subscriptions.properties(caller_of(request), full, name)))
 
 
 @router.put(_S + "/properties", summary="Replace a subscription's own properties")
 async def set_properties(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
     given = _properties(await object_body(request))
-    await path.each_with(name, lambda one: path.broker.subscriptions.set_properties(one, name, given))
+    await cases_of(request).subscriptions.set_properties(caller_of(request), full, name, given)
     return done()
 
 
@@ -231,23 +133,11 @@ def _properties(given: Any) -> dict[str, str]:
 async def create(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
-    if not name:
-        raise Refused(412, "a subscription has a name")
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
     document = await object_body(request)
-    wanted = position_in(document) if "ledgerId" in document else _LATEST
+    start = position_in(document) if "ledgerId" in document else LATEST
     given = _properties(document.get("properties") or {})
-    broker = path.broker
-    parsed, index = topic_name(domain, tenant, namespace, topic)
-    if broker.pulsar_topics.find(parsed) is None and index < 0:
-        count = await broker.pulsar_topics.partition_count_or_create(path.full)
-        if count == 0:
-            await broker.pulsar_topics.open(path.full)
-    made = [
-        await broker.subscription_admin.create(one, name, await offset_of(one, wanted), given)
-        for one in path.partitions
-    ]
-    if not any(made):
+    if not await cases_of(request).subscriptions.create(caller_of(request), full, name, start, given):
         raise Refused(409, "Subscription already exists for topic")
     return done()
 
@@ -256,60 +146,32 @@ async def create(
 async def delete(
     request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
 ) -> Response:
-    path = _path(request, domain, tenant, namespace, topic)
+    full = f"{domain}://{tenant}/{namespace}/{topic}"
     force = flag(request, "force")
-    await path.each_with(name, lambda one: path.broker.subscription_admin.delete(one, name, force=force))
+    await cases_of(request).subscriptions.delete(caller_of(request), full, name, force=force)
     return done()
 
 
 # --- all topics of a namespace ---------------------------------------------------------------------------------------
 
 
-def _of_namespace(request: Request, tenant: str, namespace: str) -> "list[Partition]":
-    broker = broker_of(request)
-    return [
-        broker.pulsar_topics.partition(name)
-        for name in broker.pulsar_topics.names(f"{tenant}/{namespace}", persistent=True)
-    ]
-
-
 @router.post(_N + "/clearBacklog", summary="Acknowledge the backlogs of all subscriptions of all topics")
 @router.post(_N + "/clearBacklog/{name:path}", summary="The same for the subscriptions of one name")
 async def clear_backlog(request: Request, tenant: str, namespace: str, name: str = "") -> Response:
-    broker = broker_of(request)
-    for partition in _of_namespace(request, tenant, namespace):
-        for one in broker.subscriptions.names(partition):
-            if not name or one == name:
-                await _skip_all(broker, one, partition)
+    cases = cases_of(request).subscriptions
+    await cases.clear_backlogs(caller_of(request), f"{tenant}/{namespace}", name)
     return done()
 
 
 @router.post(_N + "/unsubscribe/{name:path}", summary="Drop the subscriptions of one name of all topics")
 async def unsubscribe(request: Request, tenant: str, namespace: str, name: str) -> Response:
-    broker = broker_of(request)
-    for partition in _of_namespace(request, tenant, namespace):
-        if name in broker.subscriptions.names(partition):
-            await broker.subscription_admin.delete(partition, name)
+    cases = cases_of(request).subscriptions
+    await cases.delete_everywhere(caller_of(request), f"{tenant}/{namespace}", name)
     return done()
 
 
 @router.put(_N + "/unload", summary="Close all producers and consumers of a namespace: they come back")
 @router.put(_N + "/{bundle}/unload", summary="The same for one part of its hash space")
 async def unload(request: Request, tenant: str, namespace: str, bundle: str = "") -> Response:
-    broker = broker_of(request)
-    name = f"{tenant}/{namespace}"
-    if name not in broker.namespaces:
-        raise Refused(404, "Namespace not found")
-    low, high = 0, 1 << 32
-    if bundle:
-        boundaries = broker.namespaces.require(name).bundle_boundaries
-        begin, _, end = bundle.partition("_")
-        if begin not in boundaries or end not in boundaries:
-            raise Refused(412, f"Invalid bundle range {bundle[:100]}")
-        low = int(begin, 16)
-        high = int(end, 16) + (end == boundaries[-1])
-    full_names = broker.pulsar_topics.names(name, persistent=True)
-    full_names += broker.pulsar_topics.names(name, persistent=False)
-    chosen = [one for one in full_names if low <= topic_hash(one) < high]
-    await asyncio.gather(*(broker.unload(broker.pulsar_topics.partition(one)) for one in chosen))
+    await cases_of(request).namespaces.unload(caller_of(request), f"{tenant}/{namespace}", bundle)
     return done()

@@ -4,14 +4,9 @@ Plain functions: they refuse or return, and change nothing.  The texts are Kafka
 """
 
 from collections.abc import Sequence
-from typing import Final
 
-from magnetar.broker.cluster.nodes import Nodes
+from magnetar.broker.cluster.model import PARTITIONS_MAX, Nodes
 from magnetar.broker.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidReplicationFactor
-
-PARTITIONS_MAX: Final = (
-    10_000  # per topic; a limit against typing errors, far above what one process serves well
-)
 
 
 def assigned(nodes: Nodes, count: int, factor: int) -> list[list[int]]:

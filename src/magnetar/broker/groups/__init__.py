@@ -1,4 +1,4 @@
-"""Consumer groups: who consumes what together (the classic group protocol), and how far they have got.
+"""Consumer groups: which members consume what together (the classic group protocol), and how far they have got.
 
 * `group`: one group's members, votes and generation, as bookkeeping without rules about time;
 * `rebalance`: the state machine over it, with the clock's timers and reply callbacks;

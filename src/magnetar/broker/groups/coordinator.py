@@ -8,10 +8,10 @@ are coroutines.
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.upkeep import Job, Upkeep
@@ -60,7 +60,7 @@ class GroupCoordinator:
         settings: GroupSettings | None = None,
         *,
         canonical_topic: Callable[[str], str] = str,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = lambda: str(randomness.new_uuid()),
         upkeep: Upkeep | None = None,
         expiry_now_ms: Callable[[], int] | None = None,
     ) -> None:
@@ -260,7 +260,7 @@ class GroupCoordinator:
             log.warning("expired offsets could not be dropped: %s", failure)
 
     async def _forget_if_unused(self, name: str) -> None:
-        """Forget an empty group that has neither offsets nor anybody about to join."""
+        """Forget an empty group that has no offsets and no member about to join."""
         group = self.find(name)
         if group is None or group.state is not GroupState.EMPTY or group.pending_members:
             return

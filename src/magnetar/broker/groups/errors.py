@@ -12,7 +12,6 @@ class GroupError(Enum):
 
     NONE = ""
     COORDINATOR_NOT_AVAILABLE = "The coordinator is not available."
-    NOT_COORDINATOR = "Another node is the coordinator of this group."
     INVALID_GROUP_ID = "The group id is not valid."
     INVALID_SESSION_TIMEOUT = "The session timeout is outside of what the server allows."
     INCONSISTENT_GROUP_PROTOCOL = "No protocol of the member is supported by all members of the group."

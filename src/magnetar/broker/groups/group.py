@@ -296,7 +296,7 @@ class Group:
         return GroupError.NONE if member_id in self.members else GroupError.UNKNOWN_MEMBER_ID
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else make the first who has joined leader; false: nobody has."""
+        """Keep the leader if it has joined, else make the first member that has joined leader; false: none has."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_reply is None:

@@ -1,6 +1,6 @@
 """What goes into the coordinator and what comes out, free of any protocol's bytes and versions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -124,3 +124,30 @@ class ListedGroup:
     protocol_type: str
     state: GroupState
     group_type: str = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    """`topic_id` is that of the topic that had the name when this was asked for, in hex; empty when it is meant now."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """`generation` -1 with an empty member id: a client outside of the group protocol.
+
+    `retention_ms`: how long the offsets shall be kept, for the old clients that say so.
+    """
+
+    group_id: str
+    offsets: Sequence[OffsetToCommit]
+    member_id: str = NO_MEMBER
+    generation: int = -1
+    group_instance_id: str | None = None
+    retention_ms: int | None = None

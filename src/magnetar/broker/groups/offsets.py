@@ -12,14 +12,14 @@ that the partition is not its own any more; OffsetDelete is answered GROUP_SUBSC
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
-from magnetar.broker.groups.model import NO_MEMBER, GroupState
+from magnetar.broker.groups.model import NO_MEMBER, CommitRequest, GroupState, OffsetToCommit
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -39,33 +39,6 @@ class TopicCatalogue(Protocol):
 
 class GroupFinder(Protocol):
     def find(self, group_id: str) -> Group | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
-    """`topic_id` is that of the topic that had the name when this was asked for, in hex; empty when it is meant now."""
-
-    topic: str
-    partition: int
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-    topic_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRequest:
-    """`generation` -1 with an empty member id: a client outside of the group protocol.
-
-    `retention_ms`: how long the offsets shall be kept, for the old clients that say so.
-    """
-
-    group_id: str
-    offsets: Sequence[OffsetToCommit]
-    member_id: str = NO_MEMBER
-    generation: int = -1
-    group_instance_id: str | None = None
-    retention_ms: int | None = None
 
 
 class GroupOffsets:

@@ -1,9 +1,10 @@
-"""The classic group protocol: Kafka's JoinGroup, SyncGroup, Heartbeat and LeaveGroup as a synchronous
-state machine.
+"""The classic group protocol: Kafka's JoinGroup, SyncGroup, Heartbeat and LeaveGroup as a synchronous state machine.
 
-    Empty --join--> PreparingRebalance --everybody joined, or time is up--> CompletingRebalance
-    CompletingRebalance --the leader's assignment--> Stable --a change of members or metadata-->
-    PreparingRebalance PreparingRebalance --everybody gone--> Empty --deleted--> Dead
+    Empty --a member joins--> PreparingRebalance
+    PreparingRebalance --all members have joined, or time is up--> CompletingRebalance
+    CompletingRebalance --the leader's assignment--> Stable
+    Stable --a change of members or metadata--> PreparingRebalance
+    PreparingRebalance --all members are gone--> Empty --deleted--> Dead
 
 Every call and every timer runs to its end before the next one; nothing here waits.  A join or sync that
 cannot be answered yet is parked as a callback; callbacks must not call back into the machine.  Which error
@@ -13,10 +14,10 @@ one difference: a request that a retry overtakes, or whose member leaves, is ans
 """
 
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group, Member
@@ -43,8 +44,7 @@ _REPEATED_WAIT_MS_MIN: Final = (
 class Rebalancer:
     """The rules of one coordinator's groups; each call names the group that it is about.
 
-    `on_settled` is told when a group has become Stable or Empty; `new_id` gives the random part of a
-    member id.
+    `on_settled` is called when a group has become Stable or Empty; `new_id` gives the random part of a member id.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Rebalancer:
         settings: GroupSettings,
         *,
         on_settled: Callable[[Group], None] = lambda group: None,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = lambda: str(randomness.new_uuid()),
     ) -> None:
         self._clock = clock
         self._settings = settings
@@ -84,7 +84,7 @@ class Rebalancer:
     def _has_room(self, group: Group, member_id: str) -> bool:
         limit = self._settings.group_max_size
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Who waits keeps its place; the last ones to rejoin are turned away when the limit was lowered.
+            # Members that wait keep their place; the last ones to rejoin are turned away when the limit was lowered.
             return member_id in group.joining or len(group.joining) < limit
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member_id in group.members or len(group.members) < limit
@@ -156,8 +156,7 @@ class Rebalancer:
                 result = self._current_result(group, new_id, leader=leader_before)
             group.answer_join(member, result)
         elif group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may have been told the old id already: what it assigned to that one would reach
-            # nobody.
+            # The leader may know the old id already: what it assigned to that one would reach no member.
             self._prepare(group, f"static member {new_id} came back while assignments were made")
         else:
             self._rebalance_or_complete(group, f"static member {new_id} came back with other protocols")
@@ -238,7 +237,7 @@ class Rebalancer:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Begin the next generation with who has joined; the others are out, except for static members."""
+        """Begin the next generation with the members that have joined; the others are out, except for static ones."""
         assert group.state is GroupState.PREPARING_REBALANCE, group.state
         group.cancel_join_timer()
         late = [
@@ -249,7 +248,7 @@ class Rebalancer:
         for member_id in late:
             group.remove(member_id)
         if late:
-            log.info("group %r goes on without those who did not rejoin: %s", group.group_id, late)
+            log.info("group %r goes on without members that did not rejoin: %s", group.group_id, late)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none of them has joined: wait for one, or for their sessions
             # to end.

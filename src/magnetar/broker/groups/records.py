@@ -54,7 +54,7 @@ class GroupRecord:
     def decode(value: bytes) -> "GroupRecord":
         """Raises EntryCorrupt when `value` is not what `encode` gives."""
         if len(value) < 20 or value[0] != MAGIC or value[1] != VERSION:
-            raise EntryCorrupt("a stored group is not one, or of a version that this build does not know")
+            raise EntryCorrupt("a value is no stored group, or of a version that this build does not know")
         if crc32c(value[:-4]) != _CRC.unpack_from(value, len(value) - 4)[0]:
             raise EntryCorrupt("a stored group fails its checksum")
         size = _HEAD.unpack_from(value)[2]

@@ -15,7 +15,7 @@ from magnetar.ledger.cursor import METADATA_BYTES_MAX
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 # What a member says of itself, or is assigned: eight times what Kafka by default can store of a whole group.
 MEMBER_BYTES_MAX: Final = 8 << 20
-# What is kept of all members of all groups.  Those who bring little find room when those who bring much do not.
+# What is kept of all members of all groups.  Members that bring little find room when those that bring much do not.
 MEMBERS_BYTES_MAX: Final = 128 << 20
 SMALL_MEMBER_BYTES: Final = 16 << 10
 

@@ -4,15 +4,14 @@ A reader outside of the server (a Spark job) takes what lies in files from there
 what was acknowledged but not written to its file yet, a few megabytes at most.  The two never overlap and leave no
 hole: `tail_from` is the first offset that no named file has.
 
-Answers are made from memory, but for the index of a finished segment that somebody reads for the first time; between
+Answers are made from memory, but for the index of a finished segment that is read for the first time; between
 any two segments the event loop gets a turn.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 from magnetar.base.errors import (
     BrokerError,
@@ -23,77 +22,17 @@ from magnetar.base.errors import (
     WireError,
 )
 from magnetar.base.names import TopicName
+from magnetar.broker.history.errors import NonPersistent
+from magnetar.broker.history.model import Located, Range, Segment
 from magnetar.broker.interop.lookups import TimeLookups
-from magnetar.broker.log.aborted_index import AbortedRange
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition
 from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.chain import LedgerInfo
-from magnetar.storage.store import HasSegmentFiles, LedgerId, LedgerStore, SegmentFiles, SegmentLeases
+from magnetar.storage.store import HasSegmentFiles, LedgerStore, SegmentFiles, SegmentLeases
 
 CUT_BYTES: Final = 4 << 20
 CUTS_MAX: Final = 20_000  # of one partition's answer: longer ranges have them further apart
 _TURN_EVERY: Final = 64  # segments between two turns of the event loop
-
-
-class NonPersistent(BrokerError):
-    """The topic stores nothing that could be read."""
-
-    code: ClassVar[str] = "NON_PERSISTENT"
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What is asked of one partition: offsets, or times in milliseconds where no offset is given.
-
-    `to_offset` is not part of it; `to_timestamp_ms` stands for the first offset at or after that time, as Kafka's
-    look-up by time gives it.  None: from the beginning, up to the end of now.
-    """
-
-    topic: str
-    partition: int
-    from_offset: int | None = None
-    to_offset: int | None = None
-    from_timestamp_ms: int | None = None
-    to_timestamp_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One file.  Offsets and time are those of all of it that can be read, `bytes` and the rest those of the range."""
-
-    ledger_id: LedgerId
-    path: str
-    is_sealed: bool
-    first_offset: int
-    last_offset: int
-    max_timestamp_ms: int
-    data_bytes: int
-    cuts: list[tuple[int, int]]
-    """(offset, position): where reading can begin."""
-
-    end_position: int
-
-    @property
-    def bytes(self) -> int:
-        return self.end_position - self.cuts[0][1]
-
-
-@dataclass(slots=True)
-class Located:
-    """Where a range lies.  `from_offset` and `to_offset` are what it came to."""
-
-    topic: str
-    full: str
-    partition: int
-    earliest: int
-    high_watermark: int
-    last_stable: int
-    from_offset: int
-    to_offset: int
-    tail_from: int
-    segments: list[Segment] = field(default_factory=list)
-    aborted: list[AbortedRange] = field(default_factory=list)
 
 
 class SegmentCatalogue:
@@ -123,7 +62,7 @@ class SegmentCatalogue:
             InvalidTopicName, UnknownTopic, NonPersistent
         """
         partition = self._find_topic(topic).partition(index)
-        if isinstance(partition, NonPersistentPartition):
+        if not partition.topic.name.persistent:
             raise NonPersistent(
                 f"{topic} is not persistent: nothing of it is stored, so there is nothing to read"
             )
@@ -139,7 +78,7 @@ class SegmentCatalogue:
     async def locate_all(
         self, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
     ) -> tuple[str | None, list[Located | BrokerError]]:
-        """Where each range lies, or why it cannot be told; and the lease on all files of the answer.
+        """Where each range lies, or why that is not known; and the lease on all files of the answer.
 
         With `lease_id`, that lease is renewed and extended; else with `lease_s` a new one is given, if there are any
         files to keep.  It lasts when this returns.

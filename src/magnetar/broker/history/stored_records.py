@@ -1,6 +1,6 @@
 """Entries of a partition as *store records*: the bytes of a segment file, for readers that take the rest from there.
 
-Whoever reads history from files reads the tail here, and both are decoded by one decoder.  A reader that is ahead of
+A job that reads history from files reads the tail here, and decodes both with one decoder.  A reader that is ahead of
 the log waits for the next append as a Kafka fetch does.
 """
 
@@ -14,8 +14,8 @@ from magnetar.broker.errors import OffsetOutOfRange, UnknownTopic
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry_format import EntryPrefix, decode_entry
-from magnetar.storage.local.format import RECORD_BYTES, record_header
 from magnetar.storage.store import Buffer, LedgerId, StoredEntry
+from magnetar.wire.stored import RECORD_BYTES, record_header
 
 AT_ONCE_MAX: Final = 64  # entries of an answer that is made on the event loop: a tenth of a millisecond
 AT_ONCE_BYTES_MAX: Final = 1 << 20
@@ -122,7 +122,7 @@ class StoredRecords:
         return len(self._waiting) >= WAITERS_MAX
 
     def stop_waiting(self) -> None:
-        """The server stops: who waits is answered with what there is, and nobody waits any more."""
+        """The server stops: readers that wait are answered with what there is, and no later one waits."""
         self._is_stopping = True
         for woken in list(self._waiting):
             _resolver(woken)()
@@ -148,7 +148,8 @@ def _parts(ledger_id: LedgerId, stored: Sequence[StoredEntry], bytes_max: int) -
         size += RECORD_BYTES + len(one.body)
         if parts and size > bytes_max:
             break
-        parts += (record_header(ledger_id, one), one.body)
+        head = record_header(ledger_id, one.entry_id, one.last_offset, one.max_timestamp_ms, one.body)
+        parts += (head, one.body)
     return parts
 
 

@@ -1,6 +1,6 @@
-"""Entries as clients of the other protocol read them: who converts, when, and what becomes of what cannot be.
+"""Entries as clients of the other protocol read them: what is converted when, and what becomes of what cannot be.
 
-What a client reads in its own protocol is not looked at here but for its kind.  The rest is converted when somebody
+What a client reads in its own protocol is not looked at here but for its kind.  The rest is converted when a client
 asks for it (`wire/convert`), and kept for the next one, up to a number of bytes.  A little is converted at once; more,
 or what is compressed or in chunks, on a thread, once however many ask for it at a time, and within the budgets of
 `log/opening.py`: what is expanded by all conversions together, and what one of them gives out at a time, is bounded.
@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt, StorageError, WireError
+from magnetar.base.tasks import Tasks
 from magnetar.broker.interop.chunks import earlier_chunks
 from magnetar.broker.interop.convert import (
     Bad,
@@ -35,14 +36,11 @@ from magnetar.broker.interop.convert import (
     is_simple_for_kafka,
     to_kafka,
 )
-from magnetar.broker.interop.formed import Formed, is_marker
+from magnetar.broker.interop.model import Formed, is_marker
 from magnetar.broker.log.opening import SMALL, Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.wire.convert import (
-    engine,
-    kafka_to_pulsar,
-)
+from magnetar.wire.convert import engine, kafka_to_pulsar
 from magnetar.wire.kafka.record_scan import Budget
 from magnetar.wire.kafka.records import COMPRESSION_MASK, read_header
 from magnetar.wire.pulsar.entry import EntryView
@@ -53,7 +51,7 @@ AT_ONCE_BYTES_MAX: Final = 16 << 10  # converted on the event loop: a tenth of a
 _AT_ONCE_CHARGE: Final = 1 << 10  # the least that an entry counts for: each has a cost of its own
 _GIVEN_BYTES_MAX: Final = (
     16 << 20
-)  # converted in one go: who reads comes for the rest when these are on their way
+)  # converted in one go: a reader asks for the rest when these are on their way
 _NOTED_MAX: Final = 10_000  # undecodable entries that were said, so that they are not said again
 _FORM_OVERHEAD_BYTES: Final = 300
 
@@ -116,7 +114,8 @@ def _charge(form: Form) -> int:
 class Interop:
     """See the module's text.  All methods run on the event loop.
 
-    `cache_bytes` is for each protocol; `message_bytes_max` is what Pulsar clients were told: they refuse larger ones.
+    `cache_bytes` is for each protocol; `message_bytes_max` is what Pulsar clients learn on CONNECT: they refuse larger
+    ones.
     """
 
     def __init__(self, cache_bytes: int, message_bytes_max: int, opener: Opener) -> None:
@@ -127,7 +126,7 @@ class Interop:
         self._noted: OrderedDict[_Key, None] = OrderedDict()
         self._opener = opener
         self._assembling = asyncio.Lock()  # chunks are in memory all at once: those of one message at a time
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(log)
         self._is_closed = False
         self._connected: set[EntryKind] = set()
 
@@ -145,10 +144,9 @@ class Interop:
         return self._for_kafka.bytes_used + self._for_pulsar.bytes_used
 
     def close(self) -> None:
-        """Convert nothing more; whoever waits is told that it cannot be read."""
+        """Convert nothing more; to readers that wait the entries are unreadable."""
         self._is_closed = True
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     # --- for Kafka ---------------------------------------------------------------------------------------------------
 
@@ -338,9 +336,7 @@ class Interop:
                 fresh.append(entry)
             waits.append(wait)
         if fresh:
-            task = loop.create_task(self._convert(forms, partition, fresh, convert), name=f"convert {name}")
-            self._tasks.add(task)
-            task.add_done_callback(self._finished)
+            self._tasks.spawn(f"convert {name}", self._convert(forms, partition, fresh, convert))
         return waits
 
     async def _convert(
@@ -374,14 +370,9 @@ class Interop:
         except StorageError:
             pass  # the server stops
         finally:
-            for base_offset, future in waiting.items():  # nobody may wait for it for ever
+            for base_offset, future in waiting.items():  # no reader may wait for it for ever
                 del forms.pending[name, base_offset]
                 future.set_result(rest)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("conversion failed: %s", task.get_name(), exc_info=error)
 
     def _note(self, partition: Partition, entry: Entry, reader: str, reason: str) -> bool:
         """Say once that nothing of an entry can be read; whether this was the first time."""

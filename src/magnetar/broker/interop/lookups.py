@@ -3,7 +3,7 @@
 The log's index knows of each entry the greatest time that it claims: of a Pulsar entry the later one of publish and
 event time, where Kafka's clients see the event time if there is one.  So what the index finds is looked into, on a
 thread (`log/opening.py`).  Where many entries claim times that none of their records has, that is a walk through the
-log: it is given up when whoever asked has done so, too.
+log: it is given up when its client has given up, too.
 """
 
 from collections.abc import Callable, Hashable
@@ -22,7 +22,7 @@ from magnetar.wire.kafka.records import BatchHeader, read_header
 T = TypeVar("T")
 
 SEARCH_S_MAX: Final = 30.0
-"""As long as Kafka's clients wait for an answer unless they are told otherwise (`request.timeout.ms`)."""
+"""As long as Kafka's clients wait for an answer by default (`request.timeout.ms`)."""
 
 
 class TimeLookups:

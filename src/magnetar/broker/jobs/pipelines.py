@@ -7,7 +7,7 @@ Stored, as JSON::
     /pipelines/<name>   {"v": 1, "id": "...", "kind": "...", "config": {...}, "desired": "RUNNING", "run": 1,
                          "created_ms": ...}
 
-`desired` is RUNNING, STOPPED or DELETED.  `run` grows with each start and restart that somebody asks for, so that a
+`desired` is RUNNING, STOPPED or DELETED.  `run` grows with each start and restart that a user asks for, so that a
 worker tells "still wanted" from "wanted again"; `id` tells a pipeline from an earlier one of the same name, whose
 checkpoint is of no use to it.  A deleted pipeline stays until the worker has let go of it, or at once when there is no
 worker; its subscription, `pipeline-<name>`, goes in the same step.
@@ -18,23 +18,23 @@ What is reported is kept in memory only: it is old after seconds, and a worker r
 import asyncio
 import json
 import re
-import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
+from magnetar.base import randomness
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError, ConfigError
+from magnetar.base.errors import ConfigError
 from magnetar.base.masking import HIDDEN, scrubbed, secrets_in
 from magnetar.base.table_roots import TableRoots
+from magnetar.broker.jobs.errors import InvalidPipeline, PipelineExists, PipelineNotFound
+from magnetar.broker.jobs.model import Desired, Pipeline, Report, State, WorkerSays
 from magnetar.broker.jobs.worker_lease import WorkerLease
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.metadata.store import Delete, MetadataStore
 
 ROOT: Final = "/pipelines/"
 TABLE: Final = "table"
-SUBSCRIPTION_PREFIX: Final = "pipeline-"
 NAME_CHARS_MAX: Final = 100
 PIPELINES_MAX: Final = 1000
 CONFIG_BYTES_MAX: Final = 64 << 10
@@ -50,93 +50,7 @@ _OF_THE_WORKER: Final = "worker."
 _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
-class PipelineNotFound(BrokerError):
-    """No pipeline has this name."""
-
-    code: ClassVar[str] = "PIPELINE_NOT_FOUND"
-
-
-class PipelineExists(BrokerError):
-    """A pipeline of this name is there already."""
-
-    code: ClassVar[str] = "PIPELINE_EXISTS"
-
-
-class InvalidPipeline(BrokerError):
-    """What was declared, or reported, cannot be."""
-
-    code: ClassVar[str] = "INVALID_PIPELINE"
-
-
-class Desired(StrEnum):
-    RUNNING = "RUNNING"
-    STOPPED = "STOPPED"
-    DELETED = "DELETED"
-
-
-class State(StrEnum):
-    """What a pipeline does.  FAILED always has a reason."""
-
-    CREATED = "CREATED"  # and no worker has looked at it
-    STARTING = "STARTING"
-    RUNNING = "RUNNING"
-    FAILED = "FAILED"
-    STOPPED = "STOPPED"
-    DELETING = "DELETING"
-
-
 _REPORTED: Final = frozenset(State) - {State.CREATED}
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A declared pipeline; see the module's text."""
-
-    name: str
-    id: str
-    kind: str
-    config: Mapping[str, Any]
-    desired: Desired
-    run: int
-    created_ms: int
-
-    @property
-    def subscription(self) -> str:
-        """The name of the subscription that keeps its place, and its data."""
-        return SUBSCRIPTION_PREFIX + self.name
-
-    def encode(self) -> bytes:
-        document = {
-            "v": 1,
-            "id": self.id,
-            "kind": self.kind,
-            "config": self.config,
-            "desired": self.desired,
-            "run": self.run,
-            "created_ms": self.created_ms,
-        }
-        return json.dumps(document).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the worker last said of a pipeline: which run of it this is about, its state, and numbers."""
-
-    id: str
-    run: int
-    state: State
-    reason: str
-    status: Mapping[str, Any]
-    at_ms: int
-
-
-@dataclass(slots=True)
-class WorkerSays:
-    """What the worker last said of itself; `trouble` is why it cannot run anything."""
-
-    trouble: str = ""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    at_ms: int = 0
 
 
 class Pipelines:
@@ -155,15 +69,13 @@ class Pipelines:
         self.lease = WorkerLease(metadata, clock)
         self.worker = WorkerSays()
         self.table_roots = table_roots
-        # Told after each change: the server starts a worker when the first pipeline is there.
-        self.on_change: list[Callable[[], None]] = []
         self._metadata = metadata
         self._clock = clock
         self._cursors = cursors
         self._pipelines: dict[str, Pipeline] = {}
         self._reports: dict[str, Report] = {}
         self._changing = asyncio.Lock()
-        self._instance = secrets.token_hex(4)  # versions of another start of the server mean nothing here
+        self._instance = randomness.hex_token(4)  # versions of another start of the server mean nothing here
         self._changes = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -183,7 +95,7 @@ class Pipelines:
             )
         await self.lease.load()
 
-    # --- for whoever declares them -----------------------------------------------------------------------------------
+    # --- for users, who declare them ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._pipelines)
@@ -241,7 +153,7 @@ class Pipelines:
                     f"the configs of all pipelines exceed {CONFIGS_BYTES_MAX} bytes together"
                 )
             desired = Desired.RUNNING if start else Desired.STOPPED
-            made = Pipeline(name, secrets.token_hex(8), kind, config, desired, 1, self._clock.now_ms())
+            made = Pipeline(name, randomness.hex_token(8), kind, config, desired, 1, self._clock.now_ms())
             await self._store(made)
         return made
 
@@ -311,16 +223,20 @@ class Pipelines:
         """
         self.lease.renew(worker, epoch)
         if known == self.version and wait_s > 0:
-            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(changed)
-            timer = self._clock.call_later(min(wait_s, WAIT_S_MAX), self._wake, changed)
-            try:
-                await changed
-            finally:
-                timer.cancel()
-                self._waiting.discard(changed)
+            await self.wait_for_change(min(wait_s, WAIT_S_MAX))
             self.lease.renew(worker, epoch)
         return None if known == self.version else (self.version, self.all())
+
+    async def wait_for_change(self, wait_s: float) -> None:
+        """Return at the next change of a pipeline, or after `wait_s`, or because the server is about to stop."""
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(changed)
+        timer = self._clock.call_later(wait_s, self._wake, changed)
+        try:
+            await changed
+        finally:
+            timer.cancel()
+            self._waiting.discard(changed)
 
     async def reported(self, worker: str, epoch: int, reports: Mapping[str, Any], says: WorkerSays) -> None:
         """Take what the worker says of its pipelines, by name; of those that are gone it is not wanted.
@@ -348,7 +264,7 @@ class Pipelines:
         return f"{self._instance}-{self._changes}"
 
     def release_waiting(self) -> None:
-        """Answer those who wait for orders: the server is about to stop."""
+        """Answer a worker that waits for orders: the server is about to stop."""
         for changed in self._waiting:
             self._wake(changed)
 
@@ -395,8 +311,6 @@ class Pipelines:
     def _changed(self) -> None:
         self._changes += 1
         self.release_waiting()
-        for callback in self.on_change:
-            callback()
 
     @staticmethod
     def _wake(changed: asyncio.Future[None]) -> None:

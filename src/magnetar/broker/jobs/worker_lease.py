@@ -6,54 +6,21 @@ refused with `WorkerFenced`.  A worker that cannot reach the server stops its pi
 so no two ever write to the same checkpoint.
 
 A worker keeps its checkpoints in a directory that it has locked.  One that names the same `place` as the holder, which
-is a directory of a machine, has that lock now: the holder is dead, and nobody need wait for the lease to end.
+is a directory of a machine, has that lock now: the holder is dead, and the worker need not wait for the lease to end.
 
 The holder is stored in the metadata store: a server that starts again gives it as long as if it had just been heard of,
 because it could not renew anything meanwhile.
 """
 
 import json
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
-from magnetar.base import error_codes
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
+from magnetar.broker.jobs.errors import WorkerBusy, WorkerFenced
+from magnetar.broker.jobs.model import LEASE_S, Holder
 from magnetar.metadata.store import MetadataStore
 
-LEASE_S: Final = 30.0
-WORKER_ID_CHARS_MAX: Final = 100
-
 _PATH: Final = "/pipelines-worker"
-
-
-class WorkerBusy(BrokerError):
-    """Another worker holds the lease; `wait_s` is when it ends unless that one renews it."""
-
-    code: ClassVar[str] = error_codes.WORKER_BUSY
-
-    def __init__(self, holder: "Holder", wait_s: float) -> None:
-        super().__init__(f"another worker ({holder.host}, pid {holder.pid}) runs the pipelines")
-        self.wait_s = wait_s
-
-
-class WorkerFenced(BrokerError):
-    """This worker's lease has ended and is another one's."""
-
-    code: ClassVar[str] = error_codes.WORKER_FENCED
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A worker: `worker` is a name that no other one ever had, `host` and `pid` say where it runs, and `place` is the
-    directory that it has locked, as host:path.
-    """
-
-    worker: str
-    epoch: int
-    host: str
-    pid: int
-    place: str
 
 
 class WorkerLease:
@@ -120,7 +87,7 @@ class WorkerLease:
     def renew(self, worker: str, epoch: int) -> None:
         """For each sign of life: WorkerFenced when the lease is no longer this worker's.
 
-        A lease that has ended and that nobody took since is the worker's again.
+        A lease that has ended, and that no other worker has taken since, is the worker's again.
         """
         if self._holder is None or (self._holder.worker, self._holder.epoch) != (worker, epoch):
             raise WorkerFenced("the lease of this worker has ended and another one has taken it")

@@ -23,21 +23,14 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.log.model import AbortedRange
 
 BLOCK_ROWS: Final = 1024
 _HEAD: Final = Struct(">Iqq")
 _WIDTHS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-
-class AbortedRange(NamedTuple):
-    """The records of `producer_id` from `first_offset` to the marker at `last_offset` do not count."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 class _Block:

@@ -4,9 +4,9 @@ Only the header is looked at, and the checksum over everything: a broker that st
 open them.  The one exception are compacted topics, whose records must have keys: a small batch is opened at once, for
 any other `NeedsOpening` asks the caller to do it on a thread (`broker/log/opening.py`) and to come back.
 
-What a header claims is held against what its codec can make of the bytes that there are, so nobody later counts on
-records that cannot be.  A batch has at most `RECORDS_MAX` of them, as one of Pulsar's has; Java's producer splits one
-that gets MESSAGE_TOO_LARGE, and so loses nothing by that.
+What a header claims is held against what its codec can make of the bytes that there are, so that later code does not
+count on records that cannot be.  A batch has at most `RECORDS_MAX` of them, as one of Pulsar's has; Java's producer
+splits one that gets MESSAGE_TOO_LARGE, and so loses nothing by that.
 
 Follows Kafka's `LogValidator` and `UnifiedLog.analyzeAndValidateRecords`, in the order of their checks.
 """
@@ -21,7 +21,8 @@ from magnetar.broker.errors import (
     RecordTooLarge,
     UnsupportedMessageFormat,
 )
-from magnetar.broker.policy.topic_config import TopicConfig
+from magnetar.broker.log.errors import NeedsOpening
+from magnetar.broker.policy.model import TopicConfig
 from magnetar.wire.kafka.record_reader import TooLargeExpanded
 from magnetar.wire.kafka.record_scan import Budget, keyless
 from magnetar.wire.kafka.records import (
@@ -40,7 +41,7 @@ from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
 
 RECORDS_MAX: Final = BATCH_MESSAGES_MAX
 RECORD_ERRORS_MAX: Final = 100
-"""Of one batch: how many of its records a producer is told of."""
+"""Of one batch: how many of its records an answer names."""
 
 _ZSTD: Final = 4
 # Bytes that one compressed byte can stand for: deflate has 258 of them for two bits, snappy 64 for three bytes, lz4 255
@@ -51,17 +52,13 @@ _AT_ONCE_BYTES_MAX: Final = 16 << 10
 _AT_ONCE: Final = Budget(64 << 10, 100)
 
 
-class NeedsOpening(Exception):
-    """The records have to be looked at (`check_keys`), and that is not for the event loop."""
-
-
 def check_batch(
     batch: memoryview, config: TopicConfig, now_ms: int, *, keys_known: bool = False
 ) -> BatchHeader:
     """The header of a batch that may be appended; `keys_known` says that `check_keys` has passed.
 
     Raises:
-        NeedsOpening: all is well but for the keys, which somebody has to look at.
+        NeedsOpening: all is well but for the keys, which the caller has to look at.
         CorruptMessage: it fails its checksum, or has an unknown format.
         UnsupportedMessageFormat: it has a format older than v2.
         RecordTooLarge: it is larger than the topic's `max.message.bytes`, or has more than `RECORDS_MAX` records.

@@ -6,10 +6,11 @@ with no position of its own, once everything before it is durable.
 
 * A batch is known by the sequence id of its last message.  One that begins within what is known and ends behind it,
   because a producer that was restarted has batched the same messages differently, is stored: Pulsar drops it, and with
-  it messages that nobody has.
+  it messages that are stored nowhere.
 * The chunks of a message share one sequence id, which counts once the last chunk is there.  So no chunk is taken for a
   duplicate of another one, and all of a message that is sent again are duplicates.
-* A producer is forgotten some hours after it was last connected.
+* A producer is forgotten some hours after it was last connected, and where there are too many those go first that were
+  seen longest ago.
 
 The state is a snapshot plus the metadata of the entries after it, as that of Kafka's idempotent producers.  A snapshot
 speaks of everything that was appended, and is stored once that is durable.
@@ -22,6 +23,7 @@ Snapshot, big-endian::
 
 from collections import deque
 from collections.abc import Collection
+from heapq import nsmallest
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -29,6 +31,7 @@ from typing import Final
 from magnetar.base.errors import EntryCorrupt
 from magnetar.wire.pulsar.entry import EntryView
 
+PRODUCERS_MAX: Final = 10_000  # Pulsar's brokerDeduplicationMaxNumberOfProducers
 INACTIVITY_MS: Final = 6 * 3600 * 1000  # Pulsar's brokerDeduplicationProducerInactivityTimeoutMinutes
 NONE_PUBLISHED: Final = -1
 _COUNT: Final = Struct(">I")
@@ -99,6 +102,14 @@ class Deduplication:
             while known.published and known.published[-1][1] >= end_offset:
                 known.published.pop()
             if not known.published:
+                del self._producers[name]
+
+    def forget_surplus(self, producers_max: int, durable_end: int) -> None:
+        """Keep `producers_max` producers, those that were seen last; what may still fail stays as well."""
+        surplus = len(self._producers) - producers_max
+        if surplus > 0:
+            durable = [one for one in self._producers.items() if one[1].published[-1][1] < durable_end]
+            for name, _ in nsmallest(surplus, durable, key=_seen_ms):
                 del self._producers[name]
 
     def encode(self, bytes_max: int) -> bytes:

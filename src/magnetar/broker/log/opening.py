@@ -1,12 +1,12 @@
-"""Work on what lies behind compression: on threads, within bounds, everybody in turn.
+"""Work on what lies behind compression: on threads, within bounds, one owner after the other.
 
-A few hundred bytes may stand for a million records or for 256 MiB.  So nobody opens a batch on the event loop, but for
-the smallest.  Who has to hands a job to an `Opener`, which does it in two lanes.  The first takes every job, with a
+A few hundred bytes may stand for a million records or for 256 MiB.  So only the smallest batches are opened on the
+event loop.  All others become jobs of an `Opener`, which does them in two lanes.  The first takes every job, with a
 budget that what clients really send stays within, so that no job is long.  What exceeds it begins anew in the second,
-one job at a time: that one job is all the memory that bombs get, and those who send none do not wait for it.
+one job at a time: that one job is all the memory that bombs get, and clients that send none do not wait for it.
 
-In each lane owners (connections, partitions) take turns, one job each: somebody who queues a thousand is a thousand
-times as slow, and nobody else is.
+In each lane owners (connections, partitions) take turns, one job each: an owner that queues a thousand slows down
+itself only.
 """
 
 import asyncio
@@ -58,9 +58,9 @@ class _Lane:
             owner, queue = self._queues.popitem(last=False)
             job, answer = queue.popleft()
             if queue:
-                self._queues[owner] = queue  # behind everybody else
+                self._queues[owner] = queue  # behind all other owners
             if answer.done():
-                continue  # nobody waits for it any more
+                continue  # its caller does not wait any more
             self._free -= 1
             running = loop.run_in_executor(self._threads, job, self.budget)
             running.add_done_callback(partial(self._finished, answer))
@@ -130,6 +130,6 @@ class Opener:
         return self._small.waiting + self._large.waiting
 
     def close(self) -> None:
-        """Begin nothing more; whoever waits is told that the server stops."""
+        """Begin nothing more; jobs that wait fail with StorageError: the server stops."""
         self._small.close()
         self._large.close()

@@ -1,4 +1,4 @@
-"""One partition as the broker serves it: the rules of an append, idempotence, and who waits for what.
+"""One partition as the broker serves it: the rules of an append, idempotence, and which reader waits for what.
 
 The log itself is a `ManagedLedger`.  Here a Kafka batch is checked against its topic's settings and its producer's
 sequence, given its offsets in place (no byte of it is copied), and queued; an entry of a Pulsar client is compared with
@@ -6,13 +6,12 @@ what its producer has sent before, and queued as it came.  Readers that wait for
 callback in `waiters`; it is called once per durable entry and must only note that it was.
 
 Where it is `uncertain` what the transactions have become (`partition_recovery.py`), a reader of committed records is
-refused rather than given what may be aborted, and whoever appends under a sequence is refused as well.
+refused rather than given what may be aborted, and so is a producer that appends under a sequence.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 
 from magnetar.base.config import LONG_MAX
 from magnetar.base.errors import BrokerError, EntryCorrupt, StorageError
@@ -20,13 +19,15 @@ from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminat
 from magnetar.broker.log import partition_recovery, producer_snapshots
 from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
+from magnetar.broker.log.model import Appended
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix
-from magnetar.ledger.managed_ledger import ManagedLedger, State
+from magnetar.ledger.managed_ledger import ManagedLedger
+from magnetar.ledger.state import State
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import (
     TRANSACTIONAL,
@@ -41,21 +42,10 @@ _CLOCK_BEHIND_MS_MAX: Final = 24 * 3600 * 1000  # what a client may have waited 
 _prefixes: Final = EntryPrefix()
 
 
-class TimestampLookup(IntEnum):
-    """Special timestamps of ListOffsets."""
+class OpenLog(Protocol):
+    """Opens the log of a new partition, which hears from it by these two (`ManagedLedger`)."""
 
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-
-
-class Appended(NamedTuple):
-    """What a producer is told.  `append_time_ms` is -1 unless the topic stamps records itself."""
-
-    base_offset: int
-    append_time_ms: int
+    def __call__(self, *, on_advance: Callable[[], None], on_reset: Callable[[], None]) -> ManagedLedger: ...
 
 
 class Partition:
@@ -78,11 +68,11 @@ class Partition:
         "waiters",
     )
 
-    def __init__(self, topic: PartitionTopic, index: int, replicas: list[int], log: ManagedLedger) -> None:
+    def __init__(self, topic: PartitionTopic, index: int, replicas: list[int], open_log: OpenLog) -> None:
         self.topic = topic
         self.index = index
         self.replicas = replicas  # node ids, the leader first
-        self.log = log
+        self.log = open_log(on_advance=self._on_advance, on_reset=self._on_reset)
         self.producers = ProducerStates()
         self.transactions = TransactionIndex()
         self.deduplication: Deduplication | None = None
@@ -93,8 +83,11 @@ class Partition:
         self.uncertain: Uncertain | None = None
         self._stored_snapshot: dict[str, bytes] = {}  # by suffix of the path
         self._duplicates: list[tuple[int, Done]] = []
-        log.on_advance = self._on_advance
-        log.on_reset = self._on_reset
+
+    @property
+    def messages_in(self) -> int:
+        """How many have come in since the log was opened."""
+        return self.log.next_offset - self.log.opened_at
 
     @property
     def leader_id(self) -> int:
@@ -220,10 +213,10 @@ class Partition:
             self.deduplication = Deduplication()
 
     def last_sequence_id(self, producer_name: str) -> int:
-        """The highest sequence id of the producer that is durable, -1 when nobody keeps that.
+        """The highest sequence id of the producer that is durable, -1 where the partition keeps none.
 
         Raises:
-            StorageError: it is kept, and cannot be told now.
+            StorageError: it is kept, and is not known yet.
         """
         if self.deduplication is None:
             return NONE_PUBLISHED
@@ -240,7 +233,7 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Everything below is decided: what a reader of committed records may see.
 
-        While that is `uncertain` it stands still, and whoever comes to it asks `check_committed`.
+        While that is `uncertain` it stands still, and a reader that reaches it asks `check_committed`.
         """
         if self.uncertain is not None:
             return self.uncertain.stable_offset
@@ -260,7 +253,7 @@ class Partition:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong for whoever runs the server; None for nothing."""
+        """What is wrong, in a sentence for the operator; None for nothing."""
         return None if self.uncertain is None else f"{self.log.name}: {self.uncertain.reason}"
 
     def _forgetful(self, uncertain: Uncertain) -> StorageError:
@@ -327,7 +320,7 @@ class Partition:
 
     def snapshot(self) -> dict[str, bytes]:
         """The producers' state, in-flight batches included, by suffix of the path: to be stored, as far as it is not
-        stored already (`unstored`), once `next_offset` of now is durable.
+        stored already (`unstored`), once everything below the present `next_offset` is durable.
         """
         assert self.uncertain is None, self.uncertain
         self.bytes_since_snapshot = 0
@@ -387,6 +380,6 @@ class Partition:
             self.deduplication.forget_from(self.log.high_watermark)
 
     def close(self) -> None:
-        """Take no more appends; whoever waits is woken and finds the partition as it is."""
+        """Take no more appends; readers that wait are woken and find the partition as it is."""
         self.log.close()
         self._on_advance()

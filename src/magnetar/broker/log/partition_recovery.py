@@ -1,7 +1,7 @@
 """How a partition comes to know its producers and transactions: at the start, and again while that failed.
 
 While the memory is not complete the partition is `Uncertain`: readers of committed records see what is decided for sure
-and are refused behind it, and so is whoever needs the memory to append.  Everything else goes on.  No snapshot is
+and are refused behind it, and so are producers whose appends need the memory.  Everything else goes on.  No snapshot is
 written over what was stored, so nothing is lost by trying again.
 
 * At the start the log behind the snapshot is replayed before the first client is served, unless that is more than

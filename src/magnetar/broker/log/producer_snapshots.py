@@ -1,7 +1,7 @@
 """How a partition's snapshot of its producers lies in the metadata store: in values, each with a checksum.
 
 A value of the store is limited in size, so the snapshot is cut into as many as it needs, and what does not change is
-not written again.  They lie side by side, told apart by a suffix of the path::
+not written again.  They lie side by side and differ in a suffix of the path::
 
     ""                  the snapshot's head, or its first piece
     "/piece-00000001"   ... and the others
@@ -64,7 +64,7 @@ def _unsealed(suffix: str, stored: bytes) -> bytes:
         raise EntryCorrupt("a producer snapshot is cut short")
     magic, version, checksum = _SEAL.unpack_from(stored)
     if (magic, version) != (_MAGIC, _VERSION):
-        raise EntryCorrupt("a producer snapshot is none, or of a version that this build does not know")
+        raise EntryCorrupt("a value is no producer snapshot, or of a version that this build does not know")
     value = stored[_SEAL.size :]
     if crc32c(value, crc32c(suffix.encode())) != checksum:
         raise EntryCorrupt(f"a producer snapshot fails its checksum at {suffix or 'its head'}")

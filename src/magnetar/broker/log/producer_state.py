@@ -8,6 +8,10 @@ start anywhere.  Sequence numbers wrap at 2^31.
 A batch that could not be stored has to come again before any that follows it: its sequence number is what is expected
 next, also from a producer of which nothing is stored yet.
 
+A client makes as many producers as it likes, so each is kept packed, as a snapshot has it (300 bytes of memory with one
+batch, 430 with five), and `forget_oldest` takes those away that have not written for longest.  A producer that is
+forgotten and writes again is not known, as after expiry.
+
 `check` decides and changes nothing; `add` records what was appended.  The state is a snapshot (`encode`, `decode`) plus
 the batch headers of the log after it, so it survives any restart.
 
@@ -22,7 +26,8 @@ Snapshot, version 3, big-endian::
                      i64 timestamp_ms (when it was appended; of what is replayed: when it was replayed)
 """
 
-from collections import deque
+from collections import OrderedDict
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
@@ -36,11 +41,15 @@ _SEQUENCES: Final = 1 << 31
 _SNAPSHOT: Final = Struct(">BqI")
 _PRODUCER: Final = Struct(">qhB")
 _BATCH: Final = Struct(">iiqqq")
+# In memory a producer is this and its batches: resume_at, and what a snapshot has behind the id.
+_STATE: Final = Struct(">ihB")
+_ANYTHING: Final = -1
+_RESUME_BYTES: Final = 4
+_ID: Final = Struct(">q")
 _VERSION: Final = 3
 _MARKED: Final = 0x80
 DEDUPLICATION_SINCE: Final = 2
 _SNAPSHOT_BYTES_MAX: Final = VALUE_BYTES_MAX * 3 // 4  # the rest is for what a partition stores beside it
-SNAPSHOT_PRODUCERS_MAX: Final = _SNAPSHOT_BYTES_MAX // (_PRODUCER.size + BATCHES_REMEMBERED * _BATCH.size)
 
 
 class ProducedBatch(NamedTuple):
@@ -51,29 +60,33 @@ class ProducedBatch(NamedTuple):
     timestamp_ms: int
 
 
-class ProducerEntry:
+class ProducerEntry(NamedTuple):
     """What is remembered of one producer id: its epoch and its last batches, the newest last.
 
     `is_marked`: the coordinator has ended a transaction of it here, under whatever epoch.
+    `resume_at`: what must come next while there are no batches; None: anything.
     """
 
-    __slots__ = ("batches", "epoch", "is_marked", "resume_at")
+    epoch: int
+    is_marked: bool
+    resume_at: int | None
+    batches: tuple[ProducedBatch, ...]
 
-    def __init__(self, epoch: int, resume_at: int | None = None, *, is_marked: bool = False) -> None:
-        self.epoch = epoch
-        self.is_marked = is_marked
-        self.resume_at = resume_at  # what must come next while there are no batches; None: anything
-        self.batches: deque[ProducedBatch] = deque(maxlen=BATCHES_REMEMBERED)
+    def packed(self) -> bytes:
+        resume_at = _ANYTHING if self.resume_at is None else self.resume_at
+        batches = b"".join(_BATCH.pack(*batch) for batch in self.batches)
+        return _STATE.pack(resume_at, self.epoch, len(self.batches) | self.is_marked * _MARKED) + batches
+
+    @classmethod
+    def of(cls, packed: bytes) -> "ProducerEntry":
+        resume_at, epoch, count = _STATE.unpack_from(packed)
+        batches = tuple(map(ProducedBatch._make, _BATCH.iter_unpack(packed[_STATE.size :])))
+        return cls(epoch, bool(count & _MARKED), None if resume_at == _ANYTHING else resume_at, batches)
 
 
 def sequence_after(sequence: int, count: int) -> int:
     """The sequence number `count` places after `sequence`, wrapping as clients do."""
     return (sequence + count) % _SEQUENCES
-
-
-def _last_written_ms(known: tuple[int, ProducerEntry]) -> int:
-    batches = known[1].batches
-    return batches[-1].timestamp_ms if batches else -1
 
 
 class ProducerStates:
@@ -82,14 +95,20 @@ class ProducerStates:
     __slots__ = ("_producers", "next_offset")
 
     def __init__(self) -> None:
-        self._producers: dict[int, ProducerEntry] = {}
+        self._producers: OrderedDict[int, bytes] = (
+            OrderedDict()
+        )  # `ProducerEntry`; the one that wrote last is last
         self.next_offset = 0  # everything below is accounted for
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def items(self) -> list[tuple[int, ProducerEntry]]:
-        return list(self._producers.items())
+        return [(producer_id, ProducerEntry.of(packed)) for producer_id, packed in self._producers.items()]
+
+    def _find(self, producer_id: int) -> ProducerEntry | None:
+        packed = self._producers.get(producer_id)
+        return None if packed is None else ProducerEntry.of(packed)
 
     def check(
         self, producer_id: int, epoch: int, base_sequence: int, record_count: int
@@ -100,29 +119,31 @@ class ProducerStates:
             InvalidProducerEpoch: the epoch is older than the producer's.
             OutOfOrderSequence: the batch does not follow the producer's last one.
         """
-        known = self._producers.get(producer_id)
-        if known is None:
+        packed = self._producers.get(producer_id)
+        if packed is None:
             return None
-        if epoch < known.epoch:
+        expected, known_epoch, count = _STATE.unpack_from(packed)
+        if epoch < known_epoch:
             raise InvalidProducerEpoch(
-                f"producer {producer_id} has epoch {known.epoch}, the batch has {epoch}"
+                f"producer {producer_id} has epoch {known_epoch}, the batch has {epoch}"
             )
-        if epoch > known.epoch:
+        if epoch > known_epoch:
             if base_sequence != 0:
                 raise OutOfOrderSequence(
                     f"producer {producer_id} starts epoch {epoch} at sequence {base_sequence}, not 0"
                 )
             return None
+        if count & ~_MARKED:
+            expected = sequence_after(_BATCH.unpack_from(packed, len(packed) - _BATCH.size)[1], 1)
+        if base_sequence == expected or expected == _ANYTHING:
+            return None
         last_sequence = sequence_after(base_sequence, record_count - 1)
-        for batch in known.batches:
+        for batch in ProducerEntry.of(packed).batches:
             if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
                 return batch
-        expected = sequence_after(known.batches[-1].last_sequence, 1) if known.batches else known.resume_at
-        if expected is not None and base_sequence != expected:
-            raise OutOfOrderSequence(
-                f"producer {producer_id} sent sequence {base_sequence} instead of {expected}"
-            )
-        return None
+        raise OutOfOrderSequence(
+            f"producer {producer_id} sent sequence {base_sequence} instead of {expected}"
+        )
 
     def add(
         self,
@@ -134,58 +155,85 @@ class ProducerStates:
         timestamp_ms: int,
     ) -> None:
         """Record an appended batch."""
-        known = self._producers.get(producer_id)
-        if known is None or known.epoch != epoch:
-            is_marked = known is not None and known.is_marked
-            known = self._producers[producer_id] = ProducerEntry(epoch, is_marked=is_marked)
-        last_offset = base_offset + record_count - 1
-        known.batches.append(
-            ProducedBatch(
-                base_sequence,
-                sequence_after(base_sequence, record_count - 1),
-                base_offset,
-                last_offset,
-                timestamp_ms,
-            )
+        producers = self._producers
+        added = _BATCH.pack(
+            base_sequence,
+            (base_sequence + record_count - 1) % _SEQUENCES,
+            base_offset,
+            base_offset + record_count - 1,
+            timestamp_ms,
         )
+        packed = producers.get(producer_id)
+        if packed is None:
+            producers[producer_id] = _STATE.pack(_ANYTHING, epoch, 1) + added
+            return
+        _, known_epoch, count = _STATE.unpack_from(packed)
+        if known_epoch != epoch:
+            packed = _STATE.pack(_ANYTHING, epoch, 1 | count & _MARKED) + added
+        elif count & ~_MARKED < BATCHES_REMEMBERED:
+            packed = _STATE.pack(_ANYTHING, epoch, count + 1) + packed[_STATE.size :] + added
+        else:
+            packed = packed[: _STATE.size] + packed[_STATE.size + _BATCH.size :] + added
+        producers[producer_id] = packed
+        producers.move_to_end(producer_id)
 
     def refused(self, producer_id: int, epoch: int, base_sequence: int) -> None:
         """A batch that `check` let pass could not be appended: what follows it must not be stored before it."""
-        known = self._producers.get(producer_id)
+        known = self._find(producer_id)
         if known is None or (known.epoch == epoch and not known.batches):
             is_marked = known is not None and known.is_marked
-            self._producers[producer_id] = ProducerEntry(epoch, base_sequence, is_marked=is_marked)
+            self._producers[producer_id] = ProducerEntry(epoch, is_marked, base_sequence, ()).packed()
 
     def raise_epoch(self, producer_id: int, epoch: int) -> None:
         """A transaction was ended under `epoch`: batches of older ones are those of a zombie."""
-        known = self._producers.get(producer_id)
+        known = self._find(producer_id)
         if known is not None and known.epoch < epoch:
-            self._producers[producer_id] = ProducerEntry(epoch, is_marked=known.is_marked)
+            self._producers[producer_id] = ProducerEntry(epoch, known.is_marked, None, ()).packed()
 
     def marked(self, producer_id: int, epoch: int) -> None:
         """A marker of the producer's was appended, under `epoch`."""
         self.raise_epoch(producer_id, epoch)
-        known = self._producers.get(producer_id)
-        if known is not None:
-            known.is_marked = True
+        known = self._find(producer_id)
+        if known is not None and not known.is_marked:
+            self._producers[producer_id] = known._replace(is_marked=True).packed()
 
     def below(self, end_offset: int) -> "ProducerStates":
         """The state without the batches at or above `end_offset`, whose append failed."""
         states = ProducerStates()
         states.next_offset = end_offset
-        for producer_id, known in self._producers.items():
-            stored = [batch for batch in known.batches if batch.last_offset < end_offset]
-            resume_at = known.batches[0].base_sequence if known.batches else known.resume_at
-            kept = ProducerEntry(known.epoch, resume_at, is_marked=known.is_marked)
-            states._producers[producer_id] = kept
-            kept.batches.extend(stored)
+        for producer_id, packed in self._producers.items():
+            if len(packed) == _STATE.size or _last_offset(packed) < end_offset:
+                states._producers[producer_id] = packed
+                continue
+            known = ProducerEntry.of(packed)
+            stored = tuple(batch for batch in known.batches if batch.last_offset < end_offset)
+            resume_at = known.batches[0].base_sequence
+            kept = known._replace(resume_at=resume_at, batches=stored)
+            states._producers[producer_id] = kept.packed()
         return states
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that have not written since `before_ms` (producer.id.expiration.ms)."""
-        for producer_id, known in list(self._producers.items()):
-            if not known.batches or known.batches[-1].timestamp_ms < before_ms:
+        for producer_id, packed in list(self._producers.items()):
+            if len(packed) == _STATE.size or _timestamp_ms(packed) < before_ms:
                 del self._producers[producer_id]
+
+    def forget_oldest(self, count: int, durable_end: int, is_open: Callable[[int], bool]) -> int:
+        """Forget the `count` producers that have not written for longest, or fewer, and return how many.
+
+        One with an open transaction stays, and so does one whose last batch is not below `durable_end`: if that fails,
+        what follows it must not be stored before it.
+        """
+        oldest: list[int] = []
+        for producer_id, packed in self._producers.items():
+            if len(oldest) >= count:
+                break
+            is_durable = len(packed) == _STATE.size or _last_offset(packed) < durable_end
+            if is_durable and not is_open(producer_id):
+                oldest.append(producer_id)
+        for producer_id in oldest:
+            del self._producers[producer_id]
+        return len(oldest)
 
     def encode(self, next_offset: int) -> bytes:
         """The snapshot that covers the log below `next_offset`.
@@ -193,14 +241,15 @@ class ProducerStates:
         With more producers than a value of the metadata store holds, those that wrote last are in it: the others are
         unknown after a restart, as if their records had expired.
         """
-        producers = self.items()
-        if len(producers) > SNAPSHOT_PRODUCERS_MAX:
-            producers = sorted(producers, key=_last_written_ms)[-SNAPSHOT_PRODUCERS_MAX:]
-        parts = [_SNAPSHOT.pack(_VERSION, next_offset, len(producers))]
-        for producer_id, known in producers:
-            count = len(known.batches) | (_MARKED if known.is_marked else 0)
-            parts.append(_PRODUCER.pack(producer_id, known.epoch, count))
-            parts.extend(_BATCH.pack(*batch) for batch in known.batches)
+        parts: list[bytes] = []
+        left = _SNAPSHOT_BYTES_MAX - _SNAPSHOT.size
+        for producer_id, packed in reversed(self._producers.items()):
+            left -= len(packed) - _RESUME_BYTES + _ID.size
+            if left < 0:
+                break
+            parts += (packed[_RESUME_BYTES:], _ID.pack(producer_id))
+        parts.append(_SNAPSHOT.pack(_VERSION, next_offset, len(parts) // 2))
+        parts.reverse()
         return b"".join(parts)
 
     @classmethod
@@ -215,12 +264,25 @@ class ProducerStates:
             for _ in range(count):
                 producer_id, epoch, batch_count = _PRODUCER.unpack_from(snapshot, position)
                 position += _PRODUCER.size
-                # One without batches is known for its epoch alone, which begins at 0.
-                known = ProducerEntry(epoch, 0, is_marked=bool(batch_count & _MARKED))
-                states._producers[producer_id] = known
+                batches = []
                 for _ in range(batch_count & ~_MARKED):
-                    known.batches.append(ProducedBatch(*_BATCH.unpack_from(snapshot, position)))
+                    batches.append(ProducedBatch(*_BATCH.unpack_from(snapshot, position)))
                     position += _BATCH.size
+                # One without batches is known for its epoch alone, which begins at 0.
+                known = ProducerEntry(
+                    epoch, bool(batch_count & _MARKED), 0, tuple(batches[-BATCHES_REMEMBERED:])
+                )
+                states._producers[producer_id] = known.packed()
         except StructError as error:
             raise EntryCorrupt("a producer snapshot is cut short") from error
         return states, position
+
+
+def _last_offset(packed: bytes) -> int:
+    offset: int = _BATCH.unpack_from(packed, len(packed) - _BATCH.size)[3]
+    return offset
+
+
+def _timestamp_ms(packed: bytes) -> int:
+    timestamp_ms: int = _BATCH.unpack_from(packed, len(packed) - _BATCH.size)[4]
+    return timestamp_ms

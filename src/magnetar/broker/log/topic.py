@@ -1,9 +1,9 @@
-"""The topic of a partition, as far as the log and whoever is handed a partition need it (`topics/topic.py`)."""
+"""The topic of a partition, as far as the log and the users of a partition need it (`topics/topic.py`)."""
 
 from typing import Protocol
 
 from magnetar.base.names import TopicName
-from magnetar.broker.policy.topic_config import TopicConfig
+from magnetar.broker.policy.model import TopicConfig
 
 
 class PartitionTopic(Protocol):

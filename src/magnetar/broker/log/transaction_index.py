@@ -1,7 +1,7 @@
 """The transactions of one partition, as its readers need them (KIP-98): which are open, which were aborted.
 
 A reader that wants committed records only reads below the *last stable offset*, where the oldest undecided transaction
-begins, and is told which transactions below it were aborted, so that it leaves their records out.  A transaction is
+begins, and gets the list of aborted transactions below it, so that it leaves their records out.  A transaction is
 undecided until its marker is durable.
 
 The state is a snapshot plus the headers and markers of the log after it, as for idempotent producers.  A snapshot
@@ -23,7 +23,8 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker.log.aborted_index import AbortedIndex, AbortedRange
+from magnetar.broker.log.aborted_index import AbortedIndex
+from magnetar.broker.log.model import AbortedRange
 
 _VERSION: Final = 2
 _INLINE_VERSION: Final = 1

@@ -1,18 +1,18 @@
 """The broker's own configuration, as DescribeConfigs of a broker shows it.
 
 Nothing of it can be changed while the server runs, so every entry is read-only.  Keys without effect are left
-out unless somebody set them: what is shown is what holds.
+out unless they were set: what is shown is what holds.
 """
 
 from collections.abc import Collection, Mapping
 
 from magnetar.base.config import ConfigSource
 from magnetar.base.settings_table import SERVER_KEYS
-from magnetar.broker.policy.topic_config import ConfigEntry, ConfigSynonym
+from magnetar.broker.policy.model import ConfigEntry, ConfigSynonym
 
 
 def describe_broker(given: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """Every key (or those of `names`), in order of name.  `given` has the texts that somebody set."""
+    """Every key (or those of `names`), in order of name.  `given` has the texts that were set."""
     return [
         _entry(name, given.get(name))
         for name, key in sorted(SERVER_KEYS.items())

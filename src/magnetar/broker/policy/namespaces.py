@@ -16,120 +16,55 @@ client makes brings its tenant and namespace along (`ensure`).
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName, TopicName, check_named_entity
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.incarnations import Incarnations
-from magnetar.broker.policy.policies import (
+from magnetar.broker.policy.errors import (
+    InvalidNamespace,
+    NamespaceExists,
+    NamespaceNotFound,
+    TenantExists,
+    TenantNotEmpty,
+    TenantNotFound,
+    UnknownCluster,
+)
+from magnetar.broker.policy.model import (
+    BUNDLE_COUNT_DEFAULT,
+    CLUSTER,
     JsonValue,
     Level,
+    Namespace,
     Policies,
-    check_quota_below_retention,
-    checked,
-    effective,
+    Tenant,
 )
+from magnetar.broker.policy.policies import check_quota_below_retention, checked, effective
 from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
 
 TENANTS_ROOT: Final = "/tenants/"
 NAMESPACES_ROOT: Final = "/namespaces/"
 TOPIC_POLICIES_ROOT: Final = "/topic-policies/"
-CLUSTER: Final = "standalone"
-BUNDLE_COUNT_DEFAULT: Final = 4  # Pulsar's defaultNumberOfNamespaceBundles
 BUNDLE_COUNT_MAX: Final = 1024
 _ROLES_MAX: Final = 1024
 _POLICIES_CACHED_MAX: Final = 100_000
 
 
-class TenantNotFound(BrokerError):
-    """No such tenant."""
-
-    code: ClassVar[str] = "TENANT_NOT_FOUND"
-
-
-class TenantExists(BrokerError):
-    """A tenant of this name is there already."""
-
-    code: ClassVar[str] = "TENANT_EXISTS"
-
-
-class TenantNotEmpty(BrokerError):
-    """The tenant has namespaces."""
-
-    code: ClassVar[str] = "TENANT_NOT_EMPTY"
-
-
-class NamespaceNotFound(BrokerError):
-    """No such namespace."""
-
-    code: ClassVar[str] = "NAMESPACE_NOT_FOUND"
-
-
-class NamespaceExists(BrokerError):
-    """A namespace of this name is there already."""
-
-    code: ClassVar[str] = "NAMESPACE_EXISTS"
-
-
-class InvalidNamespace(BrokerError):
-    """The name of a tenant or namespace, or what was given for it, is not allowed."""
-
-    code: ClassVar[str] = "INVALID_NAMESPACE"
-
-
-class UnknownCluster(BrokerError):
-    """There is one cluster here, and it is not this one."""
-
-    code: ClassVar[str] = "UNKNOWN_CLUSTER"
-
-
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    name: str
-    admin_roles: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = (CLUSTER,)
-
-    def encode(self) -> bytes:
-        document = {"v": 1, "admin_roles": list(self.admin_roles), "clusters": list(self.clusters)}
-        return json.dumps(document).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    """`name` is `tenant/namespace`; `policies` are those set for it, {key: JSON value}."""
-
-    name: str
-    created_ms: int
-    bundle_count: int = BUNDLE_COUNT_DEFAULT
-    policies: Mapping[str, JsonValue] = field(default_factory=dict)
-
-    @property
-    def tenant(self) -> str:
-        return self.name.partition("/")[0]
-
-    @property
-    def bundle_boundaries(self) -> list[str]:
-        """Where the namespace's parts of the hash space begin and end, as Pulsar writes them."""
-        step = (1 << 32) // self.bundle_count
-        return [f"0x{step * index:08x}" for index in range(self.bundle_count)] + ["0xffffffff"]
-
-    def encode(self) -> bytes:
-        document = {
-            "v": 1,
-            "bundles": self.bundle_count,
-            "created_ms": self.created_ms,
-            "policies": dict(self.policies),
-        }
-        return json.dumps(document).encode()
-
-
 class Namespaces:
     """See the module's text.  All methods but the coroutines are answered from memory."""
 
-    def __init__(self, metadata: MetadataStore, clock: Clock, server: Policies | None = None) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        clock: Clock,
+        server: Policies | None = None,
+        *,
+        when_changed: Callable[[str, TopicName | None], None],
+    ) -> None:
+        """`when_changed` is called after each change of policies: a namespace's name and None, or a topic's namespace
+        and the topic.
+        """
         self.server = server or Policies()
         self._metadata = metadata
         self._clock = clock
@@ -139,8 +74,7 @@ class Namespaces:
         self._effective: dict[TopicName, Policies] = {}
         self._incarnations: Incarnations[TopicName] = Incarnations()
         self._changing = asyncio.Lock()  # changes are rare and small: one at a time
-        # Told after each change of policies: a namespace's name and None, or a topic's namespace and the topic.
-        self.on_change: list[Callable[[str, TopicName | None], None]] = []
+        self._when_changed = when_changed
 
     async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
         """Read what is stored; make the namespaces of `always` and those that `topics` need if they are missing."""
@@ -267,7 +201,7 @@ class Namespaces:
             return
         async with self._changing:
             missing = sorted({name for name in names if name not in self._namespaces})
-            if not missing:  # somebody else made them while we waited
+            if not missing:  # another request made them while we waited
                 return
             now_ms = self._clock.now_ms()
             tenants = [Tenant(name) for name in sorted({name.partition("/")[0] for name in missing})]
@@ -313,7 +247,7 @@ class Namespaces:
             await self._metadata.put(NAMESPACES_ROOT + name, changed.encode())
             self._namespaces[name] = changed
             self._forget_effective(name)
-        self._tell(name, None)
+        self._when_changed(name, None)
 
     async def change_topic(
         self, topic: TopicName, update: Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]
@@ -338,7 +272,7 @@ class Namespaces:
                 await self._metadata.commit([Delete(path, ANY_VERSION)])
                 del self._topic_policies[topic]
             self._effective.pop(topic, None)
-        self._tell(topic.namespace_name, topic)
+        self._when_changed(topic.namespace_name, topic)
 
     def deletion_of(self, topic: TopicName) -> list[Delete]:
         """What belongs into the transaction that deletes the topic; `forget_topic` is called once that is durable."""
@@ -353,10 +287,6 @@ class Namespaces:
     def _forget_effective(self, namespace: str) -> None:
         kept = {topic: found for topic, found in self._effective.items() if topic.namespace_name != namespace}
         self._effective = kept
-
-    def _tell(self, namespace: str, topic: TopicName | None) -> None:
-        for listener in self.on_change:
-            listener(namespace, topic)
 
 
 def _topic_path(name: TopicName) -> str:

@@ -1,154 +1,41 @@
-"""What a namespace or a topic can be told: one table of policies, and what follows from them.
+"""What can be set for a namespace or a topic: one table of policies, and what follows from them.
 
 A policy is stored as the JSON value that Pulsar's admin API takes for it, under the key it has in Pulsar's `Policies`
 document; `POLICIES` holds every one that has an effect here, with its check.  A policy that does nothing is not in
 the table and is refused by the admin API: what can be read back is what holds.
 
 Three layers, the first that says something wins: the topic's own, the namespace's, the server's.  `Policies` is what
-comes of them, typed, for whoever acts on it; equal layers share one object.
+comes of them, typed, for the code that acts on it; equal layers share one object.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from magnetar.base.errors import BrokerError
-from magnetar.broker.cluster.placement import PARTITIONS_MAX
+from magnetar.broker.cluster.model import PARTITIONS_MAX
+from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
+from magnetar.broker.policy.model import (
+    AutoTopicCreation,
+    BacklogQuota,
+    Compatibility,
+    DelayedDelivery,
+    DeleteMode,
+    InactiveTopics,
+    JsonValue,
+    Level,
+    Policies,
+    QuotaAction,
+    QuotaType,
+    Retention,
+    whole_number,
+)
 
-JsonValue = Any  # what json.loads gives
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 _PROPERTIES_MAX: Final = 256
 _PROPERTY_CHARS_MAX: Final = 4096
-_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-
-
-class InvalidPolicy(BrokerError):
-    """The value is not one that this policy can have."""
-
-    code: ClassVar[str] = "INVALID_POLICY"
-
-
-class MalformedPolicy(InvalidPolicy):
-    """The value has the wrong JSON type."""
-
-    code: ClassVar[str] = "MALFORMED_POLICY"
-
-
-class QuotaAboveRetention(InvalidPolicy):
-    """A backlog quota is larger than what is kept of acknowledged data."""
-
-    code: ClassVar[str] = "QUOTA_ABOVE_RETENTION"
-
-
-class QuotaType(Enum):
-    """What a backlog quota measures."""
-
-    SIZE = "destination_storage"
-    AGE = "message_age"
-
-
-class QuotaAction(Enum):
-    """What happens when a backlog quota is exceeded."""
-
-    HOLD_PRODUCERS = "producer_request_hold"
-    REFUSE_PRODUCERS = "producer_exception"
-    EVICT_BACKLOG = "consumer_backlog_eviction"
-
-
-class Compatibility(Enum):
-    """Which new schemas a topic takes (org.apache.pulsar.common.policies.data.SchemaCompatibilityStrategy)."""
-
-    UNDEFINED = "UNDEFINED"
-    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
-    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
-    BACKWARD = "BACKWARD"
-    FORWARD = "FORWARD"
-    FULL = "FULL"
-    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
-    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
-    FULL_TRANSITIVE = "FULL_TRANSITIVE"
-
-
-class DeleteMode(Enum):
-    """When a topic counts as inactive."""
-
-    NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
-    SUBSCRIPTIONS_CAUGHT_UP = "delete_when_subscriptions_caught_up"
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long acknowledged data is kept.  -1 means without end, 0 not at all."""
-
-    time_ms: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class BacklogQuota:
-    """`limit` is bytes for `QuotaType.SIZE` and seconds for `QuotaType.AGE`; negative means none."""
-
-    limit: int
-    action: QuotaAction
-
-
-@dataclass(frozen=True, slots=True)
-class AutoTopicCreation:
-    """`partition_count` is 0 for a topic that is not partitioned."""
-
-    allowed: bool = True
-    partition_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DelayedDelivery:
-    """Whether messages wait for the time that their producers give, and how exactly it is kept."""
-
-    active: bool = True
-    tick_ms: int = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class InactiveTopics:
-    """A topic that nobody uses is deleted after `idle_s_max` seconds, if `delete` says so."""
-
-    delete: bool = False
-    mode: DeleteMode = DeleteMode.NO_SUBSCRIPTIONS
-    idle_s_max: int = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """What holds for one topic.  Counts and times of 0 mean no limit."""
-
-    deduplication: bool = False
-    retention: Retention | None = None  # None: the topic's Kafka settings alone say what goes
-    message_ttl_s: int = 0
-    backlog_quotas: Mapping[QuotaType, BacklogQuota] = field(default_factory=dict)
-    schema_compatibility: Compatibility = Compatibility.FULL
-    schema_validation_enforced: bool = False
-    schema_auto_update: bool = True
-    auto_topic_creation: AutoTopicCreation = AutoTopicCreation()
-    auto_subscription_creation: bool = True
-    delayed_delivery: DelayedDelivery = DelayedDelivery()
-    inactive_topics: InactiveTopics = InactiveTopics()
-    producers_max: int = 0
-    consumers_max: int = 0
-    consumers_per_subscription_max: int = 0
-    subscriptions_max: int = 0
-    encryption_required: bool = False
-    subscription_expiration_minutes: int = 0
-
-
-class Level(Enum):
-    """Where a policy can be set."""
-
-    NAMESPACE = "namespace"
-    TOPIC = "topic"
 
 
 Check = Callable[[JsonValue], JsonValue]
@@ -173,13 +60,6 @@ def _boolean(value: JsonValue) -> JsonValue:
     if not isinstance(value, bool):
         raise MalformedPolicy("the value must be true or false")
     return value
-
-
-def whole_number(value: JsonValue) -> int | None:
-    """A number of a JSON document, which may be spelt as a text, as Pulsar takes it; None for anything else."""
-    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
-        return int(value)
-    return None if isinstance(value, bool) or not isinstance(value, int) else value
 
 
 def _integer(low: int, high: int, refusal: str) -> Check:
@@ -349,6 +229,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy("max_consumers_per_topic", _count("maxConsumersPerTopic")),
         Policy("max_consumers_per_subscription", _count("maxConsumersPerSubscription")),
         Policy("max_subscriptions_per_topic", _count("maxSubscriptionsPerTopic")),
+        Policy("max_topics_per_namespace", _count("maxTopicsPerNamespace"), _NAMESPACE_ONLY),
         Policy("encryption_required", _boolean, _NAMESPACE_ONLY),
         Policy(
             "subscription_expiration_time_minutes",
@@ -450,6 +331,7 @@ def effective(
             "max_consumers_per_subscription", server.consumers_per_subscription_max
         ),
         subscriptions_max=pick("max_subscriptions_per_topic", server.subscriptions_max),
+        namespace_topics_max=pick("max_topics_per_namespace", server.namespace_topics_max),
         encryption_required=pick("encryption_required", server.encryption_required),
         subscription_expiration_minutes=pick(
             "subscription_expiration_time_minutes", server.subscription_expiration_minutes

@@ -8,95 +8,20 @@ changed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import ClassVar, Final
+from typing import Final
 
 from magnetar.base.config import LONG_MAX, ConfigSource, ConfigType, Value, closest, format_value
-from magnetar.base.errors import BrokerError
+from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry, ConfigSynonym, TopicConfig
 from magnetar.broker.policy.topic_keys import TOPIC_KEYS, Synonym, TopicKey
 
 _SHARED_CONFIGS_MAX: Final = 1024
 
 
-class InvalidConfig(BrokerError):
-    """A key is unknown, or its value is not allowed (Kafka: INVALID_CONFIG)."""
-
-    code: ClassVar[str] = "INVALID_CONFIG"
-
-
-class InvalidConfigRequest(BrokerError):
-    """The request to change a configuration contradicts itself (Kafka: INVALID_REQUEST)."""
-
-    code: ClassVar[str] = "INVALID_CONFIG_REQUEST"
-
-
-class AlterOperation(IntEnum):
-    """IncrementalAlterConfigs' operations, with their numbers on the wire (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """One entry of an IncrementalAlterConfigs request."""
-
-    name: str
-    operation: AlterOperation
-    value: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One key as DescribeConfigs shows it.  `synonyms` begins with whatever gives the value."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    type: ConfigType
-    documentation: str
-    synonyms: tuple[ConfigSynonym, ...]
-    read_only: bool = False
-    sensitive: bool = False
-
-    @property
-    def is_default(self) -> bool:
-        """DescribeConfigs v0 has this instead of the source."""
-        return self.source is ConfigSource.DEFAULT_CONFIG
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """The effective values that something in the server acts on.  Negative limits mean none."""
-
-    compact: bool
-    delete: bool
-    max_message_bytes: int
-    log_append_time: bool
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
-    min_insync_replicas: int
-    retention_ms: int
-    retention_bytes: int
-    segment_bytes: int
-    segment_ms: int
-    segment_jitter_ms: int
-
-
 class TopicDefaults:
     """The broker's defaults for topics: what it was started with, over Kafka's own.
 
-    `broker` holds the broker keys that somebody set, {name: text}, already validated.
+    `broker` holds the broker keys that were set, {name: text}, already validated.
     """
 
     def __init__(self, broker: Mapping[str, str] | None = None) -> None:

@@ -1,1 +1,1 @@
-"""Who may produce: admission of named producers, and producer ids."""
+"""Which producers may write: admission of named producers, and producer ids."""

@@ -1,135 +1,36 @@
-"""Who may publish to a partition through the Pulsar door: names, access modes, and who takes over from whom.
+"""Which producers may publish to a partition through the Pulsar door: names, access modes, and what replaces what.
 
 A name is that of one connected producer.  A producer that comes again under a name that the broker once made up for it,
 with a higher epoch, takes over from its earlier self, whose connection is lost without the broker having noticed.  A
 name that a user has chosen is refused while it is taken.
 
-Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while anybody is there
-(Exclusive), waits for its turn (WaitForExclusive), or sends everybody away (ExclusiveWithFencing).  While there is an
-exclusive producer, or one waits, everybody else is refused, but for those that wait as well.  Each exclusive producer
-gets a topic epoch higher than all before it, stored before it is told; who comes again with an older one is fenced, in
-every mode, also after its turn to wait.  A producer that reconnects with the current epoch and name is the
-exclusive producer itself: its earlier connection was lost, and the broker did not notice.
+Access modes (PIP-68).  Shared producers share.  An exclusive one is alone: it is refused while the topic has another
+producer (Exclusive), waits for its turn (WaitForExclusive), or sends all others away (ExclusiveWithFencing).  While
+there is an exclusive producer, or one waits, all others are refused, but for those that wait as well.  Each exclusive
+producer gets a topic epoch higher than all before it, which is stored before the producer is ready; a producer that
+reconnects with an older one is fenced, in every mode, also after its turn to wait.  A producer that reconnects with the
+current epoch and name is the exclusive producer itself: its earlier connection was lost, and the broker did not notice.
 
 `PartitionProducers` are the rules and does no I/O: what must be stored goes through an `EpochStore`.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from magnetar.base.errors import BrokerError
+from magnetar.base.tasks import Tasks
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
+from magnetar.broker.producers.model import AccessMode
+from magnetar.broker.producers.producer import Producer
 from magnetar.broker.topics.roots import EPOCHS_ROOT
 from magnetar.broker.topics.topic import Topic
 from magnetar.metadata.store import MetadataStore
 
 _log = logging.getLogger(__name__)
-
-
-class ProducerBusy(BrokerError):
-    """The producer's name is taken, or somebody has the topic for himself."""
-
-    code: ClassVar[str] = "PRODUCER_BUSY"
-
-
-class ProducerFenced(BrokerError):
-    """Another producer has taken the topic over."""
-
-    code: ClassVar[str] = "PRODUCER_FENCED"
-
-
-class TooManyProducers(BrokerError):
-    """The policy allows no more producers."""
-
-    code: ClassVar[str] = "TOO_MANY_PRODUCERS"
-
-
-class EncryptionRequired(BrokerError):
-    """The policy wants messages to be encrypted by their producers."""
-
-    code: ClassVar[str] = "ENCRYPTION_REQUIRED"
-
-
-class ProducerIdInUse(BrokerError):
-    """The connection has another producer of this id."""
-
-    code: ClassVar[str] = "PRODUCER_ID_IN_USE"
-
-
-class AccessMode(IntEnum):
-    """Numbered as on the wire."""
-
-    SHARED = 0
-    EXCLUSIVE = 1
-    WAIT_FOR_EXCLUSIVE = 2
-    EXCLUSIVE_WITH_FENCING = 3
-
-
-class ProducerHandle(Protocol):
-    """The producer's side of the door: its protocol implements it."""
-
-    def ready(self) -> None:
-        """It waited to be the exclusive producer, and is that now."""
-        ...
-
-    def closed(self) -> None:
-        """The broker has taken it out: its client is told, and may come again."""
-        ...
-
-    def refused(self, error: BrokerError) -> None:
-        """The producer waited for exclusive access, and does not get it."""
-        ...
-
-    async def is_alive(self) -> bool:
-        """Whether its client is there; false when its connection turns out to be dead, and is closed by then."""
-        ...
-
-
-class Producer:
-    """One producer as it asks to be admitted.
-
-    `topic_epoch` is what its client believes the topic's epoch to be, None when it has no idea; once the producer is
-    ready it is what holds, None when there never was an exclusive one.
-    """
-
-    __slots__ = (
-        "bytes_in",
-        "connected_since_ms",
-        "epoch",
-        "handle",
-        "is_ready",
-        "is_user_named",
-        "messages_in",
-        "mode",
-        "name",
-        "topic_epoch",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        epoch: int,
-        is_user_named: bool,
-        mode: AccessMode,
-        topic_epoch: int | None,
-        handle: ProducerHandle,
-        connected_since_ms: int = 0,
-    ) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.is_user_named = is_user_named
-        self.mode = mode
-        self.topic_epoch = topic_epoch
-        self.handle = handle
-        self.connected_since_ms = connected_since_ms
-        self.is_ready = False
-        self.messages_in = 0
-        self.bytes_in = 0
 
 
 class EpochStore(Protocol):
@@ -147,7 +48,7 @@ class PartitionProducers:
 
     def __init__(self, epochs: EpochStore, *, is_gone: bool = False) -> None:
         self._epochs = epochs
-        self._is_gone = is_gone  # the topic was deleted: whoever is on the way in does not get in
+        self._is_gone = is_gone  # the topic was deleted: producers on their way in do not get in
         self._epoch: int | None = None
         self._epoch_is_known = False
         self._by_name: dict[str, Producer] = {}
@@ -155,7 +56,7 @@ class PartitionProducers:
             None  # from the moment on when it is decided, before its epoch is stored
         )
         self._waiting: deque[Producer] = deque()
-        self._promotions: set[asyncio.Task[None]] = set()  # of those whose turn has come
+        self._promotions = Tasks(_log)  # of those whose turn has come
 
     def __iter__(self) -> Iterator[Producer]:
         """Those that may publish."""
@@ -175,7 +76,7 @@ class PartitionProducers:
         self._check_exists()
         if not self._epoch_is_known:
             stored = await self._epochs.load()
-            if not self._epoch_is_known:  # somebody else may have been faster, and have a newer one by now
+            if not self._epoch_is_known:  # another producer may have been faster, and have a newer one by now
                 self._epoch = stored
                 self._epoch_is_known = True
         earlier = self._named(producer.name)
@@ -194,7 +95,7 @@ class PartitionProducers:
             self._enter(producer)
             producer.is_ready = True
             return
-        # Before anybody is sent away: two that fence each other would do so for ever.
+        # Before any producer is sent away: two that fence each other would do so for ever.
         self._check_epoch(producer)
         if self._is_exclusive_itself(producer):
             self._come_again(producer)
@@ -215,11 +116,15 @@ class PartitionProducers:
         await self._take(producer)
 
     def close_all(self) -> None:
-        """Send everybody away: the partition is unloaded or deleted.  Clients are told, and may come again."""
+        """Send all producers away: the partition is unloaded or deleted.  Their clients may reconnect."""
         self._send_all_away()
 
+    async def ended(self) -> None:
+        """Return when no producer is being promoted any more."""
+        await self._promotions.ended()
+
     def close_for_good(self) -> None:
-        """As `close_all`, and nobody may come any more: the topic was deleted."""
+        """As `close_all`, and no producer is admitted any more: the topic was deleted."""
         self._is_gone = True
         self._send_all_away()
 
@@ -248,11 +153,9 @@ class PartitionProducers:
         if self._exclusive is producer:
             self._exclusive = None
         if self._exclusive is None and not self._by_name and self._waiting:
-            # Decided now, so that nobody comes in between; it is told when its epoch is stored.
+            # Decided now, so that no other producer gets in; it is ready when its epoch is stored.
             following = self._exclusive = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._promote(following))
-            self._promotions.add(task)
-            task.add_done_callback(self._promotions.discard)
+            self._promotions.spawn(f"let {following.name} produce", self._promote(following))
 
     async def _promote(self, producer: Producer) -> None:
         if self._exclusive is not producer:
@@ -290,7 +193,7 @@ class PartitionProducers:
             )
 
     def _is_exclusive_itself(self, producer: Producer) -> bool:
-        """Whether `producer` is the exclusive one that has reconnected: nobody else was told the current epoch."""
+        """Whether `producer` is the exclusive one, reconnected: no other producer was given the current epoch."""
         holder = self._exclusive
         return (
             holder is not None
@@ -382,6 +285,11 @@ class Producers:
         found = self._of.get(partition)
         if found is not None:
             found.close_all()
+
+    async def ended(self) -> None:
+        """Return when no producer is being promoted any more: the server stops, and its clients are gone."""
+        for producers in list(self._of.values()):
+            await producers.ended()
 
     def forget(self, topic: Topic) -> None:
         """The topic is deleted, and its producers were sent away; what is stored of them goes with the topic."""

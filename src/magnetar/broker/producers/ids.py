@@ -17,7 +17,7 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     async def allocate(self) -> int:
-        """A producer id that nobody was given before, also not before a crash.
+        """A producer id that was never given before, not even before a crash.
 
         Raises:
             MetadataError: the metadata store cannot be written.

@@ -7,19 +7,19 @@ written with the old one.
 
 import base64
 import binascii
-import json
-import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar.broker.policy.policies import Compatibility
+from magnetar.broker.policy.model import Compatibility
 from magnetar.broker.schemas import avro
 from magnetar.broker.schemas.model import (
     DEFINITION_BYTES_MAX,
+    PARTS,
     IncompatibleSchema,
     InvalidSchema,
     Schema,
     SchemaType,
+    key_value,
 )
 
 _BACKWARD: Final = frozenset(
@@ -41,8 +41,6 @@ _FORWARD: Final = frozenset(
 TRANSITIVE: Final = frozenset(
     (Compatibility.BACKWARD_TRANSITIVE, Compatibility.FORWARD_TRANSITIVE, Compatibility.FULL_TRANSITIVE)
 )
-_I32: Final = struct.Struct(">i")
-_PARTS: Final = ("key", "value")
 
 
 def validate(schema: Schema) -> None:
@@ -105,7 +103,7 @@ def _check_pair(old: Schema, new: Schema, strategy: Compatibility) -> None:
     if new.type.is_avro_style:
         _check_avro(old, new, strategy)
     elif new.type is SchemaType.KEY_VALUE:
-        for part, before, after in zip(_PARTS, key_value(old), key_value(new), strict=True):
+        for part, before, after in zip(PARTS, key_value(old), key_value(new), strict=True):
             try:
                 _check_pair(before, after, strategy)
             except IncompatibleSchema as error:
@@ -140,31 +138,6 @@ def _avro(schema: Schema) -> avro.Node | None:
     return avro.parse(schema.data)
 
 
-def key_value(schema: Schema) -> tuple[Schema, Schema]:
-    """The two parts of a key-value schema: `[size][key's definition][size][value's]`, their types in the properties.
-
-    Raises:
-        InvalidSchema
-    """
-    parts = []
-    at = 0
-    for name in _PARTS:
-        if len(schema.data) < at + 4:
-            raise InvalidSchema("a key-value schema ends early")
-        size = max(0, _I32.unpack_from(schema.data, at)[0])  # -1 stands for no definition, too
-        data = schema.data[at + 4 : at + 4 + size]
-        if len(data) < size:
-            raise InvalidSchema("a key-value schema ends early")
-        at += 4 + size
-        kind = schema.properties.get(f"{name}.schema.type", "BYTES")
-        if kind not in SchemaType.__members__ and kind != "BYTES":
-            raise InvalidSchema(f"there is no schema type {kind[:100]}")
-        if kind in ("KEY_VALUE", "AUTO_CONSUME"):
-            raise InvalidSchema(f"the {name} cannot be {kind}")
-        parts.append(Schema(SchemaType[kind] if kind != "BYTES" else SchemaType.NONE, data))
-    return parts[0], parts[1]
-
-
 def _root_message(schema: Schema) -> str:
     content = avro.load_json(schema.data)
     if not isinstance(content, dict):
@@ -177,14 +150,3 @@ def _root_message(schema: Schema) -> str:
     except (binascii.Error, ValueError):
         raise InvalidSchema("the file descriptors are not base64") from None
     return name
-
-
-def text_of(schema: Schema) -> str:
-    """The definition as the admin API shows it: JSON for a key-value schema, the text of all others."""
-    if schema.type is not SchemaType.KEY_VALUE:
-        return schema.data.decode(errors="replace")
-    key, value = (
-        json.loads(part.data) if part.data and not part.type.is_primitive else ""
-        for part in key_value(schema)
-    )
-    return json.dumps({"key": key, "value": value}, separators=(",", ":"))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -10,7 +11,7 @@ from typing import ClassVar, Final
 from magnetar.base.errors import BrokerError
 
 DEFINITION_BYTES_MAX: Final = 512 << 10  # in base64 it still fits a metadata value
-VERSIONS_MAX: Final = 10_000  # of one topic: somebody's loop gone wrong
+VERSIONS_MAX: Final = 10_000  # of one topic: a program's loop gone wrong
 VERSION_BYTES: Final = 8
 
 
@@ -121,3 +122,43 @@ def decode_version(encoded: bytes) -> int | None:
     if len(encoded) != VERSION_BYTES:
         raise SchemaNotFound("a schema version has 8 bytes")
     return int.from_bytes(encoded, "big", signed=True)
+
+
+_I32: Final = struct.Struct(">i")
+PARTS: Final = ("key", "value")
+
+
+def key_value(schema: Schema) -> tuple[Schema, Schema]:
+    """The two parts of a key-value schema: `[size][key's definition][size][value's]`, their types in the properties.
+
+    Raises:
+        InvalidSchema
+    """
+    parts = []
+    at = 0
+    for name in PARTS:
+        if len(schema.data) < at + 4:
+            raise InvalidSchema("a key-value schema ends early")
+        size = max(0, _I32.unpack_from(schema.data, at)[0])  # -1 stands for no definition, too
+        data = schema.data[at + 4 : at + 4 + size]
+        if len(data) < size:
+            raise InvalidSchema("a key-value schema ends early")
+        at += 4 + size
+        kind = schema.properties.get(f"{name}.schema.type", "BYTES")
+        if kind not in SchemaType.__members__ and kind != "BYTES":
+            raise InvalidSchema(f"there is no schema type {kind[:100]}")
+        if kind in ("KEY_VALUE", "AUTO_CONSUME"):
+            raise InvalidSchema(f"the {name} cannot be {kind}")
+        parts.append(Schema(SchemaType[kind] if kind != "BYTES" else SchemaType.NONE, data))
+    return parts[0], parts[1]
+
+
+def text_of(schema: Schema) -> str:
+    """The definition as the admin API shows it: JSON for a key-value schema, the text of all others."""
+    if schema.type is not SchemaType.KEY_VALUE:
+        return schema.data.decode(errors="replace")
+    key, value = (
+        json.loads(part.data) if part.data and not part.type.is_primitive else ""
+        for part in key_value(schema)
+    )
+    return json.dumps({"key": key, "value": value}, separators=(",", ":"))

@@ -22,7 +22,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.incarnations import Incarnations
-from magnetar.broker.policy.policies import Compatibility, Policies
+from magnetar.broker.policy.model import Compatibility, Policies
 from magnetar.broker.schemas.compatibility import check, same, validate
 from magnetar.broker.schemas.model import (
     VERSIONS_MAX,
@@ -59,7 +59,7 @@ class SchemaRegistry:
         self._policies_of = policies_of
         self._stored: dict[int, bytes] = {}  # definitions as they are stored, by id
         self._decoded: dict[int, Schema] = {}
-        self._ids: dict[bytes, int] | None = None  # by digest; made when somebody first registers a schema
+        self._ids: dict[bytes, int] | None = None  # by digest; made when a client first registers a schema
         self._topics: dict[str, list[tuple[int, int]]] = {}  # (id, created_ms) by `tenant/namespace/topic`
         self._next_id = 1
         self._incarnations: Incarnations[str] = Incarnations()

@@ -1,1 +1,1 @@
-"""Pulsar subscriptions: who gets which messages of a partition, and how far each subscription has got."""
+"""Pulsar subscriptions: which consumer gets which messages of a partition, and how far each subscription has got."""

@@ -20,6 +20,7 @@ Range = tuple[int, int]  # half-open
 RUNS_MAX: Final = 4096
 """Of acknowledged messages between others, that are taken from one ack_set: clients' batches have 1,000 messages."""
 
+
 _WORD_BITS: Final = 64
 _WORD_MASK: Final = (1 << _WORD_BITS) - 1
 _ONES: Final = re.compile(b"1+")

@@ -11,9 +11,8 @@ from itertools import chain
 from typing import Final
 
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
-from magnetar.broker.subscriptions.delivered import AckedId
+from magnetar.broker.subscriptions.model import AckedId
 
-IDS_AT_ONCE: Final = 500
 WORDS_AT_ONCE: Final = 1024
 
 Take = Callable[[SubscribedConsumer, Sequence[AckedId], bool], Awaitable[None] | None]

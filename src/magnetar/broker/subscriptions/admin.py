@@ -9,10 +9,9 @@ Positions are offsets; counts are of messages, as in a subscription's backlog.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from magnetar.broker.interop.formed import Formed
+from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.errors import (
@@ -21,26 +20,16 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotFound,
 )
 from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.model import MessagePosition
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.request import check_name
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.ledger.entry import Entry
 
 _READ_BYTES: Final = 256 << 10
 PEEK_ENTRIES_MAX: Final = 10_000  # looked at for one message of a backlog
-
-
-@dataclass(frozen=True, slots=True)
-class MessagePosition:
-    """A message id as administrators write it.  `batch_index` is -1 for a whole entry."""
-
-    ledger_id: int
-    entry_id: int
-    batch_index: int = -1
-    is_excluded: bool = False
 
 
 class SubscriptionAdmin:
@@ -111,8 +100,8 @@ class SubscriptionAdmin:
 
     def names(self, partition: Partition) -> list[str]:
         """All subscriptions of the partition, ascending."""
-        if isinstance(partition, NonPersistentPartition):
-            return sorted(partition.subscriptions)
+        if not partition.topic.name.persistent:
+            return sorted(one.name for one in self._subscriptions.volatile(partition))
         return self._subscriptions.names(partition)
 
     # --- making and dropping -----------------------------------------------------------------------------------------
@@ -126,7 +115,7 @@ class SubscriptionAdmin:
             SubscriptionNotAllowed: the topic stores nothing, or the name or a property cannot be.
             MetadataError
         """
-        if isinstance(partition, NonPersistentPartition):
+        if not partition.topic.name.persistent:
             raise SubscriptionNotAllowed("a non-persistent topic keeps no subscriptions")
         return await self._subscriptions.create(partition, name, offset, properties)
 
@@ -255,7 +244,7 @@ def skip_target(cursor: Cursor, count: int, log_start: int, log_end: int) -> int
 
 
 async def offset_of(partition: Partition, wanted: MessagePosition) -> int:
-    """The offset at which somebody starts who is sent to `wanted`; StorageError when the log cannot be read."""
+    """The offset at which a reader starts that is sent to `wanted`; StorageError when the log cannot be read."""
     log = partition.log
     if wanted.ledger_id >= positions.LATEST:
         return log.high_watermark

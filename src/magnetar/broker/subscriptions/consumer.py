@@ -1,35 +1,21 @@
 """One connected consumer: what it has been promised, and what its connection takes.
 
-The dispatcher decides who gets a unit and has counted its permits; the outbox here holds what was decided and not yet
-written.  Units wait in it only while their bytes are read again, or their peer is slow; it holds no payloads then,
-so a consumer that takes nothing costs a few hundred bytes per message of its receiver queue, whatever the messages'
-size.
+The dispatcher decides which consumer gets a unit and has counted its permits; the outbox here holds what was decided
+and not yet written.  Units wait in it only while their bytes are read again, or their peer is slow; it holds no
+payloads then, so a consumer that takes nothing costs a few hundred bytes per message of its receiver queue, whatever
+the messages' size.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, cast
+from collections.abc import Awaitable, Container, Iterable, Sequence
+from typing import Final, Protocol, cast
 
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.delivered import AckedId
-from magnetar.broker.subscriptions.dispatch.model import Consumer, SubscriptionType, Unit
+from magnetar.broker.subscriptions.dispatch.model import Consumer, Unit
+from magnetar.broker.subscriptions.model import AckedId, Buffer, ConsumerSpec, Delivery
 from magnetar.ledger.cursor import Cursor
 
-Buffer = bytes | bytearray | memoryview
-
 BURST_BYTES_MAX: Final = 256 << 10  # handed to the connection before it is asked again whether it takes more
-
-
-class Delivery(NamedTuple):
-    """One MESSAGE.  `payload` is the entry from its checksum's magic on; `ack_set` is empty for a whole entry."""
-
-    ledger_id: int
-    entry_id: int
-    payload: Buffer
-    redelivery_count: int
-    ack_set: Sequence[int]
-    consumer_epoch: int
 
 
 class ConsumerPort(Protocol):
@@ -47,7 +33,7 @@ class ConsumerPort(Protocol):
         ...
 
     def reached_end(self) -> None:
-        """The topic is terminated, and everything in it acknowledged; told once."""
+        """The topic is terminated, and everything in it acknowledged; called once."""
         ...
 
     def closed(self) -> None:
@@ -115,25 +101,6 @@ class OutboxOwner(ConsumerOwner, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerSpec:
-    """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.
-
-    `epoch` is None when the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
-    messages that an ack set hides from it, as C++ and Go do and Java does not.
-    """
-
-    name: str
-    type: SubscriptionType
-    priority_level: int = 0
-    epoch: int | None = None
-    is_sticky: bool = False
-    hash_ranges: tuple[tuple[int, int], ...] = ()
-    allows_out_of_order: bool = False
-    returns_hidden_permits: bool = True
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-
 class SubscribedConsumer:
     """One consumer; its owner's `add` makes it.  Counts are of messages."""
 
@@ -192,7 +159,7 @@ class OutboxConsumer(SubscribedConsumer):
         self.outbox: deque[Unit] = deque()
         self.is_loading = False  # the payload of the outbox's first unit is being read
         self.has_waited = False  # the outbox: what is in it may have been acknowledged meanwhile
-        self.knows_end = False  # it was told that its topic is terminated
+        self.knows_end = False  # the broker has told it that its topic is terminated
 
     def drain(self, subscription: OutboxOwner) -> None:
         """Hand over as much of the outbox as the connection takes."""

@@ -11,19 +11,12 @@ from typing import Final, NamedTuple
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.forms import EntryPart, part_ranges, position_of
+from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.subscriptions.sharing import acknowledged_of_part, of_entry_id
 
 ENTRIES_MAX: Final = 100_000
 
 Position = tuple[int, int]
-
-
-class AckedId(NamedTuple):
-    """One message id of an ACK: an entry, or with a non-empty `ack_set` a part of it."""
-
-    ledger_id: int
-    entry_id: int
-    ack_set: Sequence[int] = ()
 
 
 class _Known(NamedTuple):

@@ -1,15 +1,15 @@
 """The dispatcher that a subscription gets from its first consumer's wishes and its topic's policies."""
 
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.policies import Policies
-from magnetar.broker.subscriptions.consumer import ConsumerSpec
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
 from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
-from magnetar.broker.subscriptions.dispatch.model import Dispatcher, SubscriptionType
+from magnetar.broker.subscriptions.dispatch.model import Dispatcher
 from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
 from magnetar.broker.subscriptions.errors import SubscriptionBusy
+from magnetar.broker.subscriptions.model import ConsumerSpec, SubscriptionType
 
 
 def make_dispatcher(partition: Partition, spec: ConsumerSpec, policies: Policies) -> Dispatcher:

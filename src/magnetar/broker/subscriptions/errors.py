@@ -28,3 +28,9 @@ class SubscriptionClosed(BrokerError):
     """The subscription was dropped or its topic unloaded meanwhile: ask again."""
 
     code: ClassVar[str] = "SUBSCRIPTION_CLOSED"
+
+
+class NothingExpired(BrokerError):
+    """No message of the subscription is old enough to expire."""
+
+    code: ClassVar[str] = "NOTHING_EXPIRED"

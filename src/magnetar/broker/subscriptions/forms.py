@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, cast
 
-from magnetar.broker.interop.formed import Buffer, Formed
+from magnetar.broker.interop.model import Buffer, Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, intersection
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType, Unit
+from magnetar.broker.subscriptions.dispatch.model import Unit
+from magnetar.broker.subscriptions.model import SubscriptionType
 from magnetar.broker.subscriptions.sharing import entry_slot, part_entry_id, split_by_key
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
@@ -50,7 +51,7 @@ def part_ranges(unit: Unit) -> tuple[Range, ...] | None:
 def make_units(
     formed: Sequence[Formed], cursor: Cursor, kind: SubscriptionType
 ) -> tuple[list[Unit], list[Range]]:
-    """What to offer to a dispatcher of this `kind`, and the offsets of entries that nobody is to see.
+    """What to offer to a dispatcher of this `kind`, and the offsets of entries that no consumer is to see.
 
     Entries that `cursor` has acknowledged are left out; of one that it has in part, the unit has the rest, whether
     that is all that its consumer will be shown of it or not.

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
-from magnetar.broker.interop.formed import Formed
+from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.forms import Forms, cut_by_key

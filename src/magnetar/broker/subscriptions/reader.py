@@ -1,7 +1,7 @@
 """Reads a partition's log for one subscription, as much as its dispatcher wants.
 
-Once per turn of the event loop, so that a long backlog keeps nobody waiting: from the entry cache at once, else in a
-task, of which there is one at a time.  At the end of what may be seen (the last stable offset) it waits in
+Once per turn of the event loop, so that a long backlog keeps no other client waiting: from the entry cache at once,
+else in a task, of which there is one at a time.  At the end of what may be seen (the last stable offset) it waits in
 `Partition.waiters`.  What was read before a `restart` or `stop` and comes in after it is thrown away.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError
-from magnetar.broker.interop.formed import Formed
+from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.forms import Forms
 

@@ -1,7 +1,7 @@
 """All subscriptions that have, or just had, consumers: opened, looked after, moved, dropped and closed.
 
-A durable subscription is a cursor in `CursorStore`; there is a `Subscription` for it only while somebody uses it.
-Whoever opens, moves or drops one holds its `changing`, so a SUBSCRIBE that comes in the middle of a seek waits for
+A durable subscription is a cursor in `CursorStore`; there is a `Subscription` for it only while a client uses it.
+A task that opens, moves or drops one holds its `changing`, so a SUBSCRIBE that comes in the middle of a seek waits for
 its end and finds the new position.
 """
 
@@ -13,16 +13,14 @@ from typing import Any, Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.base.names import TopicName
+from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.policies import Policies
+from magnetar.broker.policy.model import Policies
 from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.consumer import ConsumerPort, ConsumerSpec, SubscribedConsumer
+from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.dispatch.model import (
-    CONSUMER_UNACKED_MESSAGES_MAX,
-    SubscriptionType,
-)
+from magnetar.broker.subscriptions.dispatch.model import CONSUMER_UNACKED_MESSAGES_MAX
 from magnetar.broker.subscriptions.dispatchers import make_dispatcher
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
@@ -30,23 +28,22 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotFound,
 )
 from magnetar.broker.subscriptions.forms import Forms
-from magnetar.broker.subscriptions.request import (
-    PROPERTY_PREFIX,
+from magnetar.broker.subscriptions.model import (
+    ConsumerSpec,
     InitialPosition,
     SubscribeRequest,
-    check_name,
-    kept_properties,
-    properties_of,
+    SubscriptionType,
 )
+from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
 from magnetar.broker.subscriptions.subscription import Counters, Environment, Subscription
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition, NonPersistentSubscription
+from magnetar.broker.subscriptions.volatile import NonPersistentSubscription, VolatileSubscriptions
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 log: Final = logging.getLogger(__name__)
 
 SAVE_INTERVAL_S: Final = 1.0  # Pulsar's managedLedgerDefaultMarkDeleteRateLimit
-# A reader that was told to subscribe again after its seek has so long to come back.
+# A reader that the broker disconnected for its seek has so long to come back.
 READER_RETURNS_S: Final = 60.0
 
 
@@ -64,6 +61,7 @@ class Subscriptions:
         consumes: Callable[[str, str], bool],
         policies_of: Callable[[TopicName], Policies],
         upkeep: Upkeep,
+        volatile: VolatileSubscriptions,
     ) -> None:
         self._clock = clock
         self._upkeep = upkeep
@@ -71,14 +69,22 @@ class Subscriptions:
         self.forms = forms
         self._consumes = consumes
         self._policies_of = policies_of
+        self._volatile = volatile
         self.counters = Counters()
+        self._tasks = Tasks(log)
         self._environment = Environment(
-            clock, cursors, forms, self._make_dispatcher, self._changed, self._forget, self.counters
+            clock,
+            cursors,
+            forms,
+            self._make_dispatcher,
+            self._changed,
+            self._forget,
+            self.counters,
+            self._tasks,
         )
         self._open: dict[Partition, dict[str, Subscription]] = {}
         self._unsaved: set[Subscription] = set()
         self._saving: Job | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to store positions, once a second."""
@@ -89,6 +95,10 @@ class Subscriptions:
     def of(self, partition: Partition) -> list[Subscription]:
         """The partition's subscriptions that are in use."""
         return list(self._open.get(partition, {}).values())
+
+    def volatile(self, partition: Partition) -> list[NonPersistentSubscription]:
+        """The subscriptions of a topic that stores nothing, all of which are in use."""
+        return list(self._volatile.of(partition).values())
 
     def find(self, partition: Partition, name: str) -> Subscription | None:
         """The subscription if it is in use; what is stored of others is in `CursorStore`."""
@@ -142,8 +152,8 @@ class Subscriptions:
             MetadataError, StorageError: it cannot be made now, or it is not known what it may be given.
         """
         partition.topic.check_exists()
-        if isinstance(partition, NonPersistentPartition):
-            return self._subscribe_to_nothing(partition, wanted, port)
+        if not partition.topic.name.persistent:
+            return self._volatile.subscribe(partition, wanted, port)
         check_name(wanted.subscription)
         kind = wanted.consumer.type
         if wanted.reads_compacted and kind not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
@@ -160,24 +170,7 @@ class Subscriptions:
         finally:
             subscription.changing.release()
             if not subscription.is_in_use:
-                self._spawn("let go of a subscription", self._let_go(subscription))
-
-    def _subscribe_to_nothing(
-        self, partition: NonPersistentPartition, wanted: SubscribeRequest, port: ConsumerPort
-    ) -> SubscribedConsumer:
-        """Connect a consumer to a topic that stores nothing."""
-        if wanted.reads_compacted:
-            raise SubscriptionNotAllowed("readCompacted only allowed on persistent topics")
-        subscription = partition.subscriptions.get(wanted.subscription)
-        if subscription is None:
-            policies = self._policies_of(partition.topic.name)
-            subscription = NonPersistentSubscription(
-                partition,
-                wanted.subscription,
-                self._clock,
-                lambda spec: make_dispatcher(partition, spec, policies),
-            )
-        return subscription.add(wanted.consumer, port)
+                self._tasks.spawn("let go of a subscription", self._let_go(subscription))
 
     def _check_room(self, partition: Partition, subscription: Subscription) -> None:
         policies = self._policies_of(partition.topic.name)
@@ -285,10 +278,10 @@ class Subscriptions:
             await self._let_go(subscription)
 
     def leave_later(self, member: SubscribedConsumer) -> None:
-        """As `leave`, for who cannot wait: the consumer is gone when this returns."""
+        """As `leave`, for a caller that cannot wait: the consumer is gone when this returns."""
         subscription = self._without(member)
         if subscription is not None:
-            self._spawn("let go of a subscription", self._let_go(subscription))
+            self._tasks.spawn("let go of a subscription", self._let_go(subscription))
 
     @staticmethod
     def _without(member: SubscribedConsumer) -> Subscription | None:
@@ -311,7 +304,7 @@ class Subscriptions:
                 self._forget(subscription)
 
     def _forget(self, subscription: Subscription) -> None:
-        """Nobody uses it: what is stored is the subscription again."""
+        """No client uses it: what is stored is the subscription again."""
         assert not subscription.is_in_use
         subscription.is_closed = True
         self._unsaved.discard(subscription)
@@ -347,10 +340,10 @@ class Subscriptions:
 
     def _expect_reader(self, subscription: Subscription) -> None:
         if not subscription.is_in_use:
-            self._spawn("let go of a reader", self._let_go(subscription))
+            self._tasks.spawn("let go of a reader", self._let_go(subscription))
 
     async def unsubscribe(self, member: SubscribedConsumer, *, force: bool) -> None:
-        """Drop the subscription for its only consumer, or (`force`) whoever else there is.
+        """Drop the subscription for its only consumer, or (`force`) although it has others.
 
         Raises:
             ConsumerBusy: others are connected.
@@ -425,15 +418,14 @@ class Subscriptions:
 
     async def close_partition(self, partition: Partition) -> None:
         """Close the consumers of a partition that is unloaded or deleted; positions are stored."""
-        if isinstance(partition, NonPersistentPartition):
-            for one in list(partition.subscriptions.values()):
-                one.disconnect_all()
+        for one in self.volatile(partition):
+            one.disconnect_all()
         for subscription in self.of(partition):
             subscription.disconnect_all()
             await self._let_go(subscription)
 
     def terminated(self, partition: Partition) -> None:
-        """The partition has got its last message: consumers that have acknowledged everything are told."""
+        """The partition has got its last message: tell consumers that have acknowledged everything."""
         for subscription in self.of(partition):
             subscription.tell_end()
 
@@ -480,8 +472,7 @@ class Subscriptions:
             for subscription in list(known.values()):
                 subscription.disconnect_all()
                 await self._let_go(subscription)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.ended()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -489,13 +480,3 @@ class Subscriptions:
         return make_dispatcher(
             subscription.partition, spec, self._policies_of(subscription.partition.topic.name)
         )
-
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed", task.get_name(), exc_info=error)

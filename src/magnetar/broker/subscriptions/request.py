@@ -1,11 +1,8 @@
 """What is asked of a subscription, and what of it is kept."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
-from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.ledger.cursor import PROPERTY_BYTES_MAX, PROPERTY_COUNT_MAX, Cursor
 
@@ -14,33 +11,6 @@ PROPERTIES_MAX: Final = PROPERTY_COUNT_MAX - 8  # a cursor has some of its own
 NAME_BYTES_MAX: Final = (
     0x7FFF  # it is the name of a Kafka group, too: what a Kafka string of the older versions holds
 )
-
-
-class InitialPosition(Enum):
-    """The values are those of CommandSubscribe.InitialPosition."""
-
-    LATEST = 0
-    EARLIEST = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribeRequest:
-    """What a consumer asks for.
-
-    `start`: a reader's start_message_id as (ledger id, entry id), None when it has none.
-    `rollback_s`: begin so long ago instead, 0 for not.
-    `may_create`: whether a durable subscription that is not there is made.
-    """
-
-    subscription: str
-    consumer: ConsumerSpec
-    is_durable: bool = True
-    initial_position: InitialPosition = InitialPosition.LATEST
-    start: tuple[int, int] | None = None
-    rollback_s: int = 0
-    reads_compacted: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
-    may_create: bool = True
 
 
 def check_name(name: str) -> None:

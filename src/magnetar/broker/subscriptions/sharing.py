@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from magnetar.base.errors import WireError
-from magnetar.broker.interop.formed import Part
+from magnetar.broker.interop.model import Part
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.wire.convert.codecs import expand_pulsar

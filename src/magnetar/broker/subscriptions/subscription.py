@@ -6,7 +6,8 @@ the cursor.
 **Position.**  The cursor is live (`CursorStore.attach`) while there are consumers, so that Kafka's committed offset
 of the group of this name is the same thing at any moment.  What is stored follows at most a second later, and at
 once when the last consumer leaves, on a seek and at a stop.  After a kill the stored position holds: messages come
-again, none is lost.  A non-durable cursor is in memory only, is nobody else's, and holds nothing back.
+again, none is lost.  A non-durable cursor is in memory only, belongs to this subscription alone, and holds nothing
+back.
 
 **Entries that were acknowledged in part.**  The rest is delivered with an ack set, but only to consumers that are known
 to acknowledge message by message: others never acknowledge an entry of which they were shown a part, so they get
@@ -21,19 +22,13 @@ from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.interop.formed import Formed
+from magnetar.base.tasks import Tasks
+from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
 from magnetar.broker.subscriptions.ack_turns import AckTurns
-from magnetar.broker.subscriptions.consumer import (
-    Buffer,
-    ConsumerPort,
-    ConsumerSpec,
-    Delivery,
-    OutboxConsumer,
-    SubscribedConsumer,
-)
-from magnetar.broker.subscriptions.delivered import AckedId, DeliveredEntries, ranges_of
+from magnetar.broker.subscriptions.consumer import ConsumerPort, OutboxConsumer, SubscribedConsumer
+from magnetar.broker.subscriptions.delivered import DeliveredEntries, ranges_of
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     ActiveChange,
@@ -41,7 +36,6 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Deliver,
     Dispatcher,
     Rewind,
-    SubscriptionType,
     Unit,
 )
 from magnetar.broker.subscriptions.dispatchers import check_fits
@@ -54,6 +48,7 @@ from magnetar.broker.subscriptions.forms import (
     payload_of,
     position_of,
 )
+from magnetar.broker.subscriptions.model import AckedId, Buffer, ConsumerSpec, Delivery, SubscriptionType
 from magnetar.broker.subscriptions.positions import offsets_at
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
 from magnetar.ledger.cursor import Cursor
@@ -84,7 +79,7 @@ class Counters:
 class Environment:
     """What all subscriptions share.
 
-    `changed` is told of cursors that are to be stored within a second, `dropped` of those that somebody has deleted.
+    `changed` is called for cursors that are to be stored within a second, `dropped` for those that were deleted.
     """
 
     clock: Clock
@@ -94,6 +89,7 @@ class Environment:
     changed: Callable[["Subscription"], None]
     dropped: Callable[["Subscription"], None]
     counters: Counters
+    tasks: Tasks
 
 
 class Subscription:
@@ -109,7 +105,7 @@ class Subscription:
         self.cursor = cursor
         self.is_closed = False  # dropped, or let go of: there is another object for it, or none
         self.dispatcher: Dispatcher | None = None
-        self.changing = asyncio.Lock()  # held by who opens, moves or drops it
+        self.changing = asyncio.Lock()  # held by the task that opens, moves or drops it
         self.is_attached = False
         self.unacked_messages_max = 0
         self.last_active_ms = environment.clock.now_ms()
@@ -147,8 +143,9 @@ class Subscription:
     @property
     def active_consumer(self) -> OutboxConsumer | None:
         """The one that gets everything, of an Exclusive or Failover subscription."""
-        active = getattr(self.dispatcher, "active", None)
-        return None if active is None else self._members.get(active)
+        if self.dispatcher is None or self.dispatcher.active is None:
+            return None
+        return self._members.get(self.dispatcher.active)
 
     def add(self, spec: ConsumerSpec, port: ConsumerPort, unacked_messages_max: int) -> OutboxConsumer:
         """Connect a consumer; it gets nothing before it asks (`flow`).
@@ -199,7 +196,7 @@ class Subscription:
             member.port.closed()
 
     def _stop(self) -> None:
-        """Nobody is here to deliver to."""
+        """No consumer is left to deliver to."""
         self.dispatcher = None
         self._delivered.clear()
         self._reader.stop()
@@ -438,7 +435,7 @@ class Subscription:
 
     def load(self, member: OutboxConsumer, unit: Unit) -> None:
         """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
-        task = asyncio.ensure_future(self._load(unit))
+        task = self._environment.tasks.begin("read a message again", self._load(unit))
         task.add_done_callback(lambda done: self._loaded(done, member, unit))
 
     async def _load(self, unit: Unit) -> Buffer | None:
@@ -472,7 +469,7 @@ class Subscription:
     # --- the cursor --------------------------------------------------------------------------------------------------
 
     def move(self, offset: int) -> None:
-        """Start over from `offset`; nobody may be connected."""
+        """Start over from `offset`; no consumer may be connected."""
         assert not self._members, self
         self.cursor.reset(offset)
 
@@ -481,7 +478,7 @@ class Subscription:
         self._advance([(self.cursor.mark_delete, offset)] if offset > self.cursor.mark_delete else [])
 
     def replaced(self, cursor: Cursor | None) -> None:
-        """Somebody else wrote the stored cursor: a Kafka commit, or a transaction's."""
+        """A Kafka commit, or a transaction's, wrote the stored cursor."""
         if cursor is None:
             self.disconnect_all()
             self._environment.dropped(self)

@@ -1,7 +1,7 @@
 """Topics that store nothing: a message goes to the consumers that are connected and have asked, or it is dropped.
 
-All subscription types share the persistent topics' dispatchers; a message is forgotten the moment it was handed out,
-or nobody could take it.  So there is nothing to acknowledge, to redeliver or to seek, and every message id is (0, 0).
+All subscription types share the persistent topics' dispatchers; a message is forgotten the moment it was handed out, or
+no consumer could take it.  So there is nothing to acknowledge, to redeliver or to seek, and every message id is (0, 0).
 
 A partition of such a topic has a log like any other, which stays empty: Kafka clients find nothing in it, and may not
 produce to it.
@@ -12,17 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.names import TopicName
 from magnetar.broker.errors import PolicyViolation
-from magnetar.broker.log.partition import Appended, Partition
+from magnetar.broker.log.model import Appended
+from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
-from magnetar.broker.subscriptions.consumer import (
-    Buffer,
-    ConsumerPort,
-    ConsumerSpec,
-    Delivery,
-    SubscribedConsumer,
-)
-from magnetar.broker.subscriptions.delivered import AckedId
+from magnetar.broker.policy.model import Policies
+from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import (
     CONSUMER_UNACKED_MESSAGES_MAX,
     Actions,
@@ -30,13 +26,20 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Consumer,
     Deliver,
     Dispatcher,
-    SubscriptionType,
     Unit,
 )
-from magnetar.broker.subscriptions.dispatchers import check_fits
+from magnetar.broker.subscriptions.dispatchers import check_fits, make_dispatcher
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.subscriptions.forms import describe
+from magnetar.broker.subscriptions.model import (
+    AckedId,
+    Buffer,
+    ConsumerSpec,
+    Delivery,
+    SubscribeRequest,
+    SubscriptionType,
+)
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.ledger.managed_ledger import ManagedLedger
 from magnetar.storage.store import Done, EntryId, LedgerId
 from magnetar.wire.pulsar.entry import EntryView
 
@@ -44,32 +47,94 @@ _LEDGER: Final = LedgerId(0)
 _ENTRY: Final = EntryId(0)
 
 
+class VolatileSubscriptions:
+    """All subscriptions of topics that store nothing, by partition; they live and die with their consumers."""
+
+    def __init__(self, clock: Clock, policies_of: Callable[[TopicName], Policies]) -> None:
+        self._clock = clock
+        self._policies_of = policies_of
+        self._open: dict[Partition, dict[str, NonPersistentSubscription]] = {}
+
+    def make_partition(
+        self, topic: PartitionTopic, index: int, replicas: list[int], open_log: OpenLog
+    ) -> Partition:
+        """A partition of the kind that the topic's name asks for."""
+        if topic.name.persistent:
+            return Partition(topic, index, replicas, open_log)
+        return NonPersistentPartition(topic, index, replicas, open_log, self)
+
+    def of(self, partition: Partition) -> dict[str, "NonPersistentSubscription"]:
+        """The partition's subscriptions, by name."""
+        return dict(self._open.get(partition, {}))
+
+    def subscribe(
+        self, partition: Partition, wanted: SubscribeRequest, port: ConsumerPort
+    ) -> SubscribedConsumer:
+        """Connect a consumer to a subscription, which is made when it is not there.
+
+        Raises:
+            SubscriptionNotAllowed, SubscriptionBusy, ConsumerBusy, ConsumerAssignError
+        """
+        if wanted.reads_compacted:
+            raise SubscriptionNotAllowed("readCompacted only allowed on persistent topics")
+        subscription = self._open.get(partition, {}).get(wanted.subscription)
+        if subscription is None:
+            policies = self._policies_of(partition.topic.name)
+            subscription = NonPersistentSubscription(
+                self,
+                partition,
+                wanted.subscription,
+                self._clock,
+                lambda spec: make_dispatcher(partition, spec, policies),
+            )
+        return subscription.add(wanted.consumer, port)
+
+    def began(self, subscription: "NonPersistentSubscription") -> None:
+        """It has a consumer."""
+        self._open.setdefault(subscription.partition, {})[subscription.name] = subscription
+
+    def ended(self, subscription: "NonPersistentSubscription") -> None:
+        """It has no consumers any more."""
+        known = self._open.get(subscription.partition, {})
+        if known.get(subscription.name) is subscription:
+            del known[subscription.name]
+            if not known:
+                del self._open[subscription.partition]
+
+
 class NonPersistentPartition(Partition):
-    """One partition of a non-persistent topic; its subscriptions live and die with their consumers."""
+    """One partition of a non-persistent topic."""
 
-    __slots__ = ("messages_in", "subscriptions")
+    __slots__ = ("_volatile", "messages_in")
 
-    def __init__(self, topic: PartitionTopic, index: int, replicas: list[int], log: ManagedLedger) -> None:
-        super().__init__(topic, index, replicas, log)
+    messages_in: int
+
+    def __init__(
+        self,
+        topic: PartitionTopic,
+        index: int,
+        replicas: list[int],
+        open_log: OpenLog,
+        volatile: VolatileSubscriptions,
+    ) -> None:
+        super().__init__(topic, index, replicas, open_log)
         self.messages_in = 0
-        self.subscriptions: dict[str, NonPersistentSubscription] = {}
+        self._volatile = volatile
+
+    @property
+    def subscriptions(self) -> dict[str, "NonPersistentSubscription"]:
+        return self._volatile.of(self)
 
     def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
         raise PolicyViolation("A non-persistent topic has no log that could be produced to")
 
     def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
-        """Hand a message out; `done` is called soon.  Never refused: what nobody takes is dropped."""
-        for subscription in list(self.subscriptions.values()):
+        """Hand a message out; `done` is called soon.  Never refused: what no consumer takes is dropped."""
+        for subscription in self._volatile.of(self).values():
             subscription.publish(payload, view)
         asyncio.get_running_loop().call_soon(done, None)
         self.messages_in += view.num_messages
         return Entry(0, view.num_messages - 1, now_ms, payload, EntryKind.PULSAR, _LEDGER, _ENTRY)
-
-
-def make_partition(topic: PartitionTopic, index: int, replicas: list[int], log: ManagedLedger) -> Partition:
-    """A partition of the kind that the topic's name asks for."""
-    kind = Partition if topic.name.persistent else NonPersistentPartition
-    return kind(topic, index, replicas, log)
 
 
 class NonPersistentSubscription:
@@ -79,11 +144,13 @@ class NonPersistentSubscription:
 
     def __init__(
         self,
-        partition: NonPersistentPartition,
+        home: VolatileSubscriptions,
+        partition: Partition,
         name: str,
         clock: Clock,
         make_dispatcher: Callable[[ConsumerSpec], Dispatcher],
     ) -> None:
+        self._home = home
         self.partition = partition
         self.name = name
         self.messages_dropped = 0
@@ -116,7 +183,7 @@ class NonPersistentSubscription:
         actions = dispatcher.add_consumer(member.state)
         self.dispatcher = dispatcher
         self._members[member.state] = member
-        self.partition.subscriptions[self.name] = self
+        self._home.began(self)
         self._do(actions)
         return member
 
@@ -138,8 +205,7 @@ class NonPersistentSubscription:
 
     def _end(self) -> None:
         self.dispatcher = None
-        if self.partition.subscriptions.get(self.name) is self:
-            del self.partition.subscriptions[self.name]
+        self._home.ended(self)
 
     def flow(self, member: SubscribedConsumer, permits: int) -> None:
         if self.dispatcher is not None:
@@ -163,7 +229,7 @@ class NonPersistentSubscription:
         return None
 
     def publish(self, payload: Buffer, view: EntryView) -> None:
-        """Hand a message to whoever may have it now, or drop it."""
+        """Hand a message to the consumers that may have it now, or drop it."""
         dispatcher = self.dispatcher
         if dispatcher is None:
             return

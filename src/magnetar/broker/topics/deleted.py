@@ -86,7 +86,7 @@ class DeletedTopics:
         self._retry = None
         if self._left and not self._is_working and not self._closed:
             self._is_working = True
-            self._environment.spawn("remove deleted topics", self._work())
+            self._environment.tasks.spawn("remove deleted topics", self._work())
 
     async def _work(self) -> None:
         try:
@@ -103,7 +103,7 @@ class DeletedTopics:
             self._is_working = False
 
     async def _has_erased(self, remains: _Remains) -> bool:
-        """Go on until all is removed, or somebody wants to stop."""
+        """Go on until all is removed, or the server stops."""
         metadata = self._environment.metadata
         while not self._closed:
             if not remains.taken:

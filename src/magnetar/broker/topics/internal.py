@@ -2,11 +2,11 @@
 
 Committed offsets and transactions are metadata.  Clients are shown the two topics all the same, marked as internal, as
 soon as there is a group or a transactional id: with the settings and the number of partitions that they have in Kafka,
-and empty.  They can be described, listed and read, so that a client that takes every topic goes on undisturbed; nobody
-writes to them, grows, changes or deletes them.
+and empty.  They can be described, listed and read, so that a client that takes every topic goes on undisturbed; no
+client can write to, grow, change or delete them.
 
 They are made in memory, by each start anew, under ids that stay the same; the registry knows them by these ids alone,
-so that neither housekeeping nor Pulsar's clients see them.  A topic that somebody has made under one of the names is
+so that neither housekeeping nor Pulsar's clients see them.  A topic that a client has made under one of the names is
 that topic.
 """
 

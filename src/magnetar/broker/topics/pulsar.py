@@ -8,39 +8,22 @@ The namespace must exist: unlike a Kafka client, a Pulsar client can make it.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
 
-from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.errors import InvalidPartitions, TopicExists, UnknownTopic
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.namespaces import NamespaceNotFound, Namespaces
+from magnetar.broker.policy.errors import NamespaceNotFound
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.topics.errors import (
+    NamespaceNotEmpty,
+    NotPartitioned,
+    TopicInUse,
+    TopicNotAllowed,
+    WrongKindOfTopic,
+)
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.registry import TopicRegistry
-from magnetar.broker.topics.topic import NewTopic, Topic
-
-
-class NotPartitioned(UnknownTopic):
-    """The topic is there, but has no partitions that could be named."""
-
-    code: ClassVar[str] = "NOT_PARTITIONED"
-
-
-class TopicInUse(BrokerError):
-    """Clients are connected to the topic."""
-
-    code: ClassVar[str] = "TOPIC_IN_USE"
-
-
-class NamespaceNotEmpty(BrokerError):
-    """The namespace has topics."""
-
-    code: ClassVar[str] = "NAMESPACE_NOT_EMPTY"
-
-
-class TopicNotAllowed(UnknownTopic):
-    """The topic is not there, and the namespace's policy does not let clients make it."""
-
-    code: ClassVar[str] = "TOPIC_NOT_ALLOWED"
+from magnetar.broker.topics.topic import Topic
 
 
 class PulsarTopics:
@@ -85,6 +68,21 @@ class PulsarTopics:
             raise UnknownTopic(f"Topic {text} not found")
         return topic.partition(max(index, 0))
 
+    def one_partition(self, text: str, what: str) -> Partition:
+        """As `partition`, for `what` cannot be done to a partitioned topic as a whole: WrongKindOfTopic then."""
+        name, index = parse_partition(text)
+        if index < 0 and self.get(name).is_partitioned:
+            raise WrongKindOfTopic(f"{what} on a partitioned topic is not allowed")
+        return self.partition(text)
+
+    def partitions(self, text: str) -> list[Partition]:
+        """All partitions of the topic that `text` names, or the one that it names.  Raises as `partition`."""
+        name, index = parse_partition(text)
+        topic = self.get(name)
+        if index >= 0 or not topic.is_partitioned:
+            return [self.partition(text)]
+        return [topic.partition(one) for one in range(topic.partition_count)]
+
     def partition_count(self, text: str) -> int:
         """How many partitions `text` has: 0 for a topic that is not partitioned, and for a partition.
 
@@ -105,7 +103,7 @@ class PulsarTopics:
         partitioned is made by the producer or consumer that opens it, and 0 says so.
 
         Raises:
-            InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed
+            InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics
         """
         name, index = parse_partition(text)
         await self._topics.settled(name)
@@ -129,7 +127,7 @@ class PulsarTopics:
         """The partition that a producer or consumer of `text` uses, made if the namespace's policy allows it.
 
         Raises:
-            InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed
+            InvalidTopicName, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics
         """
         name, index = parse_partition(text)
         await self._topics.settled(name)
@@ -178,7 +176,7 @@ class PulsarTopics:
         """Make a topic with `partition_count` partitions, or one that is not partitioned when it is 0.
 
         Raises:
-            NamespaceNotFound, TopicExists, InvalidPartitions
+            NamespaceNotFound, TopicExists, InvalidPartitions, TooManyTopics
         """
         if self.find(name) is not None:
             raise TopicExists("This topic already exists")

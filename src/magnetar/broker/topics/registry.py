@@ -1,26 +1,29 @@
 """The topics of this broker: made, found, changed and deleted, and the partitions that belong to them.
 
 How one is stored, and what its logs are called, is in `topic.py`.  A start goes on with what deletions have left
-(`deleted_topics`), and keeps whatever nobody has given up: logs that belong to no topic, ledgers that belong to no log.
-Such ledgers are named in the log and in `problem`; only those without a single entry, which a crash leaves between the
-creation of a ledger and its place in a chain, are given up then.  A partition whose log names ledgers that are missing
-is refused.
+(`deleted_topics`), and keeps everything that no deletion gave up: logs that belong to no topic, ledgers that belong to
+no log.  Such ledgers are named in the log and in `problem`; only those without a single entry, which a crash leaves
+between the creation of a ledger and its place in a chain, are given up then.  A partition whose log names ledgers that
+are missing is refused.
 
-Ten thousand topics cost one metadata scan at start: a `Partition` object is made when somebody first asks for it.
+Ten thousand topics cost one metadata scan at start: a `Partition` object is made when it is first asked for.
 """
 
 import asyncio
 import json
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
+from magnetar.base import randomness
 from magnetar.base.errors import BrokerError, StorageError
 from magnetar.base.names import TopicName
-from magnetar.broker.cluster.nodes import Nodes
+from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.cluster.placement import assigned, checked_assignment, grown
 from magnetar.broker.errors import (
     InvalidPartitions,
@@ -29,12 +32,16 @@ from magnetar.broker.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from magnetar.broker.log.partition import Partition
+from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
-from magnetar.broker.policy.topic_config import TopicConfig, TopicDefaults
+from magnetar.broker.policy.model import TopicConfig
+from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.topics.deleted import DeletedTopics
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.namespace_limits import NamespaceLimits
+from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.roots import EPOCHS_ROOT, SNAPSHOTS_ROOT, TOPICS_ROOT
-from magnetar.broker.topics.topic import NewTopic, Topic, topic_path
+from magnetar.broker.topics.topic import Topic, topic_path
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.managed_ledger import METADATA_ROOT as LEDGERS_ROOT
 from magnetar.ledger.managed_ledger import LedgerLimits, ManagedLedger
@@ -50,9 +57,10 @@ class TopicRegistry:
     """All topics, by full name and by id.
 
     What is not the registry's to know comes from its maker: `make_partition` (the kind that the topic asks for),
-    `ensure_namespaces`, which makes those that are missing before topics are stored, `deduplicates` (whether duplicates
-    of Pulsar's producers are looked for), `is_in_transaction` (producer id, epoch, full topic name, partition), and
-    `when_terminated`, called for each partition whose last message is durable.
+    `ensure_namespaces`, which makes those that are missing before topics are stored, `namespace_limit` (how many topics
+    the namespace of a topic may have, 0 for any number), `deduplicates` (whether duplicates of Pulsar's producers are
+    looked for), `is_in_transaction` (producer id, epoch, full topic name, partition), `when_terminated`, called for
+    each partition whose last message is durable, and `observers`, which hear of topics that come and go.
     """
 
     def __init__(
@@ -63,11 +71,13 @@ class TopicRegistry:
         partition_count_default: int,
         replication_factor_default: int,
         *,
-        make_partition: Callable[[PartitionTopic, int, list[int], ManagedLedger], Partition],
+        make_partition: Callable[[PartitionTopic, int, list[int], OpenLog], Partition],
         ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
+        namespace_limit: Callable[[TopicName], int],
         deduplicates: Callable[[TopicName], bool],
         is_in_transaction: Callable[[int, int, str, int], bool],
         when_terminated: Callable[[Partition], None],
+        observers: TopicsObservers,
     ) -> None:
         self._environment = environment
         self._nodes = nodes
@@ -76,11 +86,11 @@ class TopicRegistry:
         self._replication_factor_default = replication_factor_default
         self._make_partition = make_partition
         self._ensure_namespaces = ensure_namespaces
+        self._limits = NamespaceLimits(namespace_limit)
         self._deduplicates = deduplicates
         self._is_in_transaction = is_in_transaction
         self._when_terminated = when_terminated
-        # Told which names have gone and which have come, when topics are made, grown or deleted.
-        self.observers: set[Callable[[list[str], list[str]], None]] = set()
+        self.observers = observers  # notified when topics are made, grown or deleted
         self._by_name: dict[TopicName, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._being_created: dict[
@@ -90,9 +100,9 @@ class TopicRegistry:
         self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
         self._ids: dict[str, str] = {}  # in hex, by full name
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
-        self._logs: dict[str, Versioned] = {}  # metadata of logs that nobody has opened yet, by log name
+        self._logs: dict[str, Versioned] = {}  # metadata of logs that are not open yet, by log name
         self.deleted = DeletedTopics(environment)
-        self.unowned: str | None = None  # what is kept although it belongs to nobody
+        self.unowned: str | None = None  # what is kept although it belongs to no topic
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
@@ -139,13 +149,14 @@ class TopicRegistry:
             )
             topic.is_terminated = document.get("terminated", False)
             self._register(topic)
+            self._limits.add(topic.name, topic.partition_count)
             for index in range(topic.partition_count):
                 if topic.log_name(index) in self._logs:
                     with suppress(StorageError):  # said where it was found
                         topic.partition(index)
 
     async def go_on_deleting(self, cursors: Mapping[str, Sequence[str]]) -> None:
-        """Carry out what was given up, and tell what nobody has given up and nobody owns.
+        """Finish deletions that had begun, and report what no topic owns and no deletion gave up.
 
         `cursors` are the paths of those that belong to no topic, by topic id in hex.
         """
@@ -186,7 +197,7 @@ class TopicRegistry:
         for topic_id, logs in to_erase.items():
             self.deleted.erase(topic_id, logs, cursors.get(topic_id.hex(), ()))
         if empty:
-            environment.spawn("give empty ledgers up", self._give_up(empty))
+            environment.tasks.spawn("give empty ledgers up", self._give_up(empty))
 
     async def _give_up(self, empty: Sequence[LedgerId]) -> None:
         try:
@@ -195,7 +206,7 @@ class TopicRegistry:
             _log.warning("%d ledgers without entries stay for now: %s", len(empty), error)
 
     def _report(self, strays: Sequence[str], unowned: Sequence[LedgerId]) -> None:
-        """Say once what is kept although nobody can read it."""
+        """Say once what is kept although no client can read it."""
         kept = []
         if unowned:
             size_bytes = sum(self._environment.stats[one].size_bytes for one in unowned)
@@ -204,13 +215,13 @@ class TopicRegistry:
             kept.append(f"{len(strays)} logs belong to no topic: {_some(strays)}")
         if kept:
             self.unowned = (
-                f"{'; '.join(kept)}; they are kept, as nobody has deleted them: see `magnetar doctor`"
+                f"{'; '.join(kept)}; they are kept, as no deletion covers them: see `magnetar doctor`"
             )
             _log.warning(self.unowned)
 
     @property
     def problem(self) -> str | None:
-        """What the operator should know of: partitions that are refused, data that nobody owns."""
+        """What the operator should know of: partitions that are refused, data that no topic owns."""
         refused = [log.problem for topic in self for log in topic.refused.values()]
         if not refused:
             return self.unowned
@@ -228,10 +239,6 @@ class TopicRegistry:
         if found is None:
             raise UnknownTopic(f"there is no topic {full_name}")
         return found
-
-    def _tell(self, gone: list[str], came: list[str]) -> None:
-        for observer in list(self.observers):
-            observer(gone, came)
 
     def _topic(
         self,
@@ -257,18 +264,25 @@ class TopicRegistry:
         )
 
     def _open_partition(self, topic: Topic, index: int) -> Partition:
-        log = ManagedLedger(topic.log_name(index), self._environment, self._limits_of(topic.config))
-        stored = self._logs.pop(log.name, None)
-        if stored is not None:
-            log.restore(stored.value, stored.version, self._environment.stats)
-            if log.problem is not None:
-                _log.error(log.problem)
-                topic.refused[index] = log
-                raise StorageError(log.problem)
-        partition = self._make_partition(topic, index, topic.replicas[index], log)
+        open_log = partial(self._open_log, topic.log_name(index), self._limits_of(topic.config))
+        partition = self._make_partition(topic, index, topic.replicas[index], open_log)
+        log = partition.log
+        if log.problem is not None:
+            _log.error(log.problem)
+            topic.refused[index] = log
+            raise StorageError(log.problem)
         partition.deduplicate(self._deduplicates(topic.name))
         partition.is_terminated = topic.is_terminated
         return partition
+
+    def _open_log(
+        self, name: str, limits: LedgerLimits, *, on_advance: Callable[[], None], on_reset: Callable[[], None]
+    ) -> ManagedLedger:
+        log = ManagedLedger(name, self._environment, limits, on_advance=on_advance, on_reset=on_reset)
+        stored = self._logs.pop(name, None)
+        if stored is not None:
+            log.restore(stored.value, stored.version, self._environment.stats)
+        return log
 
     @staticmethod
     def _limits_of(config: TopicConfig) -> LedgerLimits:
@@ -276,11 +290,14 @@ class TopicRegistry:
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def plan(self, wanted: NewTopic) -> Topic:
+    def plan(self, wanted: NewTopic, planned: Counter[str] | None = None) -> Topic:
         """The topic that `create` would make, checked but not stored.
 
+        `planned` counts, by namespace, the partitions that are to be made in the same step; the topic's join them.
+
         Raises:
-            TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig
+            TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig,
+            TooManyTopics
         """
         name = wanted.name
         if name in self._by_name or name in self._being_created:
@@ -302,8 +319,11 @@ class TopicRegistry:
         if not wanted.is_partitioned and len(replicas) != 1:
             raise InvalidPartitions(f"{name} is not partitioned and has one partition, not {len(replicas)}.")
         overrides = self.defaults.canonical(wanted.configs)
+        self._limits.check(name, len(replicas), planned)
         now_ms = self._environment.clock.now_ms()
-        return self._topic(name, uuid.uuid4().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned)
+        return self._topic(
+            name, randomness.new_uuid().bytes, replicas, overrides, now_ms, 0, wanted.is_partitioned
+        )
 
     def make_internal(
         self, name: TopicName, topic_id: bytes, partition_count: int, configs: Mapping[str, str]
@@ -319,13 +339,19 @@ class TopicRegistry:
     async def create(self, topics: Sequence[Topic]) -> None:
         """Store topics that `plan` made, all in one step; they can be used when it returns.
 
-        Whoever makes a topic whose name is being given up waits for the end of that.
+        A topic whose name is being given up is made when that has ended.
+
+        Raises:
+            TopicExists, TooManyTopics, MetadataError: none of them is there.
         """
         while pending := [self._being_deleted[one.name] for one in topics if one.name in self._being_deleted]:
             await asyncio.wait(pending)
         for topic in topics:
             if topic.name in self._by_name or topic.name in self._being_created:
                 raise TopicExists(f"Topic '{topic.name.local}' already exists.")
+        self._limits.check_all(topics)
+        for topic in topics:
+            self._limits.add(topic.name, topic.partition_count)
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._being_created |= {topic.name: settled for topic in topics}
         try:
@@ -336,17 +362,19 @@ class TopicRegistry:
             for topic in topics:
                 self._register(topic)
             if self.observers:
-                self._tell([], [name for topic in topics for name in topic.pulsar_names])
+                self.observers.tell([], [name for topic in topics for name in topic.pulsar_names])
         finally:
             for topic in topics:
                 del self._being_created[topic.name]
+                if self._by_id.get(topic.topic_id) is not topic:  # it could not be made
+                    self._limits.add(topic.name, -topic.partition_count)
             settled.set_result(None)
 
     async def settled(self, name: TopicName) -> None:
         """Wait for the end of the topic's creation, if it is under way: it can be found then, or could not be made."""
         settled = self._being_created.get(name)
         if settled is not None:
-            await asyncio.wait([settled])  # who gives up waiting must not end it for the others
+            await asyncio.wait([settled])  # a task that gives up waiting must not end it for the others
 
     async def ensure(self, name: TopicName) -> Topic:
         """The topic, made with the defaults if it is not there; what one client makes, another one waits for."""
@@ -358,7 +386,7 @@ class TopicRegistry:
         return topic
 
     def changing(self, topic: Topic) -> asyncio.Lock:
-        """Held by whoever reads a topic's settings or partitions, changes them and stores them: one at a time.
+        """The lock for reading a topic's settings or partitions, changing and storing them: one task at a time.
 
         Raises:
             InternalTopic: it is not to be changed.
@@ -417,24 +445,26 @@ class TopicRegistry:
             topic_path(topic.name), topic.encode(replicas, overrides, terminate=terminate), topic.version
         )
         before = topic.pulsar_names if self.observers and len(replicas) != topic.partition_count else None
+        self._limits.add(topic.name, len(replicas) - topic.partition_count)
         topic.replicas = replicas
         topic.overrides = overrides
         if len(replicas) > 1:
             topic.is_partitioned = True  # Kafka can add partitions to any topic
         if before is not None:
             after = topic.pulsar_names
-            self._tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
+            self.observers.tell(sorted({*before} - {*after}), sorted({*after} - {*before}))
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
     def begin_deletion(self, topic: Topic) -> list[Put | Delete]:
-        """From now on nobody finds the topic, and its name is reserved.  What deletes it for good when committed.
+        """From now on the topic is not found, and its name is reserved.  What deletes it for good when committed.
 
         `changing(topic)` is held until `end_deletion` or `undo_deletion`.  UnknownTopic when it is gone already.
         """
         if self._by_name.get(topic.name) is not topic:
             raise UnknownTopic(f"there is no topic {topic.name}")
         topic.is_deleted = True
+        self._limits.add(topic.name, -topic.partition_count)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         del self._ids[topic.name.full]
@@ -445,12 +475,13 @@ class TopicRegistry:
         """It could not be committed: the topic is there as before."""
         topic.is_deleted = False
         self._register(topic)
+        self._limits.add(topic.name, topic.partition_count)
         self._being_deleted.pop(topic.name).set_result(None)
 
     def end_deletion(self, topic: Topic) -> None:
         """It is durable: the name is free."""
         if self.observers:
-            self._tell(topic.pulsar_names, [])
+            self.observers.tell(topic.pulsar_names, [])
         self._being_deleted.pop(topic.name).set_result(None)
 
 

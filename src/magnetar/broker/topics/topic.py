@@ -11,13 +11,13 @@ deleted and made again never meets its old log.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import InternalTopic, UnknownTopic
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.policy.topic_config import TopicConfig
+from magnetar.broker.policy.model import TopicConfig
+from magnetar.broker.security.model import topic_resource
 from magnetar.broker.topics.roots import TOPICS_ROOT
 from magnetar.ledger.managed_ledger import ManagedLedger
 
@@ -26,22 +26,10 @@ def topic_path(name: TopicName) -> str:
     return f"{TOPICS_ROOT}{name.tenant}/{name.namespace}/{name.domain}/{name.local}"
 
 
-@dataclass(slots=True)
-class NewTopic:
-    """What is asked of `create`.  -1 stands for the broker's default; `replicas` assigns by hand."""
-
-    name: TopicName
-    partition_count: int = -1
-    replication_factor: int = -1
-    replicas: list[list[int]] | None = None
-    configs: Mapping[str, str | None] = field(default_factory=dict)
-    is_partitioned: bool = True  # false: Pulsar's non-partitioned topic, which has exactly one partition
-
-
 class Topic:
     """One topic.  `overrides` are the settings that were given for it; `config` is what holds.
 
-    `open_partition` makes a partition that nobody has asked for yet; `is_in_transaction` (producer id, epoch, full
+    `open_partition` makes a partition when a client first asks for it; `is_in_transaction` (producer id, epoch, full
     name, partition) answers for the transactions.
 
     A Pulsar client uses a topic that is not `is_partitioned` by its own name; Kafka clients see its partition 0.
@@ -61,6 +49,7 @@ class Topic:
         "overrides",
         "refused",
         "replicas",
+        "resource",
         "topic_id",
         "version",
     )
@@ -82,6 +71,7 @@ class Topic:
         self._open_partition = open_partition
         self._is_in_transaction = is_in_transaction
         self.name = name
+        self.resource = topic_resource(name.full)  # as callers' rights to it are asked for
         self.topic_id = topic_id
         self.replicas = replicas
         self.overrides = overrides
@@ -129,15 +119,15 @@ class Topic:
 
     @property
     def open_partitions(self) -> list[Partition]:
-        """The partitions that somebody has asked for since the start, or that have data."""
+        """The partitions that were asked for since the start, or that have data."""
         return list(self._partitions.values())
 
     def opened(self, index: int) -> Partition | None:
-        """Partition `index` if somebody has asked for it or it has data; asking makes nothing."""
+        """Partition `index` if it was asked for or has data; asking makes nothing."""
         return self._partitions.get(index)
 
     def check_exists(self) -> None:
-        """For who has waited for something since it found the topic: UnknownTopic when it was deleted meanwhile."""
+        """For a task that has waited since it found the topic: UnknownTopic when it was deleted meanwhile."""
         if self.is_deleted:
             raise UnknownTopic(f"there is no topic {self.name}")
 

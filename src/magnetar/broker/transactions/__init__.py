@@ -1,1 +1,1 @@
-"""Transactions over partitions and groups (KIP-98): who may write, what a transaction holds, how it ends."""
+"""Transactions over partitions and groups (KIP-98): which producer may write, what a transaction holds, how it ends."""

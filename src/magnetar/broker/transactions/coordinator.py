@@ -16,23 +16,25 @@ from typing import Any, Final, NamedTuple
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.base.tasks import Tasks
 from magnetar.base.upkeep import Job, Upkeep
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.offsets import CommitRequest, GroupOffsets, OffsetToCommit
+from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
+from magnetar.broker.groups.offsets import GroupOffsets
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, sleep, write_markers
-from magnetar.broker.transactions.record import (
-    RECORD_BYTES_MAX,
+from magnetar.broker.transactions.model import (
     Offsets,
+    Producer,
     TopicPartition,
     TransactionRecord,
     TransactionState,
-    record_path,
 )
+from magnetar.broker.transactions.paths import RECORD_BYTES_MAX, record_path
 from magnetar.broker.transactions.registry import Transaction, TransactionRegistry
-from magnetar.broker.transactions.rules import Initialise, Producer
+from magnetar.broker.transactions.rules import Initialise
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -43,6 +45,7 @@ log: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 60.0
+_FORGOTTEN_FOR_ONE: Final = 2  # ids, for a new one: so a limit that was lowered is reached in time
 # A request waits this long for the markers.  The decision stands already (Kafka answers right after it), but a client
 # that hears of the end only when it is visible reads its own writes.
 ENDING_WAIT_S: Final = 5.0
@@ -52,7 +55,7 @@ _E: Final = TransactionError
 
 
 class Initialised(NamedTuple):
-    """What InitProducerId is told."""
+    """The answer to an InitProducerId."""
 
     error: TransactionError
     producer_id: int = -1
@@ -85,7 +88,7 @@ class TransactionCoordinator:
         self._find_partition = find_partition
         self._settings = settings
         self._registry = registry
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(log)
         self._upkeep = upkeep or Upkeep(clock)
         self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which transactional ids expire
         self._jobs: list[Job] = []
@@ -107,9 +110,8 @@ class TransactionCoordinator:
         """Stop; what is decided and not ended is ended after the next start."""
         for job in self._jobs:
             await job.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.cancel()
+        await self._tasks.ended()
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -149,6 +151,8 @@ class TransactionCoordinator:
             step = rules.INITIALISE[transaction.state]
             if step is Initialise.CREATE or record is None:
                 record = await self._create(transaction, timeout_ms)
+                if record is None:
+                    return Initialised(_E.COORDINATOR_NOT_AVAILABLE), None
                 return Initialised(_E.NONE, record.producer_id, record.epoch), None
             if step is Initialise.ABORT_FIRST:
                 await self._write(transaction, rules.fenced(record, now_ms, claimed))
@@ -163,8 +167,12 @@ class TransactionCoordinator:
             await self._write(transaction, record)
             return Initialised(_E.NONE, record.producer_id, record.epoch), None
 
-    async def _create(self, transaction: Transaction, timeout_ms: int) -> TransactionRecord:
+    async def _create(self, transaction: Transaction, timeout_ms: int) -> TransactionRecord | None:
+        """None: there is no room for one more."""
         try:
+            if not await self._make_room():
+                self._registry.drop(transaction)
+                return None
             producer_id = await self._producer_ids.allocate()
             record = TransactionRecord(producer_id, 0, timeout_ms, _S.EMPTY, self._clock.now_ms())
             await self._write(transaction, record)
@@ -327,7 +335,7 @@ class TransactionCoordinator:
         transaction.ending = self._spawn(self._end(transaction), f"end {transaction.transactional_id}")
 
     async def _end(self, transaction: Transaction) -> None:
-        """From Prepare... to Complete...: nobody else changes the record meanwhile."""
+        """From Prepare... to Complete...: no other task changes the record meanwhile."""
         record = transaction.record
         assert record is not None
         commit = record.state is _S.PREPARE_COMMIT
@@ -359,13 +367,12 @@ class TransactionCoordinator:
     async def _is_ended(self, transaction: Transaction) -> bool:
         """Whether the transaction has been ended, after waiting a while for that."""
         ending = transaction.ending
-        if ending is None or ending.done():
-            return True
-        enough = asyncio.ensure_future(sleep(self._clock, ENDING_WAIT_S))
-        try:
-            await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            enough.cancel()
+        if ending is not None and not ending.done():
+            enough = asyncio.ensure_future(sleep(self._clock, ENDING_WAIT_S))
+            try:
+                await asyncio.wait({ending, enough}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                enough.cancel()
         return transaction.state not in rules.COMPLETED
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -398,31 +405,51 @@ class TransactionCoordinator:
                 if await self._write_or_refuse(transaction, decided) is _E.NONE:
                     self._start_ending(transaction)
 
-    def _is_idle(self, transaction: Transaction) -> bool:
+    def _is_idle(self, transaction: Transaction, idle_ms: int) -> bool:
+        """Whether nothing is under way, and nothing was for `idle_ms` (negative: it may have ended just now)."""
         record = transaction.record
-        idle_ms = self._settings.transactional_id_expiration_ms
         return (
             record is not None
             and _S.DEAD in rules.MOVES[record.state]
-            and self._expiry_now_ms() - record.updated_ms > idle_ms
+            and (idle_ms < 0 or self._expiry_now_ms() - record.updated_ms > idle_ms)
         )
 
+    def _longest_unused(self) -> Transaction | None:
+        unchanged = self._registry.longest_unchanged()
+        return next((one for one in unchanged if not one.lock.locked() and self._is_idle(one, -1)), None)
+
     async def _expire(self) -> None:
-        for transaction in filter(self._is_idle, self._registry):
-            async with transaction.lock:
-                if not self._is_idle(transaction):
-                    continue
+        idle_ms = self._settings.transactional_id_expiration_ms
+        for transaction in self._registry:
+            if self._is_idle(transaction, idle_ms) and not await self._forget(transaction, idle_ms):
+                return
+
+    async def _make_room(self) -> bool:
+        """Where there are too many ids, forget those that have not been used for longest; False: none can be."""
+        for _ in range(_FORGOTTEN_FOR_ONE):
+            if len(self._registry) <= self._settings.max_transactions_per_coordinator:
+                break
+            unused = self._longest_unused()
+            if unused is None:
+                return False
+            # In a task of its own: the request may be cancelled, and what is being deleted stays locked.
+            await asyncio.shield(self._spawn(self._forget(unused), f"forget {unused.transactional_id}"))
+        return True
+
+    async def _forget(self, transaction: Transaction, idle_ms: int = -1) -> bool:
+        """As if it had expired, unless it is used meanwhile; False when that cannot be stored."""
+        async with transaction.lock:
+            if self._is_idle(transaction, idle_ms):
                 gone = [Delete(record_path(transaction.transactional_id))]
                 try:
                     await asyncio.shield(self._commits.submit(gone, lambda: None))
                 except MetadataError as failure:
                     log.warning("idle transactional ids stay: %s", failure)
-                    return
+                    return False
                 self._registry.drop(transaction)
+        return True
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+        task = self._tasks.begin(name, work)
         self._upkeep.watch(f"transactions: {name}", task, may_end=True)
         return task

@@ -10,12 +10,11 @@ from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import BrokerError
-from magnetar.broker.transactions.record import TopicPartition, TransactionRecord
+from magnetar.broker.transactions.model import COORDINATOR_EPOCH, TopicPartition, TransactionRecord
 from magnetar.storage.store import Done
 
 log: Final = logging.getLogger(__name__)
 
-COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and nobody can take over from it
 BACK_OFF_MIN_S: Final = 0.1
 BACK_OFF_MAX_S: Final = 5.0
 

@@ -5,17 +5,14 @@ A record is replaced as a whole, under the lock of its id, once its successor is
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.broker.transactions.record import (
-    ROOT,
-    TopicPartition,
-    TransactionRecord,
-    TransactionState,
-)
+from magnetar.broker.transactions.model import TopicPartition, TransactionRecord, TransactionState
+from magnetar.broker.transactions.paths import ROOT
 from magnetar.ledger.cursor_store import unescape
 from magnetar.metadata.store import MetadataStore
 
@@ -24,12 +21,12 @@ log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """One transactional id; whoever decides about it holds `lock` from reading the record to its successor."""
+    """One transactional id; a task that decides about it holds `lock` while it reads and replaces the record."""
 
     transactional_id: str
     record: TransactionRecord | None = None  # None: not stored yet, or not any more
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    ending: asyncio.Task[None] | None = None  # writes the markers of what was decided
+    ending: asyncio.Task[object] | None = None  # writes the markers of what was decided
     began: tuple[int, float] | None = (
         None  # `started_ms` of the one that is open, and the monotonic clock then
     )
@@ -42,7 +39,7 @@ class Transaction:
 
 class TransactionRegistry:
     def __init__(self) -> None:
-        self._by_id: dict[str, Transaction] = {}
+        self._by_id: OrderedDict[str, Transaction] = OrderedDict()  # the one that changed last is the last
         self._by_producer: dict[int, Transaction] = {}
         self._by_group: dict[str, set[Transaction]] = {}  # those that hold offsets of the group
         self.open: set[Transaction] = set()  # Ongoing: the ones that can time out
@@ -60,6 +57,13 @@ class TransactionRegistry:
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(list(self._by_id.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def longest_unchanged(self) -> Iterator[Transaction]:
+        """All, the one that has not changed for longest first.  Nothing may change on the way."""
+        return iter(self._by_id.values())
 
     def find(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
@@ -81,6 +85,7 @@ class TransactionRegistry:
         """`record` is durable: answer from it."""
         self._unlink(transaction)
         transaction.record = record
+        self._by_id.move_to_end(transaction.transactional_id)
         self._by_producer[record.producer_id] = transaction
         if record.state is TransactionState.ONGOING:
             self.open.add(transaction)

@@ -2,19 +2,20 @@
 
 The order is KIP-98's: Empty -> Ongoing -> PrepareCommit or PrepareAbort (the decision, which stands from there on) ->
 CompleteCommit or CompleteAbort (every marker is written) -> Ongoing again.  A producer is known by id and epoch; each
-new instance has a higher epoch, and whoever has an older one is fenced.
+new instance has a higher epoch, and an instance with an older one is fenced.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.record import (
+from magnetar.broker.transactions.model import (
     EPOCH_GIVEN_MAX,
     EPOCH_MAX,
     NO_EPOCH,
+    Producer,
     TransactionRecord,
     TransactionState,
 )
@@ -82,13 +83,6 @@ INITIALISE: Final[Mapping[TransactionState, Initialise]] = {
     _S.COMPLETE_ABORT: Initialise.RENEW,
     _S.DEAD: Initialise.CREATE,
 }
-
-
-class Producer(NamedTuple):
-    """Who asks, in its own words."""
-
-    producer_id: int
-    epoch: int
 
 
 def check_producer(record: TransactionRecord | None, producer: Producer) -> TransactionError:

@@ -1,11 +1,15 @@
-"""Settings of transactions, with the names and defaults of Apache Kafka's broker (dots as underscores)."""
+"""Settings of transactions, with the names and defaults of Apache Kafka's broker (dots as underscores).
+
+The number of transactional ids has no limit there; its name is Redpanda's.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Milliseconds."""
+    """`_ms`: milliseconds."""
 
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
+    max_transactions_per_coordinator: int = 50_000

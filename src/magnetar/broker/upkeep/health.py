@@ -1,9 +1,9 @@
 """Whether a server can do its work: what each of its parts says of itself, and what only a look at the machine says.
 
-A part has a property `problem`: one sentence for whoever runs the server, None for nothing.  Here they have names, and
-`checks` asks all of them; a part more is a line more in `server/standalone.py`.  Nothing here waits for a disk on the
-event loop: what has to be tried out (a write of metadata, space, open files) is a *probe*, which runs beside it, no
-more often than every `PROBE_EVERY_S` and only when somebody asks.  Who asks waits for it for a moment; when the probe
+A part has a property `problem`: one sentence for the operator, None for nothing.  Here they have names, and `checks`
+asks all of them; a part more is a line more in `server/standalone.py`.  Nothing here waits for a disk on the event
+loop: what has to be tried out (a write of metadata, space, open files) is a *probe*, which runs beside it, no more
+often than every `PROBE_EVERY_S` and only when a client asks.  The client waits for it for a moment; when the probe
 takes longer they get what the last one found, and when it takes far too long, that is what is wrong.
 """
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PROBE_EVERY_S: Final = 5.0
 PROBE_S_MAX: Final = 5.0  # a probe that takes longer than this hangs
-PATIENCE_S: Final = 0.05  # who asks is answered within 100 ms
+PATIENCE_S: Final = 0.05  # a client is answered within 100 ms
 FILES_SHARE_MAX: Final = 0.95
 _FILES: Final = Path("/proc/self/fd")
 _PROBE_PATH: Final = "/health"
@@ -87,7 +87,7 @@ class Health:
         self._problems[name] = problem
 
     def note(self, name: str, problem: Problem) -> None:
-        """A part that people should see to, while the server works: it takes nobody away from it."""
+        """A part that an operator should see to while the server works: the server stays ready for its clients."""
         self._notes[name] = problem
 
     def probe(self, name: str, what: str, attempt: Callable[[], Awaitable[str | None]]) -> None:

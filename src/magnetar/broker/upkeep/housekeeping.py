@@ -9,9 +9,9 @@ is one look-up per topic.
   (Pulsar: ProducerBlockedQuotaExceededError; Kafka: a storage error, which is retried), or refused for good
   (ProducerBlockedQuotaExceededException; POLICY_VIOLATION).
 * **Inactive topics** are deleted where a policy says so; never one with messages in it, and never by default: a topic
-  that somebody has made with Kafka's tools is meant to stay.
-* **Subscriptions** that nobody has used for long are dropped where a policy says so.  Kafka groups expire by
-  Kafka's own rules.
+  that a user has made with Kafka's tools is meant to stay.
+* **Subscriptions** that no client has used for long are dropped where a policy says so.  Kafka groups expire by Kafka's
+  own rules.
 """
 
 import asyncio
@@ -27,14 +27,13 @@ from magnetar.base.upkeep import Upkeep
 from magnetar.broker.errors import ProducersHeld, ProducersRefused
 from magnetar.broker.log.backlog import backlog_bytes, offset_leaving
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.model import DeleteMode, Policies, QuotaAction, QuotaType
 from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.policy.policies import DeleteMode, Policies, QuotaAction, QuotaType
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
 from magnetar.broker.subscriptions.positions import offset_at_time, published_ms
 from magnetar.broker.subscriptions.registry import Subscriptions
-from magnetar.broker.subscriptions.volatile import NonPersistentPartition
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -99,8 +98,8 @@ class Housekeeping:
                 continue
             policies = self._namespaces.policies_of(topic.name)
             try:
-                for partition in topic.open_partitions:
-                    if not isinstance(partition, NonPersistentPartition):
+                if topic.name.persistent:
+                    for partition in topic.open_partitions:
                         await self._look_after(partition, policies)
                 await self._delete_if_inactive(topic, policies)
             except BrokerError as error:
@@ -144,7 +143,7 @@ class Housekeeping:
     # --- backlog quotas ----------------------------------------------------------------------------------------------
 
     async def apply_quota(self, partition: Partition, policies: Policies) -> None:
-        """Turn producers away, take them back, or evict, as the backlog of now asks for.
+        """Turn producers away, take them back, or evict, as the present backlog asks for.
 
         Raises:
             MetadataError, StorageError: it cannot be looked at, or evicted, now.
@@ -156,7 +155,7 @@ class Housekeeping:
         if refusal is not None and partition.refused_with is not refusal:
             log.warning("%s is over its backlog quota: %s", partition.log.name, action)
             partition.refused_with = refusal
-            self._producers.close(partition)  # they come again, and are told why they may not
+            self._producers.close(partition)  # their clients reconnect, and get the reason then
         elif refusal is None:
             partition.refused_with = None
 
@@ -217,7 +216,7 @@ class Housekeeping:
             if partition.refused_with is not None:
                 raise partition.refused_with("Cannot create producer on topic with backlog quota exceeded")
 
-    # --- what nobody uses --------------------------------------------------------------------------------------------
+    # --- what no client uses -----------------------------------------------------------------------------------------
 
     async def _drop_unused(self, partition: Partition, idle_ms_max: int) -> None:
         idle_before_ms = self._expiry_time.now_ms() - idle_ms_max

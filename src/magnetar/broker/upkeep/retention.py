@@ -1,7 +1,7 @@
-"""What may be dropped from a partition: three rules (DESIGN 3), in one function.
+"""What may be dropped from a partition: three rules, in one function.
 
-1. *Limits* of age and size (Kafka's `retention.ms`, `retention.bytes`): data goes, also unread.  The default, for every
-   topic, whoever made it: what is older than seven days.
+1. *Limits* of age and size (Kafka's `retention.ms`, `retention.bytes`): data goes, also unread.  The default, for
+   topics of both protocols: what is older than seven days.
 2. *Kept after acknowledgement* (Pulsar's retention policy), where one is set: how long and how much is kept of what all
    subscriptions that hold data have acknowledged.  It takes the place of the default limits; limits that were given for
    the topic itself stay.  "Nothing is kept" needs an acknowledgement: without any such subscription the limits decide,
@@ -16,8 +16,7 @@ of it is acknowledged and nothing is on its way into it: it would stay until it 
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from magnetar.broker.policy.policies import Retention
-from magnetar.broker.policy.topic_config import TopicConfig
+from magnetar.broker.policy.model import Retention, TopicConfig
 
 NO_LIMIT: Final = -1
 

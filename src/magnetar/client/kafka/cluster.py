@@ -1,7 +1,8 @@
-"""Who leads which partition, who coordinates what, and a connection to each of them.
+"""Which broker leads which partition, which coordinates what, and a connection to each of them.
 
 A request that is refused for a reason that passes (a leader moved, a server starts again) is sent again, after asking
-anew who is responsible, until `patience_s` is over.  Nothing here is sent twice unless sending it twice is harmless.
+anew which broker is responsible, until `patience_s` is over.  Nothing here is sent twice unless sending it twice is
+harmless.
 """
 
 import time
@@ -151,7 +152,7 @@ class Cluster:
     def _learn(self, wanted: list[str], patience: Patience) -> tuple[ErrorCode, str]:
         """Ask once: what is wrong with the first topic of which something is."""
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in wanted])
-        answer = self._ask_anybody(METADATA, request, patience)
+        answer = self._ask_any_node(METADATA, request, patience)
         self._nodes = {node.node_id: Address(node.host, node.port) for node in answer.brokers}
         self._controller = answer.controller_id
         for topic in answer.topics:
@@ -205,7 +206,7 @@ class Cluster:
             except ConnectionLost:
                 continue
 
-    def anybody(self) -> Connection:
+    def any_node(self) -> Connection:
         """A connection to any broker.  Raises ConnectionLost when none can be reached."""
         lost = ConnectionLost("no broker is known")
         for address in dict.fromkeys([*self._nodes.values(), *self._bootstrap]):
@@ -234,20 +235,20 @@ class Cluster:
         address = self._coordinators.get((kind, key))
         if address is None:
             request = FindCoordinatorRequest(key=key, key_type=kind)
-            answer = self._ask_anybody(FIND_COORDINATOR, request, Patience(self.patience_s))
+            answer = self._ask_any_node(FIND_COORDINATOR, request, Patience(self.patience_s))
             code = error_of(answer.error_code)
             if code.retriable:
-                raise ConnectionLost(f"nobody coordinates '{key}' now: {code.name}")
+                raise ConnectionLost(f"no broker coordinates '{key}' now: {code.name}")
             if code is not ErrorCode.NONE:
                 raise refusal(f"finding the coordinator of '{key}'", code, answer.error_message)
             address = self._coordinators[kind, key] = Address(answer.host, answer.port)
         return self._connection(address)
 
-    def _ask_anybody(self, api_key: int, request: object, patience: Patience) -> Any:
+    def _ask_any_node(self, api_key: int, request: object, patience: Patience) -> Any:
         """The answer of the first broker that gives one."""
         while True:
             try:
-                return self.anybody().call(api_key, request)
+                return self.any_node().call(api_key, request)
             except ConnectionLost as lost:
                 patience.wait(f"reaching a broker of {', '.join(map(str, self._bootstrap))}", lost)
 

@@ -73,7 +73,7 @@ class Connection:
     """See the module's text.
 
     Raises:
-        ConnectionLost: nobody answers there within `timeout_s`.
+        ConnectionLost: no broker answers there within `timeout_s`.
         KafkaClientError: what answers knows no version of an API that is spoken here.
     """
 

@@ -1,8 +1,8 @@
 """Record batches into partitions: several requests in flight, acknowledged in order, sent again when that is safe.
 
-A batch is bytes: whoever made it has put the producer's id, epoch and sequence number into it, in the order of `send`.
-One request carries at most one batch of a partition, and at most five requests are in flight to a broker, so that a
-broker recognises every batch that is sent again (KIP-98).
+A batch is bytes: the caller has put the producer's id, epoch and sequence number into it, in the order of `send`.  One
+request carries at most one batch of a partition, and at most five requests are in flight to a broker, so that a broker
+recognises every batch that is sent again (KIP-98).
 
 When a connection breaks or a leader moves, everything in flight is waited for, and what was not acknowledged goes out
 again in its order.  Only an idempotent producer (acks -1) is exact then; with acks 1 a batch may be there twice, and
@@ -91,7 +91,7 @@ class BatchProducer:
             self._recover()
 
     def close(self) -> None:
-        """Forget what is not acknowledged.  Nothing of it can be answered to somebody else later."""
+        """Forget what is not acknowledged.  Nothing of it can be answered to another caller later."""
         for node_id, channel in self._channels.items():
             if channel.in_flight:
                 self._cluster.drop(node_id)

@@ -35,7 +35,7 @@ _SHORT_TIMEOUT_MS: Final = 1_000
 
 
 class Producer(NamedTuple):
-    """Who writes.  `transactional_id` is None for one that is only idempotent."""
+    """A producer, as its requests name it.  `transactional_id` is None for one that is only idempotent."""
 
     transactional_id: str | None
     producer_id: int
@@ -59,7 +59,7 @@ def transactional_producer(cluster: Cluster, transactional_id: str, timeout_ms: 
 def _initialised(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> Producer:
     def where() -> Connection:
         if transactional_id is None:
-            return cluster.anybody()
+            return cluster.any_node()
         return cluster.coordinator(CoordinatorKind.TRANSACTION, transactional_id)
 
     request = InitProducerIdRequest(transactional_id, timeout_ms)
@@ -110,7 +110,7 @@ def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> No
     """Commit or abort what the producer has open; harmless when that was done.
 
     Raises:
-        Fenced: the transaction ended some other way, or is somebody else's.
+        Fenced: the transaction ended some other way, or belongs to another producer.
         NotInTime, Refused.
     """
     transactional_id = producer.transactional_id
@@ -127,7 +127,7 @@ def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> No
 def abort_left_over(cluster: Cluster, prefix: str) -> None:
     """Abort what is open of ids that begin with `prefix`, as far as brokers say what is open (Kafka 3.0 and later).
 
-    Nobody may be writing under these ids any more.  What cannot be aborted now lapses by itself.
+    No task may be writing under these ids any more.  What cannot be aborted now lapses by itself.
     """
     for connection in cluster.every_node():
         if not connection.speaks(LIST_TRANSACTIONS):

@@ -1,7 +1,7 @@
 """Which micro-batch of a streaming query was decided last, kept where every Kafka cluster keeps such things durably.
 
 A decision says that a batch is to be visible: all its tasks have written, each in a transaction that is open.  It is
-recorded before the first of them is committed, so from then on whoever finds it unfinished commits the rest, and the
+recorded before the first of them is committed, so from then on a run that finds it unfinished commits the rest, and the
 batch is never written again.  When all are committed it is recorded again as finished.
 
 It lies in the metadata of committed offsets: group `spark-sink-<query id>`, topic `__spark_sink` (option

@@ -94,7 +94,7 @@ def write_task(
 def write_transaction(
     cluster: Cluster, options: WriteOptions, query_id: str, task: int, batches: "Iterator[pa.RecordBatch]"
 ) -> TaskResult:
-    """As `write_task`, of a batch that nobody can have decided before."""
+    """As `write_task`, of a batch that no earlier attempt can have decided."""
     try:
         producer = transactional_producer(
             cluster, transactional_id(query_id, task), options.transaction_timeout_ms
@@ -168,7 +168,7 @@ def commit_batch(cluster: Cluster, options: WriteOptions, done: Sequence[TaskRes
 
 
 def commit_job(cluster: Cluster, options: WriteOptions, done: Sequence[TaskResult]) -> None:
-    """Make what the tasks of a batch job have written visible; nobody could finish it later, so nothing is recorded.
+    """Make what the tasks of a batch job have written visible; no later job could finish it, so nothing is recorded.
 
     Raises:
         BatchNotDecided: nothing is visible.
@@ -229,7 +229,7 @@ def _finish(cluster: Cluster, options: WriteOptions, query_id: str, decision: De
     if lost:
         now = decisions.last()
         if now.batch_id > decision.batch_id or (now.batch_id == decision.batch_id and now.is_finished):
-            return  # somebody else has finished it, and the ids are at the next batch
+            return  # another task has finished it, and the ids are at the next batch
         _lost(options, query_id, decision, lost)
     decisions.record(Decision(decision.batch_id))
 

@@ -17,7 +17,7 @@ from magnetar.pipelines.source.options import Choice, Selection
 from magnetar.pipelines.source.positions import Limits, Offsets, TopicPartition, listed
 
 LEASE_S: Final = 600.0
-FIRST_ANSWER_S: Final = 30.0  # whoever has never answered is more likely misspelt than restarting
+FIRST_ANSWER_S: Final = 30.0  # an address that has never answered is more likely misspelt than restarting
 _PATTERN_CHARS_MAX: Final = 1000
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """What Spark sees: the data source `magnetar`.
 
 Registered by the package `pyspark_magnetar`, which Spark finds by its name.  Everything that Spark calls here begins
-with checked options and a checked schema, so that what is wrong is told before anything runs.
+with checked options and a checked schema, so that the user sees what is wrong before anything runs.
 """
 
 import sys
@@ -25,7 +25,7 @@ def schema_of(options: Mapping[str, str]) -> str:
     """The columns of a query that names none.
 
     Spark asks for them at `load()`, before it says whether a batch or a stream is meant.  Options that are wrong for
-    both are told here already.
+    both are refused here already.
 
     Raises:
         OptionError
@@ -47,9 +47,9 @@ def batch_reader(options: Mapping[str, str], schema: "StructType") -> BatchReade
     parsed = parse(options, streaming=False)
     columns.check(schema, descriptors=parsed.descriptors)
     # Spark 4.3 plans each Python data source once: all uses of one DataFrame, or of one view, read what the filters of
-    # the last use leave.  So filters are taken only by those who know that there is no other use.
-    # Spark pushes them from a worker of its own, when spark.sql.python.filterPushdown.enabled; where it is not, a
-    # reader that takes them is an error.
+    # the last use leave.  So filters are taken only when the options say that there is no other use.  Spark pushes them
+    # from a worker of its own, when spark.sql.python.filterPushdown.enabled; where it is not, a reader that takes them
+    # is an error.
     takes_filters = parsed.filter_pushdown and not parsed.descriptors and _runs(_FILTERS_WORKER)
     return FilteringBatchReader(parsed, schema) if takes_filters else BatchReader(parsed, schema)
 
@@ -62,7 +62,7 @@ def stream_reader(options: Mapping[str, str], schema: "StructType") -> StreamRea
 
 
 def _reads(options: Mapping[str, str]) -> bool:
-    """Whether these are options of reading: those of writing are somebody else's to check."""
+    """Whether these are options of reading: the sink checks those of writing."""
     return any(key.lower() in _READING for key in options)
 
 

@@ -1,4 +1,4 @@
-"""What a Spark user is told: one sentence each, which names the option or the topic and the next step.
+"""Errors for Spark users: one sentence each, which names the option or the topic and the next step.
 
 Spark shows an exception of a Python data source with its class and text, so the text is the message.
 """

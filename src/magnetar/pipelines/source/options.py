@@ -178,7 +178,7 @@ _OWN: Final = (
     "kafka.isolation.level",
 )
 
-# Options of writing, told apart from misspelt ones.
+# Options of writing: known names, unlike misspelt ones.
 _OF_WRITING: Final = {"kafka.acks", "kafka.compression.type", "acks", "compression", "checkpointlocation"}
 
 _NAMES: Final = Names(

@@ -19,7 +19,7 @@ from magnetar.pipelines.source.errors import DataLost, SourceError
 from magnetar.pipelines.source.fetch import Fetcher, Gone
 from magnetar.pipelines.source.options import ReadMode
 from magnetar.pipelines.source.plan import Piece
-from magnetar.storage.local.segment_file import SegmentFile
+from magnetar.storage.segment_file import SegmentFile
 from magnetar.wire.columns import Columns, Decoded, Wanted, Window, decode
 
 log: Final = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ END_LEASE_WITHIN_S: Final = 1.0
 
 @dataclass
 class SliceTask(InputPartition):
-    """What one Spark task reads, in order.  `ends_lease`: nobody else reads under its lease."""
+    """What one Spark task reads, in order.  `ends_lease`: no other task reads under its lease."""
 
     scan: Scan
     pieces: Task

@@ -1,7 +1,7 @@
 """The descriptor path: slices of topics that Python workers read themselves.
 
-With `.option("descriptors", "true")` the source gives one row for each slice instead of its records.  Whoever gets such
-a row reads the slice where it runs, as columns, and no record passes through the JVM:
+With `.option("descriptors", "true")` the source gives one row for each slice instead of its records.  A task that gets
+such a row reads the slice itself, as columns, and no record passes through the JVM:
 
     from magnetar.pipelines.source.slices import Slice
 

@@ -1,25 +1,23 @@
 """The server as `magnetar sql` sees it: its topics and their schemas."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from magnetar.base.errors import ConfigError
 from magnetar.client.errors import ClientError, NotFound, Unreachable
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.sql.names import Topic
+from magnetar.pipelines.tables.topic_schema import TopicSchema
 
-if TYPE_CHECKING:
-    from magnetar.pipelines.tables.values import TopicSchema
-
-_PATIENCE_S: Final = 5.0  # somebody is waiting
+_PATIENCE_S: Final = 5.0  # a user is waiting
 
 
 class RestBroker:
     """Asks the server at `url`.
 
     Raises:
-        ConfigError: `url` is none, or nobody answers there.
-        ClientError: what answers is no server of ours, or refuses.
+        ConfigError: `url` is no address, or no server answers there.
+        ClientError: what answers is no Magnetar server, or refuses.
     """
 
     def __init__(self, url: str) -> None:
@@ -46,10 +44,8 @@ class RestBroker:
                 f"no server answers at {self.url}: start one with `magnetar standalone`, or say with --url where it is"
             ) from None
 
-    def schema(self, topic: str) -> "TopicSchema | None":
+    def schema(self, topic: str) -> TopicSchema | None:
         """The newest schema of a topic, None if it has none."""
-        from magnetar.pipelines.tables.values import TopicSchema
-
         try:
             found = self._client.schema(topic)
         except NotFound:

@@ -97,7 +97,7 @@ class Engine:
         except StatementError:
             if mentions.all or rewritten.text == text:
                 raise
-        # What is wrong is told of the tables as they are, not as they are read.
+        # The error is to name the tables as they are, not as this query reads them.
         rewritten, unknown = self._resolve(text, named, _EVERYTHING)
         return self._query(text, rewritten, unknown, rows_max)
 

@@ -24,7 +24,7 @@ class QueryFailed(MagnetarError):
 
 
 class QueryCancelled(MagnetarError):
-    """Somebody asked for an end of the query."""
+    """The user asked for an end of the query."""
 
 
 # What Spark says when it does not know a table, depending on how many parts its name has.
@@ -50,7 +50,7 @@ _SENTENCE_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What Spark told: its class of errors (None where it has none), the sentence, and whether a worker raised it."""
+    """What Spark said: its class of errors (None where it has none), the sentence, and whether a worker raised it."""
 
     condition: str | None
     sentence: str

@@ -85,7 +85,7 @@ class Names:
         return quoted([namespace, name] if tenant == self.tenant else [tenant, namespace, name])
 
     def nearest(self, parts: Sequence[str]) -> list[str]:
-        """Names of topics that somebody who wrote `parts` may have meant, the most likely one first."""
+        """Names of topics that a user who wrote `parts` may have meant, the most likely one first."""
         wanted = ".".join(parts).casefold()
         spelled: dict[str, Topic] = {}
         for topic in self.topics:
@@ -106,7 +106,7 @@ class Names:
         here = [topic for topic in self.topics if topic.parts[:2] == (self.tenant, self.namespace)]
         for topic in here:
             yield (topic.parts[2],), topic
-        for topic in here:  # a dot in a Kafka topic's name, which somebody did not quote
+        for topic in here:  # a dot in a Kafka topic's name, which the user did not quote
             yield tuple(topic.parts[2].split(".")), topic
 
 

@@ -174,7 +174,7 @@ def _texts(column: "pa.ChunkedArray") -> list[str | None]:
 
 
 def _cell(text: str) -> str:
-    """`text` without what would drive the terminal, and not longer than anybody reads."""
+    """`text` without what would drive the terminal, and at most `_CELL_CHARACTERS_MAX` characters of it."""
     text = text[: _CELL_CHARACTERS_MAX + 1].translate(_CONTROL)
     return text if len(text) <= _CELL_CHARACTERS_MAX else f"{text[:_CELL_CHARACTERS_MAX]}..."
 

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.pipelines.setup import ensure_spark
 from magnetar.pipelines.sql import prompt
+from magnetar.pipelines.sql.broker import RestBroker
+from magnetar.pipelines.sql.engine import Engine
 from magnetar.pipelines.sql.errors import QueryCancelled
 from magnetar.pipelines.sql.output import Format, sink, write
+from magnetar.pipelines.sql.running import Runner
+from magnetar.pipelines.sql.session import open_session
 from magnetar.pipelines.sql.statements import is_blank, split
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from magnetar.pipelines.sql.engine import Engine
-    from magnetar.pipelines.sql.running import Runner
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -40,18 +42,11 @@ def run(
     )
     from rich.console import Console
 
-    from magnetar.pipelines.setup import ensure_spark
-    from magnetar.pipelines.sql.broker import RestBroker
-    from magnetar.pipelines.sql.session import open_session
-
     console = Console(stderr=True, highlight=False, markup=False)
     with RestBroker(url) as broker:
-        topics = broker.topics()  # before Spark: nobody waits eight seconds to read that there is no server
+        topics = broker.topics()  # before Spark, which takes eight seconds: there may be no server
         ensure_spark(console.print)
         with open_session(master, console) as spark:
-            from magnetar.pipelines.sql.engine import Engine
-            from magnetar.pipelines.sql.running import Runner
-
             engine = Engine(spark, broker, {"admin.url": broker.url})
             shell = Shell(engine, Runner(spark, console), console, style, output_file, rows_max)
             try:
@@ -77,7 +72,7 @@ def _check_output(style: Format, file: Path | None, *, at_terminal: bool, count:
         raise ConfigError(f"--output-file {file}: there is no directory {file.parent}")
 
 
-class _NobodyReads(Exception):
+class _OutputClosed(Exception):
     """The program that standard output goes to has ended: `| head` has seen enough."""
 
 
@@ -85,8 +80,8 @@ class _NobodyReads(Exception):
 class Shell:
     """Hands statements to the engine and rows to the output."""
 
-    engine: "Engine"
-    runner: "Runner"
+    engine: Engine
+    runner: Runner
     console: "Console"
     style: Format
     output_file: Path | None
@@ -106,7 +101,7 @@ class Shell:
         except QueryCancelled as error:
             self.complain(error)
             return EXIT_INTERRUPTED
-        except _NobodyReads:
+        except _OutputClosed:
             # What is still buffered has nowhere to go, and Python would try once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -123,7 +118,7 @@ class Shell:
                 with sink(self.output_file) as stream:
                     write(result.rows, self.style, stream, width=width)
             except BrokenPipeError:
-                raise _NobodyReads from None
+                raise _OutputClosed from None
         count = result.rows.num_rows
         said = f"{count} row{'' if count == 1 else 's'}"
         if result.cut:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from magnetar.pipelines.source.schema import projection
 from magnetar.pipelines.sql.mentions import Mentions
 from magnetar.pipelines.sql.names import Topic, quote
+from magnetar.pipelines.tables.topic_schema import TopicSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from magnetar.pipelines.tables.values import TopicSchema
 
 # Column of the data source -> column of the view.
 METADATA: Final = {
@@ -35,7 +34,7 @@ _PREFIX: Final = "__magnetar_"
 class Schemas(Protocol):
     """The topics' schemas, as the server has them."""
 
-    def schema(self, topic: str) -> "TopicSchema | None":
+    def schema(self, topic: str) -> TopicSchema | None:
         """The newest schema of a topic, None if it has none."""
         ...
 
@@ -62,7 +61,7 @@ class Views:
         part of twice (`used_once` is false), filters do not reach the source.
         """
         function, fields = self._decoder(self._schemas.schema(topic.full))
-        # Whoever asks for one field has the whole value decoded.
+        # A query that names one field has the whole value decoded.
         value = any(mentions.has(field) for field in fields)
         metadata = [
             (column, own) for column, own in METADATA.items() if mentions.has(own) and not _holds(fields, own)
@@ -86,7 +85,7 @@ class Views:
             source = f"(SELECT *, {function}(value, key) AS {decoded} FROM {source})"  # noqa: S608 - names are quoted
         return f"SELECT {', '.join(selected)} FROM {source}"  # noqa: S608 - names are quoted
 
-    def _decoder(self, schema: "TopicSchema | None") -> tuple[str | None, list[str]]:
+    def _decoder(self, schema: TopicSchema | None) -> tuple[str | None, list[str]]:
         """The function of SQL that decodes values of this schema, and the columns that it makes of them.
 
         Without one, a value stays what it is.
@@ -108,7 +107,7 @@ class Views:
         self._decoded.append((schema, *decoder))
         return decoder
 
-    def _register(self, schema: "TopicSchema", function: str) -> list[str]:
+    def _register(self, schema: TopicSchema, function: str) -> list[str]:
         """Make `function` a function of SQL that decodes (value, key) by `schema`; the fields of what it returns."""
         import pyarrow as pa
         from pyspark.sql.pandas.functions import arrow_udf
@@ -130,7 +129,7 @@ class Views:
         return list(fields.names)
 
 
-def decode_column(schema: "TopicSchema", values: Any, keys: Any) -> Any:
+def decode_column(schema: TopicSchema, values: Any, keys: Any) -> Any:
     """Values as one column of structs: the schema's fields, and why a value could not be read."""
     import pyarrow as pa
 

@@ -68,7 +68,7 @@ class DeltaTarget:
                 self._check_files(batch)
                 self._append(table, batch)
                 break
-            except CommitFailedError as error:  # somebody else committed: look again
+            except CommitFailedError as error:  # another writer committed: look again
                 if attempt + 1 == ATTEMPTS_MAX:
                     raise TableError(
                         f"{self.folder.url}: other writers do not let a commit through: {error}"

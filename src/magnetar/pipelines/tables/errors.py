@@ -1,4 +1,4 @@
-"""What a person is told when a table cannot go on: one sentence each, which names the column, file or topic."""
+"""Errors that end a table's pipeline: one sentence for the user each, which names the column, file or topic."""
 
 from magnetar.base.errors import MagnetarError
 

@@ -65,7 +65,7 @@ class Folder(Protocol):
         """All files in the directory `prefix` and below."""
 
     def sync(self, names: Iterable[str]) -> None:
-        """Make files that somebody else wrote safe from a loss of power."""
+        """Make files that another process wrote safe from a loss of power."""
 
 
 def open_folder(path: str, options: Mapping[str, str] | None = None) -> Folder:

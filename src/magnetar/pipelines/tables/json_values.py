@@ -1,9 +1,9 @@
 """Values that are JSON texts, of a topic whose schema says what is in them (in Avro's words, as Pulsar has it).
 
 Two ways, and one result.  Whole columns go through Arrow's JSON reader, joined to one text.  What a value contains
-must not move the ones behind it, so each stands in an object of its own beside its number, under a name that nobody who
-writes values can know: if every number is in its row, every value is.  When the reader refuses a text, or the schema
-has maps or fields of several types, which it does not know, values are read one by one.
+must not move the ones behind it, so each stands in an object of its own beside its number, under a name that no
+producer of values can know: if every number is in its row, every value is.  When the reader refuses a text, or the
+schema has maps or fields of several types, which it does not know, values are read one by one.
 
 Fields that the schema does not know are left out, missing ones are null.  Bytes are texts in JSON, each client's own
 way (Java's in base64), and stay that.

@@ -27,7 +27,7 @@ class TableKind:
     def start(
         self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
     ) -> "StreamingQuery":
-        """Sweeps the table first: whoever wrote to it before is dead, or will not be listened to."""
+        """Sweeps the table first: an earlier writer is dead, or has lost its lease."""
         writer = table_writer(spark, spec, context)
         return (
             writer.option("checkpointLocation", checkpoint_dir)

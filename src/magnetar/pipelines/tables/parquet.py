@@ -6,14 +6,14 @@
     _magnetar/schema/<n>.arrow                                          the columns so far
 
 1. Tasks write files below `staged`, each under a name of its own attempt.
-2. The commit writes the manifest if there is none of that batch.  That decides: whoever comes second, because Spark
-   runs a batch again after a crash, goes on with the manifest that is there and forgets its own files.
+2. The commit writes the manifest if there is none of that batch.  That decides: a second attempt, because Spark runs a
+   batch again after a crash, goes on with the manifest that is there and forgets its own files.
 3. Each file is moved to its final name, which only its manifest gives.  Moving again does nothing.
 4. What else lies in `staged` of this batch and earlier ones is removed.
 
 A reader of the folder (everything beginning with `_` left out, as Spark, Arrow and others do) sees whole files, and no
 record twice.  The files of a batch appear one after the other: until the commit returns, a reader may see some of them.
-Who needs a batch at once, or its own reads repeatable, takes Delta.
+A reader that needs a whole batch at once, or repeatable reads, takes Delta.
 """
 
 import json

@@ -10,7 +10,8 @@ from magnetar.client.rest import RestClient
 from magnetar.pipelines.tables.errors import SchemaConflict
 from magnetar.pipelines.tables.evolution import merged
 from magnetar.pipelines.tables.shapes import SchemaUnusable
-from magnetar.pipelines.tables.values import RAW, Decoder, TopicSchema, decoder
+from magnetar.pipelines.tables.topic_schema import TopicSchema
+from magnetar.pipelines.tables.values import RAW, Decoder, decoder
 
 VERSIONS_MAX: Final = 100
 """The newest versions of a topic's schema whose columns a table gets before there is a record of them."""

@@ -11,8 +11,8 @@ column, it is halved until the rows are found.  So good data costs nothing for t
 
 import json
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -25,19 +25,10 @@ from magnetar.pipelines.tables.json_values import JsonValues
 from magnetar.pipelines.tables.primitive_values import PRIMITIVES, TextValues
 from magnetar.pipelines.tables.protobuf_values import ProtobufValues
 from magnetar.pipelines.tables.shapes import SchemaUnusable, load
+from magnetar.pipelines.tables.topic_schema import TopicSchema
 
 BLOCK_ROWS: Final = 4_096
 _SIZE: Final = struct.Struct(">i")
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSchema:
-    """A schema as the broker's REST interface shows it; `definition` of a key-value schema is `{"key":, "value":}`."""
-
-    type: str
-    definition: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    version: int = -1
 
 
 RAW: Final = TopicSchema("BYTES")

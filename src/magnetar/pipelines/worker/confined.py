@@ -1,10 +1,10 @@
 """What the SQL of a pipeline may be: one query over its own source, and nothing else.
 
 `SparkSession.sql` executes commands at once (INSERT OVERWRITE DIRECTORY, ADD JAR, SET), a relation may be a file
-(text.`/etc/passwd`), TRANSFORM starts programs, and some functions call Java methods or read files.  Whoever reaches
-the HTTP port can declare a pipeline, so its text is parsed first, which executes nothing, and the plan may consist of
-what is listed here: a kind of node that is not known is refused.  Functions are Spark's own but for those that reach
-out of the query, and `${...}` is not replaced, as it would show the worker's environment.
+(text.`/etc/passwd`), TRANSFORM starts programs, and some functions call Java methods or read files.  Any client that
+reaches the HTTP port can declare a pipeline, so its text is parsed first, which executes nothing, and the plan may
+consist of what is listed here: a kind of node that is not known is refused.  Functions are Spark's own but for those
+that reach out of the query, and `${...}` is not replaced, as it would show the worker's environment.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What to do next with a pipeline: from what is wanted and what it does to one action.  Pure: no Spark, no clock.
 
-A slot is what the worker knows of one pipeline.  It moves like this; whoever carries out an action says how it ended
-with `started`, `stopped`, `failed`::
+A slot is what the worker knows of one pipeline.  It moves like this; the supervisor carries out an action and says how
+it ended with `started`, `stopped`, `failed`::
 
     IDLE --START--> STARTING --started--> RUNNING --STOP--> STOPPING --stopped--> IDLE
                        |                     |
@@ -9,7 +9,7 @@ with `started`, `stopped`, `failed`::
                                              +--> FAILED   when trying again would not help
 
 A failed pipeline is tried again with pauses that double, drawn at random so that pipelines that failed together do not
-come back together; one that ran for a while begins with the shortest pause.  FAILED ends when somebody asks for a new
+come back together; one that ran for a while begins with the shortest pause.  FAILED ends when a user asks for a new
 run, by start, restart or a new declaration.
 """
 
@@ -36,7 +36,7 @@ class Action(Enum):
     NOTHING = "nothing"
     START = "start"
     STOP = "stop"
-    REST = "rest"  # of a failure that nobody wants to be tried again: forget it
+    REST = "rest"  # of a failure that is not to be tried again: forget it
     FORGET = "forget"  # remove what is kept of it on disk
 
 
@@ -124,7 +124,7 @@ def failed(slot: Slot, reason: str, now: float, *, may_help: bool, random_unit: 
         return
     slot.phase = Phase.WAITING
     pause_s = min(BACKOFF_S * 2 ** min(slot.failure_count - 1, 16), BACKOFF_S_MAX)
-    draw = random.random() if random_unit is None else random_unit  # noqa: S311  nobody has to guess it
+    draw = random.random() if random_unit is None else random_unit  # noqa: S311  it is no secret
     slot.retry_at = now + pause_s * (0.5 + draw / 2)
 
 

@@ -60,7 +60,7 @@ class Link:
 
     @property
     def lease(self) -> Lease:
-        assert self._lease is not None, "nobody asked for the lease"
+        assert self._lease is not None, "the lease was not asked for"
         return self._lease
 
     def acquire(self, stop: threading.Event) -> bool:
@@ -114,7 +114,7 @@ class Link:
                 self._client.report(self.worker, lease.epoch, reports or {}, self.about, trouble)
                 self._client.end(self.worker, lease.epoch)
             except ClientError as error:
-                log.warning("the server was not told that this worker ends", error=error)
+                log.warning("the server does not know that this worker ends", error=error)
         for thread in self._threads:
             thread.join(ANSWER_S)
         self._client.close()

@@ -2,8 +2,7 @@
 
 It is built to be killed.  Whatever is worth keeping is in the checkpoints, at the server and in the topics, so when
 something is beyond repair here (the JVM is gone, a query does not stop, the lease is lost) the process lets go of
-everything and starts itself anew (`exec`), with the same id for whoever started it.  In a row, that takes longer each
-time.
+everything and starts itself anew (`exec`), under the same process id.  In a row, that takes longer each time.
 
 Nothing outlives it: the JVM ends when this process does, because its input is a pipe from here, and Spark's Python
 processes end when the JVM does for the same reason.  With `with_parent`, this process ends when its own input does: it
@@ -147,7 +146,7 @@ class _Driver:
         return self._supervisor.run(self._stop, self._link.trouble)
 
     def _close(self, trouble: str) -> None:
-        """Let go of everything, in an order in which nobody can begin before this has ended.
+        """Let go of everything, in an order in which no other worker can begin before this one has ended.
 
         Without the lease there is no time for more than ending the JVM.
         """

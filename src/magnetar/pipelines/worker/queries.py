@@ -85,7 +85,7 @@ class Queries:
 
     @staticmethod
     def ended(running: Running) -> BaseException | None:
-        """Why the query ended; None while it goes on.  Raises SparkGone when nobody can say."""
+        """Why the query ended; None while it goes on.  Raises SparkGone when the JVM does not answer."""
         from py4j.protocol import Py4JError
 
         try:

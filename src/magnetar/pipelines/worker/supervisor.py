@@ -125,7 +125,7 @@ class Supervisor:
                 return
 
     def look(self) -> None:
-        """Find queries that have ended; SparkGone when there is nobody to ask."""
+        """Find queries that have ended; SparkGone when the JVM has ended."""
         if not self._runner.is_alive():
             raise SparkGone("the JVM has ended")
         for kept in self._kept.values():

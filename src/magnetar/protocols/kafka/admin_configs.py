@@ -1,22 +1,16 @@
-"""What the configuration APIs share: kinds of resources, who may be named as one, and what becomes of each."""
+"""What the configuration APIs share: kinds of resources, and what becomes of each one that is named."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.policy.topic_config import InvalidConfigRequest
+from magnetar.broker.policy.errors import InvalidConfigRequest
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.wire.kafka.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-    from magnetar.broker.cluster.nodes import Nodes
-
-CLUSTER_DEFAULT: Final = ""  # the name of the BROKER resource that stands for all brokers
 
 
 class ResourceType(IntEnum):
@@ -40,7 +34,7 @@ AnyResource = TypeVar("AnyResource", bound=Resource)
 
 
 async def change_each(
-    resources: "Sequence[AnyResource]", change: "Callable[[AnyResource], Awaitable[None]]"
+    resources: Sequence[AnyResource], change: Callable[[AnyResource], Awaitable[None]]
 ) -> list[tuple[AnyResource, int, str | None]]:
     """Each resource with the error code and the message of its change, all at once; one named twice is refused."""
     counts = Counter((one.resource_type, one.resource_name) for one in resources)
@@ -58,34 +52,3 @@ async def change_each(
         return one, ErrorCode.NONE, None
 
     return await asyncio.gather(*map(outcome, resources))
-
-
-def node_id_of(nodes: "Nodes", name: str, kind: str) -> int:
-    """The node that a BROKER or BROKER_LOGGER resource names.
-
-    All nodes are this process, so any of them answers for every one, unlike a Kafka broker.
-
-    Raises:
-        InvalidConfigRequest: it names none of them.
-    """
-    if not (name.isascii() and name.isdigit()) or len(name) > 10:
-        raise InvalidConfigRequest(f"{kind} id must be an integer, but it is: {name[:200]}")
-    if int(name) not in nodes.by_id:
-        known = ", ".join(map(str, nodes.by_id))
-        raise InvalidConfigRequest(
-            f"Unexpected {kind.lower()} id, expected one of {known}, but received {name}"
-        )
-    return int(name)
-
-
-def check_broker_changes(names: "Iterable[str]") -> None:
-    """Refuse to change a broker's configuration: it is set when the server starts.
-
-    Raises:
-        InvalidConfigRequest: there is anything to change.
-    """
-    wanted = ", ".join(names)
-    if wanted:
-        raise InvalidConfigRequest(
-            f"Cannot update these configs dynamically: [{wanted[:1000]}].  They take effect at start only."
-        )

@@ -5,7 +5,8 @@ from typing import Final
 from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
-from magnetar.broker.policy.topic_config import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
+from magnetar.broker.security import errors as security
 from magnetar.wire.kafka.error_codes import ErrorCode
 
 _CODES: Final[dict[type[Exception], ErrorCode]] = {
@@ -26,15 +27,22 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,
     broker.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     broker.LookupTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    broker.LogDirNotFound: ErrorCode.LOG_DIR_NOT_FOUND,
+    broker.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     broker.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     broker.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     broker.PolicyViolation: ErrorCode.POLICY_VIOLATION,
     broker.TopicTerminated: ErrorCode.POLICY_VIOLATION,
     broker.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    broker.ReplicaNotAvailable: ErrorCode.REPLICA_NOT_AVAILABLE,
     broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     broker.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     broker.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    security.NotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    security.GroupNotAuthorized: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    security.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    security.TransactionalIdNotAuthorized: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     broker.UnsupportedMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }
 

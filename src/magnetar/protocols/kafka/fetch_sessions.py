@@ -7,16 +7,14 @@ gives up its place if it has been idle for `EVICT_IDLE_S`, and otherwise the cli
 always right.
 """
 
-import random
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from magnetar.base import randomness
+from magnetar.base.clock import Clock
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest
-
-if TYPE_CHECKING:
-    from magnetar.base.clock import Clock
 
 EVICT_IDLE_S: Final = 120.0
 PARTITIONS_MAX: Final = 1 << 18  # of all sessions: half a kilobyte each
@@ -29,7 +27,7 @@ TopicKey = str | bytes  # the name a client used, or from v13 on the topic id
 
 
 class FetchTarget:
-    """One partition that a fetch asks for, and what a session last told of it."""
+    """One partition that a fetch asks for, and what a session last answered of it."""
 
     __slots__ = ("log_start", "partition", "request", "told_high_watermark", "topic")
 
@@ -79,7 +77,7 @@ class FetchPlan(NamedTuple):
 class FetchSessions:
     """All sessions of one node."""
 
-    def __init__(self, clock: "Clock", sessions_max: int) -> None:
+    def __init__(self, clock: Clock, sessions_max: int) -> None:
         self._clock = clock
         self._sessions_max = sessions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the one idle longest first
@@ -136,9 +134,9 @@ class FetchSessions:
             if now_s - oldest.last_used_s < EVICT_IDLE_S:
                 return None
             self._drop(oldest.session_id)
-        session_id = random.randint(1, _EPOCH_MAX)  # noqa: S311  hard to guess is not the point; not to repeat is
+        session_id = randomness.between(1, _EPOCH_MAX)
         while session_id in self._sessions:
-            session_id = random.randint(1, _EPOCH_MAX)  # noqa: S311
+            session_id = randomness.between(1, _EPOCH_MAX)
         session = self._sessions[session_id] = FetchSession(session_id)
         session.last_used_s = now_s
         session.targets.update(((target.topic, target.partition), target) for target in targets)

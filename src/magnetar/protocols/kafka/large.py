@@ -1,9 +1,10 @@
-"""Requests and responses of very many elements: worked on without holding up anybody else.
+"""Requests and responses of very many elements: worked on without holding up other connections.
 
 Reading a hundred thousand elements takes the better part of a second, and so does writing them.  Both happen on a
-thread, one message at a time; the interpreter changes over every half a millisecond.  What a handler does with them is
-the loop's work, as everything is that touches state.  It is done in pieces, one piece of one request per turn of the
-loop, however many connections ask for as much (`LargeMessages.turn`).
+thread, one message at a time; the interpreter changes over every half a millisecond.  When a request was answered its
+elements go on that thread, too: to let go of them all at once is one step of the interpreter, of 10 ms and more.  What
+a handler does with them is the loop's work, as everything is that touches state.  It is done in pieces, one piece of
+one request per turn of the loop, however many connections ask for as much (`LargeMessages.turn`).
 
 A handler whose answer is the sum of the answers to its parts says so (`PIECES`), and is simply asked piece by piece.
 Others count for themselves (Metadata, Fetch, Produce) or take no more elements than they can handle in one go: a
@@ -14,11 +15,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from dataclasses import fields, is_dataclass, replace
+from functools import cache, partial
+from typing import Any, Final, NamedTuple, TypeVar
 
-if TYPE_CHECKING:
-    from magnetar.wire.kafka.runtime import Buffer
+from magnetar.wire.kafka.runtime import Buffer
 
 LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not worth a thread
 ELEMENTS_AT_ONCE: Final = 1_000  # up to there a handler does not divide its work
@@ -47,7 +48,7 @@ class Large(NamedTuple):
 class Encoded(NamedTuple):
     """A response as it goes on the wire, the header left out."""
 
-    parts: "list[Buffer]"
+    parts: list[Buffer]
 
 
 class LargeMessages:
@@ -64,7 +65,7 @@ class LargeMessages:
         return await self._on_thread(decode)
 
     async def encode(
-        self, encode: "Callable[[int, Any, list[Buffer]], None]", version: int, response: Any
+        self, encode: Callable[[int, Any, list[Buffer]], None], version: int, response: Any
     ) -> Encoded:
         def work() -> Encoded:
             parts: list[Buffer] = []
@@ -80,14 +81,18 @@ class LargeMessages:
             raise asyncio.CancelledError  # as what was queued when it was closed
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    async def take_apart(self, request: Any) -> None:
+        """Free what `request` holds, which is needed no longer: its arrays are empty afterwards."""
+        await self._on_thread(partial(_take_apart, request))
+
     def close(self) -> None:
-        """Begin nothing more, and cancel who waits: the process shall not wait for what nobody will be told."""
+        """Begin nothing more, and cancel what is queued: its clients will get no answer, so the stop need not wait."""
         self._is_closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
     async def turn(self, element_count: int) -> AsyncIterator[None]:
-        """Work on so many elements inside; whoever comes next does so in another turn of the event loop."""
+        """Work on so many elements inside; the next piece of work gets another turn of the event loop."""
         async with self._lane:
             self.turns += 1
             self.elements_in_turn_max = max(self.elements_in_turn_max, element_count)
@@ -115,6 +120,24 @@ class LargeMessages:
             else:
                 getattr(whole, pieces.answered).extend(getattr(answer, pieces.answered))
         return Large(whole)
+
+
+@cache
+def _arrays_of(kind: Any) -> tuple[str, ...]:
+    """Names of the arrays that messages of the class `kind` have; other classes have none."""
+    return tuple(one.name for one in fields(kind) if "list[" in str(one.type)) if is_dataclass(kind) else ()
+
+
+def _take_apart(message: Any) -> None:
+    for name in _arrays_of(message.__class__):
+        array = getattr(message, name)
+        holds_arrays = array and _arrays_of(array[0].__class__)
+        while array:
+            last = array[-ELEMENTS_PER_TURN:]
+            del array[-ELEMENTS_PER_TURN:]
+            if holds_arrays:
+                for element in last:
+                    _take_apart(element)
 
 
 def cut(request: Any, pieces: Pieces) -> Iterator[tuple[int, Any]]:

@@ -1,37 +1,33 @@
-"""Who leads what, as a client on a given listener has to hear it."""
+"""Which node leads which partition, with its address for clients of a given listener."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from magnetar.broker.cluster.model import Endpoint, Node
+from magnetar.broker.log.partition import Partition
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.wire.kafka.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from magnetar.broker.cluster.nodes import Endpoint, Node
-    from magnetar.broker.log.partition import Partition
-    from magnetar.protocols.kafka.registry import RequestContext
 
 Row = TypeVar("Row")
 
 
-def endpoint_of(context: "RequestContext", node: "Node") -> "Endpoint":
+def endpoint_of(context: RequestContext, node: Node) -> Endpoint:
     """The address of `node` on the listener that the client came through."""
     endpoint = node.advertised[context.listener_name]
     return endpoint if endpoint.host else replace(endpoint, host=context.local_host)
 
 
-def node_endpoints(context: "RequestContext", row: Callable[[int, str, int, str | None], Row]) -> list[Row]:
+def node_endpoints(context: RequestContext, row: Callable[[int, str, int, str | None], Row]) -> list[Row]:
     """All nodes as rows of a response: `row(node_id, host, port, rack)`."""
     rows = []
-    for node in context.broker.nodes.all:
+    for node in context.cases.nodes.all:
         endpoint = endpoint_of(context, node)
         rows.append(row(node.node_id, endpoint.host, endpoint.port, node.rack))
     return rows
 
 
-def leader_error(
-    context: "RequestContext", partition: "Partition", current_leader_epoch: int = -1
-) -> ErrorCode:
+def leader_error(context: RequestContext, partition: Partition, current_leader_epoch: int = -1) -> ErrorCode:
     """NONE when this node leads the partition in the epoch that the client believes in (-1: in any), KIP-320."""
     if partition.leader_id != context.node.node_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,11 +1,12 @@
 """Which Kafka APIs this broker serves, and the shape of a handler.
 
-One file under `handlers/` serves one API.  It states::
+One file under `handlers/` serves one API, and `apis.py` lists all of them.  It states::
 
-    MESSAGE = "heartbeat"            # module under wire/kafka/messages with the codecs
     VERSIONS = (0, 4)                # what is really served; may be narrower than what the codec knows
 
     def handle(context: RequestContext, request: HeartbeatRequest) -> Answer: ...
+
+    API = Api.of(codec, VERSIONS, handle)    # codec: the module of wire/kafka/messages
 
 `handle` runs in arrival order on the event loop (stage one: validate, take effect).  It returns the response,
 or a `Deferred` that something resolves later, or a coroutine for work that has to wait (stage two).  While one of
@@ -14,34 +15,27 @@ what it may have to wait for in stage one.
 Responses leave a connection in the order of its requests whatever order they are ready in.  `None` means that
 no response is due (Produce with acks=0).
 
-A request of very many elements is decoded on a thread, and is put to the handler in pieces if that names `PIECES`; a
-coroutine may answer `Large(response)` to have it encoded there, too (`large.py`).
+A request of very many elements is decoded on a thread, and is put to the handler in pieces if the `Api` says where to
+cut; a coroutine may answer `Large(response)` to have it encoded there, too (`large.py`).
 
 A handler answers expected trouble (`BrokerError`) with the protocol's own code, through `errors.error_code`;
 what it does not catch is our bug: the connection logs it and closes.
 
-ApiVersions is computed from these modules, so nothing can be advertised that has no handler.
+ApiVersions is computed from that table, so nothing can be advertised that has no handler.
 """
 
 import asyncio
-import importlib
-import pkgutil
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
-from magnetar.protocols.kafka import handlers
 from magnetar.protocols.kafka.large import Pieces
-
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.cluster.nodes import Node
-    from magnetar.protocols.kafka.service import KafkaService
-    from magnetar.wire.kafka.runtime import Buffer
+from magnetar.wire.kafka.runtime import Buffer
 
 Message = Any
 Answer: TypeAlias = "Message | Deferred | Awaitable[Message] | None"
+Request = TypeVar("Request")
+Request_co = TypeVar("Request_co", covariant=True)
 
 
 class Deferred:
@@ -55,11 +49,13 @@ class Deferred:
 
     __slots__ = ("_on_resolved", "_response", "abandon", "hurry", "resolved", "stage_one")
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, abandon: Callable[[], None] | None = None, hurry: Callable[[], None] | None = None
+    ) -> None:
         # Called instead of an answer when the client is gone, so that nothing goes on waiting for it.
-        self.abandon: Callable[[], None] | None = None
+        self.abandon = abandon
         # Asks for the answer that can be given now, because the server stops.
-        self.hurry: Callable[[], None] | None = None
+        self.hurry = hurry
         # What has to end before the connection's next request begins; cancelled when the client is gone.
         self.stage_one: Callable[[], Awaitable[None]] | None = None
         self.resolved = False
@@ -89,8 +85,8 @@ class Parked(Deferred):
     keeps_request = False
 
 
-def resolved(deferred: Deferred) -> "asyncio.Future[object]":
-    """Done when it is resolved, cancelled when nobody waits for it any more."""
+def resolved(deferred: Deferred) -> asyncio.Future[object]:
+    """Done when `deferred` is resolved, cancelled when the session abandons it."""
     answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     abandon = deferred.abandon
 
@@ -108,71 +104,63 @@ def resolved(deferred: Deferred) -> "asyncio.Future[object]":
     return answer
 
 
-@dataclass(slots=True)
-class RequestContext:
-    """Who asks, where and in which version.  Requests of one connection that agree in all of it share one."""
+class Codec(Protocol[Request_co]):
+    """A module of `wire/kafka/messages`: the bytes of one API."""
 
-    service: "KafkaService"
-    broker: "Broker"
-    node: "Node"  # the node id whose listener was connected to
-    listener_name: str
-    connection_id: int
-    client_host: str
-    local_host: str  # the address that the client connected to
-    api_version: int
-    client_id: str | None
-    # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must
-    # outlive stage one has to be copied.
-    owns_memory: bool
+    @property
+    def API_KEY(self) -> int: ...
+    @property
+    def VERSIONS(self) -> tuple[int, int]: ...
+    @property
+    def FLEXIBLE_SINCE(self) -> int | None: ...
+    @property
+    def __name__(self) -> str: ...
 
-
-class Handler(Protocol):
-    def __call__(self, context: RequestContext, request: Any, /) -> Any: ...
+    def decode_request(self, version: int, buffer: memoryview, position: int = 0, /) -> Request_co: ...
+    def encode_response(self, version: int, message: Any, out: list[Buffer], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
-    """One served API: its codec functions and its handler."""
+class Api(Generic[Request]):
+    """One served API: its codec functions and its handler.
+
+    `handle` is called with a `RequestContext` and a request; what it may return is in the module's text.  `pieces` says
+    where a large request is cut, if it can be.
+    """
 
     key: int
     name: str
     min_version: int
     max_version: int
     flexible_since: int | None
-    decode_request: Callable[[int, memoryview, int], Message]
-    encode_response: Callable[[int, Message, "list[Buffer]"], None]
-    handle: Handler
-    pieces: Pieces | None  # where a large request is cut
+    decode_request: Callable[[int, memoryview, int], Request]
+    encode_response: Callable[[int, Any, list[Buffer]], None]
+    handle: Callable[[Any, Request], Any]
+    pieces: Pieces | None
 
-
-def load_apis() -> dict[int, Api]:
-    """Import every handler and return the table from API key to `Api`."""
-    apis: dict[int, Api] = {}
-    for found in pkgutil.iter_modules(handlers.__path__):
-        module = importlib.import_module(f"{handlers.__name__}.{found.name}")
-        if hasattr(module, "MESSAGE"):
-            api = _api_of(module)
-            apis[api.key] = api
-    return dict(sorted(apis.items()))
-
-
-def _api_of(module: ModuleType) -> Api:
-    codec = importlib.import_module(f"magnetar.wire.kafka.messages.{module.MESSAGE}")
-    low, high = module.VERSIONS
-    assert codec.VERSIONS[0] <= low <= high <= codec.VERSIONS[1], (
-        f"{module.__name__}: no codec for {module.VERSIONS}"
-    )
-    return Api(
-        key=codec.API_KEY,
-        name=module.MESSAGE,
-        min_version=low,
-        max_version=high,
-        flexible_since=codec.FLEXIBLE_SINCE,
-        decode_request=codec.decode_request,
-        encode_response=codec.encode_response,
-        handle=module.handle,
-        pieces=getattr(module, "PIECES", None),
-    )
+    @classmethod
+    def of(
+        cls,
+        codec: Codec[Request],
+        versions: tuple[int, int],
+        handle: Callable[[Any, Request], Any],
+        pieces: Pieces | None = None,
+    ) -> "Api[Request]":
+        """`codec` is the API's module of `wire/kafka/messages`."""
+        name = codec.__name__.rpartition(".")[2]
+        (low, high), (least, most) = versions, codec.VERSIONS
+        assert least <= low <= high <= most, f"no codec for {name} v{low} to v{high}"
+        return cls(
+            codec.API_KEY,
+            name,
+            low,
+            high,
+            codec.FLEXIBLE_SINCE,
+            codec.decode_request,
+            codec.encode_response,
+            handle,
+            pieces,
+        )
 
 
 def is_coroutine(answer: object) -> TypeGuard[Coroutine[Any, Any, Message]]:

@@ -6,9 +6,11 @@ subscription is still being opened; what was opened for a consumer that has gone
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-from magnetar.broker.subscriptions.consumer import Delivery, SubscribedConsumer
+from magnetar.base.clock import TimerHandle
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.model import Delivery
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import NO_REQUEST_ID, Buffer, MessageFrames
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -16,10 +18,6 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandCloseConsumer,
     CommandReachedEndOfTopic,
 )
-
-if TYPE_CHECKING:
-    from magnetar.base.clock import TimerHandle
-    from magnetar.protocols.pulsar.session import PulsarSession
 
 _ACTIVE_CHANGE_SINCE = 12  # protocol version
 # How long one that asks for nothing is waited for; Pulsar tells all of them after its
@@ -52,7 +50,7 @@ class ConnectedConsumer:
     )
 
     def __init__(
-        self, session: "PulsarSession", consumer_id: int, partition: int, *, uses_epochs: bool
+        self, session: PulsarSession, consumer_id: int, partition: int, *, uses_epochs: bool
     ) -> None:
         self.session = session
         self.consumer_id = consumer_id
@@ -60,12 +58,12 @@ class ConnectedConsumer:
         self.state = ConsumerState.OPENING
         self.member: SubscribedConsumer | None = None
         self._frames = MessageFrames(consumer_id, partition)
-        # Whether it is the active one is told once it has asked for messages: Go's client loses what comes right behind
-        # SUCCESS, as it knows the consumer only after that.  None when there is nothing to tell.
+        # Whether it is the active consumer.  The client hears of it once it has asked for messages: Go's client loses
+        # what comes right behind SUCCESS, as it knows the consumer only after that.  None: nothing to send.
         self._is_active: bool | None = None
         self._tell_active: TimerHandle | None = None
         self._is_ready = False
-        # To be told once SUCCESS is on its way:
+        # What happened before SUCCESS was sent, and is sent behind it:
         self._has_ended = False
 
     def opened(self, member: SubscribedConsumer) -> None:
@@ -149,7 +147,7 @@ class ConnectedConsumer:
         member, was_open = self.member, self.state is ConsumerState.OPEN
         self.detach()
         if was_open and member is not None:
-            self.session.broker.subscriptions.leave_later(member)
+            self.session.cases.subscribing.leave_later(member)
 
     def close_notice(self) -> BaseCommand:
         notice = CommandCloseConsumer(consumer_id=self.consumer_id, request_id=NO_REQUEST_ID)

@@ -9,12 +9,13 @@ from typing import Any, Final
 from magnetar.base import errors as base
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker import errors as broker
-from magnetar.broker.policy import namespaces
-from magnetar.broker.producers import admission as producers
+from magnetar.broker.policy import errors as policy
+from magnetar.broker.producers import errors as producers
 from magnetar.broker.schemas import model as schemas
+from magnetar.broker.security import errors as security
 from magnetar.broker.subscriptions import errors as subscriptions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError, ConsumerBusy
-from magnetar.protocols.pulsar.topic_lists import InvalidPattern
+from magnetar.protocols.pulsar.patterns import InvalidPattern
 from magnetar.wire.pulsar.entry import ChecksumMismatch
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandError, ServerError
 
@@ -24,6 +25,7 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     InvalidTopicName: ServerError.InvalidTopicName,
     InvalidPattern: ServerError.NotAllowedError,
     ChecksumMismatch: ServerError.ChecksumError,
+    security.NotAuthorized: ServerError.AuthorizationError,
     broker.NotLeader: ServerError.ServiceNotReady,
     broker.PolicyViolation: ServerError.NotAllowedError,
     broker.TopicExists: ServerError.NotAllowedError,
@@ -41,11 +43,11 @@ _ERRORS: Final[dict[type[Exception], "ServerError"]] = {
     producers.ProducerFenced: ServerError.ProducerFenced,
     producers.ProducerIdInUse: ServerError.ServiceNotReady,
     producers.TooManyProducers: ServerError.ProducerBusy,
-    namespaces.NamespaceNotFound: ServerError.TopicNotFound,
+    policy.NamespaceNotFound: ServerError.TopicNotFound,
     schemas.IncompatibleSchema: ServerError.IncompatibleSchema,
     schemas.InvalidSchema: ServerError.IncompatibleSchema,
     schemas.SchemaNotFound: ServerError.TopicNotFound,
-    namespaces.InvalidNamespace: ServerError.InvalidTopicName,
+    policy.InvalidNamespace: ServerError.InvalidTopicName,
 }
 
 

@@ -1,6 +1,6 @@
 """Which Pulsar commands this broker serves, and the shape of a handler.
 
-One file under `handlers/` serves one family of commands.  It states::
+One file under `handlers/` serves one family of commands, and `commands.py` lists all of them.  It states::
 
     COMMANDS = (Command(BaseCommand.SEEK, seek), Command(BaseCommand.LOOKUP, lookup, refuse_lookup), ...)
 
@@ -16,18 +16,20 @@ A handler runs on the event loop in order of arrival (stage one: validate, take 
 A `BrokerError` from a handler or its coroutine becomes the answer that `refuse` makes of it (by default an ERROR with
 the command's request_id).  Any other exception is our bug: it is logged, and the connection closes.
 
+The use case that the handler calls asks whether the client may.  A refusal says in the words of Pulsar's broker what
+the client may not do: the command's `right`.
+
 SEND is apart: its handler takes the entry, too, `(session, command, entry, owned)`; `owned` says that the entry's
 memory may be kept, otherwise it must be copied before the handler returns.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import PolicyViolation
-from magnetar.protocols.pulsar import handlers
+from magnetar.broker.security.errors import NotAuthorized
 from magnetar.protocols.pulsar.errors import refuse_request
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
@@ -58,14 +60,10 @@ class Command:
     kind: "BaseCommand.Type"
     handle: Callable[..., Answer]
     refuse: Refusal = refuse_request
+    right: str = ""
 
-
-def load_commands() -> "dict[BaseCommand.Type, Command]":
-    """Import every handler and return the table from command type to `Command`."""
-    commands: dict[BaseCommand.Type, Command] = {}
-    for found in pkgutil.iter_modules(handlers.__path__):
-        module = importlib.import_module(f"{handlers.__name__}.{found.name}")
-        for command in getattr(module, "COMMANDS", ()):
-            assert command.kind not in commands, f"two handlers for {BaseCommand.Type.Name(command.kind)}"
-            commands[command.kind] = command
-    return commands
+    def refused(self, body: Any, error: BrokerError) -> BaseCommand | None:
+        """The answer to a client whose command was refused; None when the protocol has none."""
+        if isinstance(error, NotAuthorized):
+            error = type(error)(f"Client is not authorized to {self.right}")
+        return self.refuse(body, error)

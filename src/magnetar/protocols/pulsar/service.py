@@ -1,33 +1,31 @@
 """The Pulsar protocol of one broker: what its sessions share."""
 
 import asyncio
-import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from magnetar import __version__
+from magnetar.base import randomness
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.broker.cluster.nodes import Endpoint
-from magnetar.ledger.entry import EntryKind
-from magnetar.protocols.pulsar.registry import load_commands
-from magnetar.protocols.pulsar.session import Peer, PulsarSession
-from magnetar.wire.framing import SCRATCH_BYTES
+from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.usecases.cases import UseCases
+from magnetar.protocols.door import Session
+from magnetar.protocols.intake import FramedTraffic
+from magnetar.protocols.pulsar.registry import Command
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-
-MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, where nobody says otherwise
+MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, unless the settings say otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class PulsarSettings:
     """Pulsar's `maxMessageSize` (bytes) and `keepAliveIntervalSeconds`.
 
-    `endpoint` is where clients are told to connect, whether they ask for the listener of `listener_name` or for none;
-    an empty host is the address that the client connected to.
+    `endpoint` is the address that lookups answer with, whether clients ask for the listener of `listener_name` or for
+    none; an empty host is the address that the client connected to.
     """
 
     endpoint: Endpoint
@@ -36,39 +34,32 @@ class PulsarSettings:
     keep_alive_s: float = 30.0
 
 
-class PulsarService:
-    """Makes a `PulsarSession` for each connection."""
+class PulsarService(FramedTraffic):
+    """See the module's text."""
 
     def __init__(
-        self, broker: "Broker", arena: Arena, settings: PulsarSettings, memory: MemoryBudget | None = None
+        self,
+        cases: UseCases,
+        arena: Arena,
+        settings: PulsarSettings,
+        commands: "Mapping[BaseCommand.Type, Command]",
+        memory: MemoryBudget | None = None,
     ) -> None:
-        self.broker = broker
-        self.clock = broker.clock
-        self.arena = arena
+        super().__init__(memory or MemoryBudget(MEMORY_BYTES_MAX, cases.clock), cases.clock, arena)
+        self.cases = cases
+        self.clock = cases.clock
         self.settings = settings
-        self.memory = memory or MemoryBudget(MEMORY_BYTES_MAX, broker.clock)
         self.server_version = f"Magnetar {__version__}"
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.commands = load_commands()
-        self.sessions: set[PulsarSession] = set()
-        self.queued_bytes = 0  # unanswered SENDs of all sessions
+        self.commands = commands
+        self.sessions: set[Session] = set()
         self.tasks: set[asyncio.Task[None]] = set()  # commands at work; they outlive their connections
         self.command_counts: Counter[int] = Counter()
-        self.received_bytes = 0
-        self.sent_bytes = 0
-        self.call_soon: Callable[..., Any] = asyncio.get_running_loop().call_soon
         # Names that the broker gives to producers differ from those of every earlier process: deduplication goes by
         # them.
-        self._name_prefix = f"magnetar-{secrets.token_hex(4)}"
+        self._name_prefix = f"magnetar-{randomness.hex_token(4)}"
         self._names_given = 0
 
     def generate_producer_name(self) -> str:
         """A name that no other producer has or had."""
         self._names_given += 1
         return f"{self._name_prefix}-{self._names_given}"
-
-    def connected(self, peer: Peer, connection_id: int, client_host: str, local_host: str) -> PulsarSession:
-        session = PulsarSession(self, peer, connection_id, client_host, local_host)
-        self.sessions.add(session)
-        self.broker.interop.client_connected(EntryKind.PULSAR)
-        return session

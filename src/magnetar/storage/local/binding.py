@@ -8,7 +8,7 @@ Replaced as a whole (written, synced, renamed into place).  Version 1, 44 bytes,
     32  u64  commits     transactions of the metadata store that were durable when this was written
     40  u32  crc32c      of everything before
 
-Who compares it with what the metadata store says is `server/binding.py`.
+`server/binding.py` compares it with what the metadata store says.
 """
 
 import uuid

@@ -9,13 +9,13 @@ its name), or in front of the beginning of a later commit, is no torn tail, and 
 """
 
 import logging
-import secrets
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from magnetar.base import randomness
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.format import (
@@ -123,7 +123,7 @@ class Known:
 
 
 class CatalogueView(NamedTuple):
-    """A catalogue's file as somebody found it."""
+    """A catalogue's file as it was found."""
 
     known: Known
     """From what is whole before `position`."""
@@ -239,7 +239,7 @@ class Catalogue:
             self._begin()
 
     def _begin(self) -> None:
-        self.known.journal_salt = secrets.randbits(62) + 1
+        self.known.journal_salt = randomness.bits(62) + 1
         self._rewrite(self.known)
 
     def commit(

@@ -16,16 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from magnetar.base.errors import StorageError
+from magnetar.storage.local.catalogue import Fact
 from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.format import BLOCK_BYTES
+from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Dirty, Staging, pieces_of
-
-if TYPE_CHECKING:
-    from magnetar.storage.local.catalogue import Fact
-    from magnetar.storage.local.ledger import LocalLedger
 
 T = TypeVar("T")
 
@@ -99,7 +97,7 @@ class Worker:
 class Flush:
     """Write the dirty entries of one ledger behind.  The thread fills in the last two fields."""
 
-    ledger: "LocalLedger"
+    ledger: LocalLedger
     path: Path
     create: bool
     records: list[Dirty]
@@ -114,11 +112,11 @@ class Flush:
 class Sync:
     """Make one segment durable, and write its footer first when it has one coming."""
 
-    ledger: "LocalLedger"
+    ledger: LocalLedger
     path: Path
     footer_position: int
     footer: bytes | None
-    fact: "Fact"
+    fact: Fact
     points: int
     error: OSError | None = None
     sync_failed: bool = field(default=False)

@@ -25,7 +25,7 @@ from magnetar.storage.local.segment import Damaged, Stretch, read_chunk, read_fo
 
 READ_BYTES: Final = 4 << 20
 DEEP_BYTES_MAX: Final = 1 << 30
-"""As much of segments is read through by a check that was not told to be deep."""
+"""How much of the segments a check reads through that is not deep."""
 
 TOLD_MAX: Final = 20
 """Ledgers and segments with a sentence of their own; the rest is in the sums, and all in the details."""
@@ -104,7 +104,7 @@ def _check_journal(examined: Examined) -> Iterator[Finding]:
             "journal",
             Weight.NOTE,
             f"{torn.file_name} ends at byte {torn.position} in a write that was cut short, round {torn.sequence}: a"
-            " kill leaves that, and nobody was told that it was done (damage to the very last write looks the same)",
+            " kill leaves that, and no client had an answer yet (damage to the very last write looks the same)",
             {"file": torn.file_name, "position": torn.position, "round": torn.sequence},
         )
     kept = f"{examined.kept_records} records in {len(examined.kept)} rounds"

@@ -101,8 +101,6 @@ from typing import Final
 
 from crc32c import crc32c
 
-from magnetar.storage.store import StoredEntry
-
 # The record's layout lies in a package that those may import who read records and know no store.
 from magnetar.wire.stored import ENTRY_BYTES_MAX as ENTRY_BYTES_MAX
 from magnetar.wire.stored import RECORD as RECORD
@@ -165,12 +163,6 @@ def control_record(ledger_id: int, control: Control, value: int = 0) -> bytes:
     """A whole record without a body."""
     rest = RECORD_REST.pack(ledger_id, control, value, 0)
     return RECORD_START.pack(0, crc32c(rest)) + rest
-
-
-def record_header(ledger_id: int, entry: StoredEntry) -> bytes:
-    """What stands before an entry's body in its segment."""
-    rest = RECORD_REST.pack(ledger_id, entry.entry_id, entry.last_offset, entry.max_timestamp_ms)
-    return RECORD_START.pack(len(entry.body), crc32c(entry.body, crc32c(rest))) + rest
 
 
 def round_header(

@@ -3,10 +3,13 @@
 All of it is read from the store's parts as they are at that moment; nothing waits, and no disk is looked at.
 """
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.base.clock import Clock
+from magnetar.base.errors import StorageError
+from magnetar.storage.local.journal import Journal
+from magnetar.storage.local.writebehind import WriteBehind
 
 WRITE_S_MAX: Final = 10.0
 """A synced write that takes longer than this hangs."""
@@ -15,7 +18,17 @@ CHECKPOINT_S_MAX: Final = 120.0
 """A checkpoint writes at most what is in the journal, and syncs; slow disks need a few seconds for that."""
 
 
-def problem_of(store: "LocalLedgerStore") -> str | None:
+class Parts(Protocol):
+    """The store, as far as it is looked at here."""
+
+    clock: Clock
+    data_dir: Path
+    failure: StorageError | None
+    journal: Journal
+    behind: WriteBehind
+
+
+def problem_of(store: Parts) -> str | None:
     """The gravest of what is wrong, or None."""
     journal, behind = store.journal, store.behind
     now_s = store.clock.monotonic()

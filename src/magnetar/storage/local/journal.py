@@ -6,9 +6,9 @@ disk or the busier the loop, the larger the rounds.  The thread holds the interp
 to report one; the checksums and the copy are made by the loop at `append`, where they cost no hand-over of
 the interpreter lock.
 
-When a write fails, that round and everything queued behind it fail, and the ledgers concerned are *cut* in
-another file before anybody is told: a round that failed may be on disk all the same, and must not come back
-at a restart.
+When a write fails, that round and everything queued behind it fail, and the ledgers concerned are *cut* in another file
+before any producer gets its error: a round that failed may be on disk all the same, and must not come back at a
+restart.
 
 Rounds wait while every file of the ring is in use; a checkpoint calls `recycle`.  While checkpoints fail nothing
 will make room soon: a round that finds none fails with all that is queued behind it, as a failed write does, but
@@ -20,8 +20,8 @@ from then on damage to the last round is not taken for a torn tail either.
 Without syncing (`journal.sync.data=false`) the power may take rounds, but none with a fact about a ledger: a chain
 names a ledger as soon as it is made, and the metadata is synced always.
 
-An exception that nobody foresaw, in the thread or anywhere else in the store (`break_off`), ends all writing: what
-waits fails, and so does every later append.  Nothing is cut then: what failed may be there after the next start.
+An unforeseen exception, in the thread or anywhere else in the store (`break_off`), ends all writing: what waits fails,
+and so does every later append.  Nothing is cut then: what failed may be there after the next start.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 from crc32c import crc32c
 
@@ -49,11 +49,8 @@ from magnetar.storage.local.format import (
     control_record,
     round_header,
 )
+from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.ring import Ring, RingFile
-from magnetar.storage.store import Buffer, Done
-
-if TYPE_CHECKING:
-    from magnetar.storage.local.ledger import LocalLedger
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +60,6 @@ MARK_S: Final = 1.0
 STALL_S: Final = 1.0
 STALL_LOG_S: Final = 60.0
 NO_ROOM: Final = "the disk is full: the journal has no room until segments can grow again"
-
-
-class Queued(NamedTuple):
-    """One record on its way to the disk.  `ledger` is None for a control record."""
-
-    ledger: "LocalLedger | None"
-    header: bytes
-    parts: Sequence[Buffer]
-    size: int
-    last_offset: int
-    max_timestamp_ms: int
-    done: Done
 
 
 class Round:
@@ -319,7 +304,7 @@ class Journal:
         while True:
             try:
                 self._write_rounds()
-            except BaseException as failure:  # noqa: BLE001 - outermost loop; whoever waits must hear of it
+            except BaseException as failure:  # noqa: BLE001 - outermost loop; producers that wait must get an error
                 self._give_up(failure)
             else:
                 return

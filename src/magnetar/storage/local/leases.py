@@ -1,14 +1,14 @@
-"""Leases: which segment files must not be removed yet, because somebody outside of the server reads them.
+"""Leases: which segment files must not be removed yet, because a process outside of the server reads them.
 
-A ledger may be deleted while it is leased: it is gone for everybody at once, and only its file stays until the last
-lease on it has ended.  A lease ends when its holder says so, when it was not renewed for its length, and in any case
-when it was held for `LIFE_S_MAX`: who reads on takes a new one, which is on what there is then.  So what is deleted is
-gone from the disk a day later, whoever renews what.
+A ledger may be deleted while it is leased: readers lose it at once, and only its file stays until the last lease on it
+has ended.  A lease ends when its holder says so, when it was not renewed for its length, and in any case when it was
+held for `LIFE_S_MAX`: a reader that goes on takes a new one, which is on what there is then.  So what is deleted is
+gone from the disk a day later, whatever readers renew.
 
 Leases survive the death of the process: each is a file in the store's `leases` directory, which is there before the
-holder is told.  A start finds them and lets each begin anew, for a minute at least: a holder that could not renew
-meanwhile has time to come back, and no clock of the day is involved.  They need not survive a loss of power, and are
-not synced.
+holder gets its answer.  A start finds them and lets each begin anew, for a minute at least: a holder that could not
+renew meanwhile has time to come back, and no clock of the day is involved.  They need not survive a loss of power, and
+are not synced.
 
 Lease file, big-endian.  v2; named by the lease's id:
 
@@ -29,7 +29,6 @@ import logging
 import math
 import re
 import sys
-import uuid
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -39,6 +38,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from magnetar.base import randomness
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import LeaseNotFound, TooManyLeases
 from magnetar.storage.local.disk import Disk
@@ -172,7 +172,7 @@ class Leases:
         """
         if len(self._leases) >= LEASES_MAX:
             raise TooManyLeases(f"{LEASES_MAX} leases are held already: end some, or wait for one to lapse")
-        lease = Lease(uuid.uuid4().hex, _checked(length_s))
+        lease = Lease(randomness.new_uuid().hex, _checked(length_s))
         self._leases[lease.lease_id] = lease
         self._begin_life(lease)
         self._extend(lease)
@@ -215,7 +215,7 @@ class Leases:
             try:
                 await loop.run_in_executor(None, self._write, lease_id, *content)
             except OSError as error:
-                # A full disk must not keep anybody from reading.
+                # A full disk must not keep clients from reading.
                 log.warning("a lease is kept in memory only: lease=%s error=%s", lease_id, error)
             if lease_id not in self._leases:  # it ended while it was written
                 await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)

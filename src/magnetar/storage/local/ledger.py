@@ -11,28 +11,66 @@ segment; a checkpoint syncs the segment and notes how far it reaches in the cata
 import asyncio
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
 from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
 from magnetar.storage.local.format import NOTHING_BEFORE, RECORD_BYTES, RECORD_REST, RECORD_START
 from magnetar.storage.local.index import SparseIndex
-from magnetar.storage.local.journal import Queued
 from magnetar.storage.local.segment import Dirty
 from magnetar.storage.store import Buffer, Done, EntryId, LedgerId, LedgerStat, StoredEntry
-
-if TYPE_CHECKING:
-    from magnetar.storage.local.store import LocalLedgerStore
 
 
 class State(Enum):
     OPEN = auto()  # takes appends
     FAILED = auto()  # a write failed: takes no more; what is durable stays readable
     SEALING = auto()  # fenced; queued entries are still on their way
-    RECOVERED = auto()  # found unsealed at start; nobody has asked for it yet
+    RECOVERED = auto()  # found unsealed at start; no log has opened it yet
     SEALED = auto()  # complete; the footer may still have to be written
     DELETED = auto()
+
+
+class Queued(NamedTuple):
+    """One record on its way to the disk.  `ledger` is None for a control record."""
+
+    ledger: "LocalLedger | None"
+    header: bytes
+    parts: Sequence[Buffer]
+    size: int
+    last_offset: int
+    max_timestamp_ms: int
+    done: Done
+
+
+class Appends(Protocol):
+    """The journal, for a ledger."""
+
+    def append(self, entry: Queued) -> None: ...
+
+
+class Finds(Protocol):
+    """What reads the segments."""
+
+    async def read(self, ledger: "LocalLedger", first: int, bytes_max: int) -> list[StoredEntry]: ...
+    async def find_offset(self, ledger: "LocalLedger", offset: int) -> EntryId | None: ...
+    async def find_timestamp(self, ledger: "LocalLedger", timestamp_ms: int) -> EntryId | None: ...
+
+
+class LedgerHome(Protocol):
+    """What a ledger needs of the store that it is part of."""
+
+    loop: asyncio.AbstractEventLoop
+    entry_bytes_max: int
+
+    @property
+    def journal(self) -> Appends: ...
+    @property
+    def reads(self) -> Finds: ...
+
+    def touch(self, ledger: "LocalLedger") -> None:
+        """It has changed: the next checkpoint has to look at it."""
+        ...
 
 
 class LocalLedger:
@@ -64,7 +102,7 @@ class LocalLedger:
         "touched",
     )
 
-    def __init__(self, store: "LocalLedgerStore", ledger_id: LedgerId, state: State) -> None:
+    def __init__(self, store: LedgerHome, ledger_id: LedgerId, state: State) -> None:
         self.store = store
         self.ledger_id = ledger_id
         self.state = state
@@ -76,7 +114,7 @@ class LocalLedger:
         self.last_offset = NOTHING_BEFORE
         self.max_timestamp_ms = NOTHING_BEFORE
         self.index: SparseIndex | None = None
-        """None while it is empty, and for a finished ledger until somebody reads it."""
+        """None while it is empty, and for a finished ledger until it is read."""
         self.dirty: list[Dirty] = []
         self.dirty_bytes = 0
         self.flushed_count = 0

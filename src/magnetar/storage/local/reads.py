@@ -4,18 +4,19 @@ read-ahead.
 A step is a run of whole records between two index points, read by one direct read into a recycled buffer,
 verified in a thread, and handed out as views of that buffer.  What a read leaves of its step is *parked*
 under the entry that comes next, so that the read which goes on there finds it, and finds the step behind it
-under way.
+under way.  Most readers come back, and none has to: what is parked counts, with the objects that its entries are
+read into, and what was parked first goes when all of it is more than `memory_bytes`.
 """
 
 import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.arena import Arena
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
@@ -24,18 +25,15 @@ from magnetar.storage.local.crew import start_all
 from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Chunk, Damaged, Stretch, read_chunk
 from magnetar.storage.store import EntryId, StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from magnetar.storage.local.ledger import LocalLedger
 
 log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX: Final = 128
 PARKED_MAX: Final = 64
+ENTRY_OVERHEAD_BYTES: Final = 350  # what CPython spends on a StoredEntry and the view of its body
 
 
 class _Use:
@@ -57,7 +55,7 @@ class FileTable:
         self._open: OrderedDict[Path, _Use] = OrderedDict()
 
     @contextmanager
-    def use(self, path: Path) -> "Iterator[File]":
+    def use(self, path: Path) -> Iterator[File]:
         with self._lock:
             use = self._open.get(path)
             if use is None:
@@ -97,10 +95,13 @@ class FileTable:
 class _Parked:
     """Where a sequential reader stands: inside a chunk, or just behind one with the next step under way."""
 
-    __slots__ = ("ahead", "chunk", "position")
+    __slots__ = ("ahead", "chunk", "cost", "position")
 
-    def __init__(self, position: int, chunk: Chunk | None, ahead: "asyncio.Future[Chunk] | None") -> None:
+    def __init__(
+        self, position: int, chunk: Chunk | None, ahead: asyncio.Future[Chunk] | None, cost: int
+    ) -> None:
         self.position = position
+        self.cost = cost  # bytes that it keeps
         self.chunk = chunk
         self.ahead = ahead
 
@@ -115,8 +116,8 @@ class Reads:
         memory_bytes: int,
         threads: int,
         counters: StoreCounters,
-        path_of: "Callable[[LocalLedger], Path]",
-        load_index: "Callable[[LocalLedger], asyncio.Future[SparseIndex]]",
+        path_of: Callable[[LocalLedger], Path],
+        load_index: Callable[[LocalLedger], asyncio.Future[SparseIndex]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.arena = Arena(memory_bytes)
@@ -129,8 +130,10 @@ class Reads:
         self._threads = threads
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="magnetar-read")
         self._parked: OrderedDict[tuple[int, int], _Parked] = OrderedDict()
+        self._parked_bytes = 0
+        self._parked_bytes_max = memory_bytes
 
-    async def read(self, ledger: "LocalLedger", first: int, bytes_max: int) -> list[StoredEntry]:
+    async def read(self, ledger: LocalLedger, first: int, bytes_max: int) -> list[StoredEntry]:
         found: list[StoredEntry] = []
         entry_id = max(first, 0)
         room = bytes_max
@@ -141,7 +144,7 @@ class Reads:
             if entry_id >= ledger.flushed_count:
                 _read_dirty(ledger, entry_id, room, found)
                 return found
-            parked = self._parked.pop((ledger.ledger_id, entry_id), None)
+            parked = self._unpark((int(ledger.ledger_id), entry_id))
             chunk = None if parked is None else parked.chunk
             if parked is None or chunk is None:
                 try:
@@ -161,28 +164,28 @@ class Reads:
                     raise EntryCorrupt(f"entry {entry.entry_id} of ledger {ledger.ledger_id} is damaged")
                 size = len(entry.body)
                 if size > room and found:
-                    self._park(ledger, entry_id, _Parked(0, chunk, None))
+                    self._park(ledger, entry_id, _Parked(0, chunk, None, _cost(chunk)))
                     return found
                 room -= size
                 found.append(entry)
                 entry_id += 1
             if (ledger.ledger_id, entry_id) not in self._parked:
-                self._park(ledger, entry_id, _Parked(chunk.end_position, None, None))
+                self._park(ledger, entry_id, _Parked(chunk.end_position, None, None, 0))
             if room <= 0:
                 return found
 
-    async def find_offset(self, ledger: "LocalLedger", offset: int) -> EntryId | None:
+    async def find_offset(self, ledger: LocalLedger, offset: int) -> EntryId | None:
         index = await self._index(ledger)
         return await self._walk(ledger, index, index.stretch_of_offset(offset), 0, offset)
 
-    async def find_timestamp(self, ledger: "LocalLedger", timestamp_ms: int) -> EntryId | None:
+    async def find_timestamp(self, ledger: LocalLedger, timestamp_ms: int) -> EntryId | None:
         index = await self._index(ledger)
         return await self._walk(ledger, index, index.stretch_of_timestamp(timestamp_ms), 1, timestamp_ms)
 
-    def forget(self, ledger: "LocalLedger") -> None:
+    def forget(self, ledger: LocalLedger) -> None:
         """The ledger is deleted."""
         for key in [key for key in self._parked if key[0] == ledger.ledger_id]:
-            del self._parked[key]
+            self._unpark(key)
         self.files.forget(self._path_of(ledger))
 
     def prepare(self) -> None:
@@ -196,11 +199,11 @@ class Reads:
 
     # -- steps
 
-    async def _index(self, ledger: "LocalLedger") -> SparseIndex:
+    async def _index(self, ledger: LocalLedger) -> SparseIndex:
         return ledger.index if ledger.index is not None else await self._load_index(ledger)
 
     async def _next_chunk(
-        self, ledger: "LocalLedger", entry_id: int, room: int, parked: _Parked | None
+        self, ledger: LocalLedger, entry_id: int, room: int, parked: _Parked | None
     ) -> Chunk:
         if parked is not None and parked.ahead is not None:
             return await parked.ahead
@@ -216,9 +219,7 @@ class Reads:
             ledger, self._plan(ledger, index, index.entries[stretch], index.positions[stretch], step)
         )
 
-    def _plan(
-        self, ledger: "LocalLedger", index: SparseIndex, first: int, position: int, step: int
-    ) -> Stretch:
+    def _plan(self, ledger: LocalLedger, index: SparseIndex, first: int, position: int, step: int) -> Stretch:
         """Whole records from `first` on that span at most `step` bytes, or one stretch of the index."""
         low = index.stretch_of_entry(first) + 1
         high = low
@@ -240,7 +241,7 @@ class Reads:
         marks = [(index.entries[n], positions[n]) for n in range(low, inside)]
         return Stretch(first, end, position, end_position, marks)
 
-    def _load(self, ledger: "LocalLedger", stretch: Stretch) -> "asyncio.Future[Chunk]":
+    def _load(self, ledger: LocalLedger, stretch: Stretch) -> asyncio.Future[Chunk]:
         self._counters.disk_reads += 1
         self._counters.disk_read_bytes += stretch.end_position - stretch.position
         return self._loop.run_in_executor(
@@ -262,7 +263,7 @@ class Reads:
                 log.error("entry damaged: ledger=%d entry=%d file=%s", ledger_id, entry.entry_id, path.name)
         return chunk
 
-    def _read_ahead(self, ledger: "LocalLedger", chunk: Chunk) -> None:
+    def _read_ahead(self, ledger: LocalLedger, chunk: Chunk) -> None:
         """Start the step behind `chunk`, unless that is under way or not in the segment yet."""
         index = ledger.index
         if (
@@ -271,21 +272,31 @@ class Reads:
             or (ledger.ledger_id, chunk.end) in self._parked
         ):
             return
-        ahead = self._load(ledger, self._plan(ledger, index, chunk.end, chunk.end_position, self._step_bytes))
+        stretch = self._plan(ledger, index, chunk.end, chunk.end_position, self._step_bytes)
+        ahead = self._load(ledger, stretch)
         ahead.add_done_callback(_consume_error)
-        self._park(ledger, chunk.end, _Parked(chunk.end_position, None, ahead))
+        self._park(ledger, chunk.end, _Parked(chunk.end_position, None, ahead, _cost(stretch)))
 
-    def _park(self, ledger: "LocalLedger", entry_id: int, parked: _Parked) -> None:
+    def _park(self, ledger: LocalLedger, entry_id: int, parked: _Parked) -> None:
         key = (int(ledger.ledger_id), entry_id)
+        self._unpark(key)
         self._parked[key] = parked
-        self._parked.move_to_end(key)
-        while len(self._parked) > PARKED_MAX:
-            self._parked.popitem(last=False)
+        self._parked_bytes += parked.cost
+        while len(self._parked) > PARKED_MAX or (
+            self._parked_bytes > self._parked_bytes_max and len(self._parked) > 1
+        ):
+            self._unpark(next(iter(self._parked)))
+
+    def _unpark(self, key: tuple[int, int]) -> _Parked | None:
+        parked = self._parked.pop(key, None)
+        if parked is not None:
+            self._parked_bytes -= parked.cost
+        return parked
 
     # -- lookups
 
     async def _walk(
-        self, ledger: "LocalLedger", index: SparseIndex, stretch: int, column: int, least: int
+        self, ledger: LocalLedger, index: SparseIndex, stretch: int, column: int, least: int
     ) -> EntryId | None:
         """The first entry of one stretch of the index whose number in `column` is at least `least`."""
         first = index.entries[stretch]
@@ -306,11 +317,16 @@ class Reads:
             for entry in chunk.entries[entry_id - first : end - first]:
                 numbers = (entry.last_offset, entry.max_timestamp_ms)
                 number = numbers[column]
-                # What cannot be told may be it: reading it will report the damage.
+                # An entry whose numbers are unknown may be it: reading it will report the damage.
                 if number is None or number >= least:
                     return EntryId(entry.entry_id)
                 entry_id += 1
         return None
+
+
+def _cost(read: Stretch | Chunk) -> int:
+    """What its chunk keeps, however little of it is left to be read."""
+    return read.end_position - read.position + ENTRY_OVERHEAD_BYTES * (read.end - read.first)
 
 
 def _check_not_deleted(ledger: "LocalLedger") -> None:
@@ -318,7 +334,7 @@ def _check_not_deleted(ledger: "LocalLedger") -> None:
         raise LedgerNotFound(f"ledger {ledger.ledger_id} was deleted")
 
 
-def _read_dirty(ledger: "LocalLedger", entry_id: int, room: int, found: list[StoredEntry]) -> None:
+def _read_dirty(ledger: LocalLedger, entry_id: int, room: int, found: list[StoredEntry]) -> None:
     for record in ledger.dirty[entry_id - ledger.flushed_count :]:
         parts = record.parts
         size, _, _, number, last_offset, timestamp = RECORD.unpack(record.header)
@@ -331,7 +347,7 @@ def _read_dirty(ledger: "LocalLedger", entry_id: int, room: int, found: list[Sto
             return
 
 
-def _consume_error(future: "asyncio.Future[Chunk]") -> None:
-    """A step that was read ahead and then not wanted may fail without anybody to tell."""
+def _consume_error(future: asyncio.Future[Chunk]) -> None:
+    """A step that was read ahead and then not wanted may fail: no reader waits for it."""
     if not future.cancelled():
         future.exception()

@@ -1,7 +1,7 @@
 """From the files of a stopped store to its ledgers: the catalogue first, then the journal behind it.
 
 Runs as a whole in one thread before the store serves.  Unsealed ledgers become `RECOVERED`: known, complete
-and readable, but sealed only when somebody opens them, so that a start costs the same for one ledger as for
+and readable, but sealed only when they are opened, so that a start costs the same for one ledger as for
 many.
 """
 
@@ -9,28 +9,36 @@ import logging
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.storage.local.catalogue import Catalogue, Known, points_count
+from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.format import BLOCK_BYTES, NOTHING_BEFORE, Control, FactKind, segment_ledger
 from magnetar.storage.local.index import SparseIndex
-from magnetar.storage.local.journal import Queued
 from magnetar.storage.local.leases import Lease, load_leases
-from magnetar.storage.local.ledger import LocalLedger, State
+from magnetar.storage.local.ledger import LedgerHome, LocalLedger, Queued, State
+from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.replay import Damage, Survey, Torn, survey, walk
 from magnetar.storage.local.ring import RingFile, prepare_file
 from magnetar.storage.local.rounds import Record
 from magnetar.storage.local.segment import read_footer, scan
+from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.store import LedgerId
-
-if TYPE_CHECKING:
-    from magnetar.storage.local.reads import Reads
-    from magnetar.storage.local.store import LocalLedgerStore
 
 log = logging.getLogger(__name__)
 
 _IDS_IN_REACH: Final = 1 << 32  # as many ledgers will never be made
+
+
+class RecoveredStore(LedgerHome, Protocol):
+    """A store that begins: where its files are, and the home of the ledgers that are found."""
+
+    disk: Disk
+    data_dir: Path
+    segments: Path
+    settings: LocalStoreSettings
+    direct: bool
 
 
 @dataclass(slots=True)
@@ -51,7 +59,7 @@ class Recovered:
     """Segments of ledgers that are gone, and which only leases keep."""
 
 
-def recover(store: "LocalLedgerStore") -> Recovered:
+def recover(store: RecoveredStore) -> Recovered:
     """Blocking.  OSError when files cannot be read; StorageError when they are damaged beyond a torn tail."""
     catalogue = Catalogue(store.disk, store.data_dir / "catalogue")
     if "catalogue" not in store.disk.names(store.data_dir):
@@ -81,8 +89,8 @@ def recover(store: "LocalLedgerStore") -> Recovered:
     return found
 
 
-def _check_is_new(store: "LocalLedgerStore") -> None:
-    """Without a catalogue, segments and journal would be taken for nobody's, and be written over."""
+def _check_is_new(store: RecoveredStore) -> None:
+    """Without a catalogue, segments and journal would seem to belong to no store, and be written over."""
     segments = [name for name in store.disk.names(store.segments) if name.endswith(".segment")]
     journal = survey(store.disk, store.data_dir / "journal", Known())
     for file in journal.files():
@@ -94,7 +102,7 @@ def _check_is_new(store: "LocalLedgerStore") -> None:
         )
 
 
-def _look_at_segments(store: "LocalLedgerStore", found: Recovered) -> None:
+def _look_at_segments(store: RecoveredStore, found: Recovered) -> None:
     """Remove the files of ledgers that were deleted, and leave what no ledger has where it is.
 
     Removing a file is not synced when its ledger is deleted, so a deleted ledger's file may be there again.
@@ -120,7 +128,7 @@ def _look_at_segments(store: "LocalLedgerStore", found: Recovered) -> None:
                 found.next_ledger_id = max(found.next_ledger_id, ledger_id + 1)
 
 
-def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
+def _replay(store: RecoveredStore, found: Recovered) -> None:
     directory = store.data_dir / "journal"
     sync_writes = store.settings.journal_sync_data and store.direct
     for name in store.disk.names(directory):
@@ -165,7 +173,7 @@ def _replay(store: "LocalLedgerStore", found: Recovered) -> None:
         file.position = 0
 
 
-def _keep_what_was_found(store: "LocalLedgerStore", files: list[RingFile], checkpoint: int) -> None:
+def _keep_what_was_found(store: RecoveredStore, files: list[RingFile], checkpoint: int) -> None:
     """Make durable what is built on from now on.
 
     A process that was killed between a write and its sync leaves rounds, and files' names, that only memory has.  A
@@ -177,11 +185,11 @@ def _keep_what_was_found(store: "LocalLedgerStore", files: list[RingFile], check
     store.disk.sync_directory(store.data_dir / "journal")
 
 
-def _is_of_other_size(store: "LocalLedgerStore", file: RingFile) -> bool:
+def _is_of_other_size(store: RecoveredStore, file: RingFile) -> bool:
     return file.size != store.settings.journal_file_bytes
 
 
-def _apply_rounds(store: "LocalLedgerStore", found: Recovered, journal: Survey) -> None:
+def _apply_rounds(store: RecoveredStore, found: Recovered, journal: Survey) -> None:
     """Take over what the journal has behind the checkpoint.
 
     Raises:
@@ -225,7 +233,7 @@ def _apply_rounds(store: "LocalLedgerStore", found: Recovered, journal: Survey) 
     )
 
 
-def _apply(store: "LocalLedgerStore", found: Recovered, record: Record) -> None:
+def _apply(store: RecoveredStore, found: Recovered, record: Record) -> None:
     ledger = found.ledgers.get(record.ledger_id)
     match record.entry_id:
         case Control.CREATE:
@@ -258,13 +266,13 @@ def _apply(store: "LocalLedgerStore", found: Recovered, record: Record) -> None:
                     record.size,
                     record.last_offset,
                     record.max_timestamp_ms,
-                    _nobody,
+                    _durable_before,
                 )
             )
             ledger.next_entry = ledger.durable_count
 
 
-def load_index(reads: "Reads", path: Path, ledger_id: int, entry_count: int, data_bytes: int) -> SparseIndex:
+def load_index(reads: Reads, path: Path, ledger_id: int, entry_count: int, data_bytes: int) -> SparseIndex:
     """Blocking.  The index of a finished segment: from its footer, or from its records when that is damaged.
 
     Raises:
@@ -297,5 +305,5 @@ def load_index(reads: "Reads", path: Path, ledger_id: int, entry_count: int, dat
         raise StorageError(f"ledger {ledger_id} cannot be read: {error.strerror or error}") from error
 
 
-def _nobody(_: Exception | None) -> None:
-    """Nobody waits for an entry that was found in the journal."""
+def _durable_before(_: Exception | None) -> None:
+    """No producer waits for an entry that was found in the journal."""

@@ -5,10 +5,9 @@ checkpoint, and says where they are not what was written.
 
 **Torn or damaged.**  One write is under way at a time, each synced before the next begins.  So a round that is not
 whole may be a torn tail only if nothing was written after it: a header of the same use of the file with a greater
-number anywhere behind it, or a later file, proves that the round was on disk and is damaged.  Uses are told apart by
-epoch and salt; the salt is random and no client ever sees it, so none can have put such a header into an entry.
-(Journals that are written without syncing prove nothing by that: after a loss of power any of their writes may be
-missing.)
+number anywhere behind it, or a later file, proves that the round was on disk and is damaged.  Uses differ in epoch and
+salt; the salt is random and no client ever sees it, so none can have put such a header into an entry.  (Journals that
+are written without syncing prove nothing by that: after a loss of power any of their writes may be missing.)
 
 Two things look alike and are none of it.  A round's number may come a second time in a file of a greater epoch: then
 the first one failed, or was torn when the store was stopped, and the file with the greater epoch counts from there
@@ -34,7 +33,7 @@ NO_BOUND: Final = 1 << 63
 
 
 class _Reader:
-    """A journal file, read in large steps only as far as somebody looks."""
+    """A journal file, read in large steps only as far as the caller looks."""
 
     def __init__(self, ring_file: RingFile) -> None:
         self.file = ring_file
@@ -183,7 +182,7 @@ def survey(
         else:
             headless.append(use)
     salts = {known.journal_salt}
-    if not known.journal_salt or any(use.head.version == 1 for use in found.uses):
+    if any(use.head.version == 1 for use in found.uses):
         salts.add(0)
     for reader in headless:
         late = _begun_damaged(reader, salts)

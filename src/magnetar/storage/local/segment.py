@@ -188,6 +188,7 @@ class Stretch(NamedTuple):
 class Chunk(NamedTuple):
     first: int
     end: int
+    position: int
     end_position: int
     entries: list[StoredEntry | Damaged]
 
@@ -204,7 +205,7 @@ def read_chunk(file: File, arena: Arena, ledger_id: int, stretch: Stretch) -> Ch
         _parse(
             view, ledger_id, first, end, position - stretch.position, end_position - stretch.position, entries
         )
-    return Chunk(stretch.first, stretch.end, stretch.end_position, entries)
+    return Chunk(stretch.first, stretch.end, stretch.position, stretch.end_position, entries)
 
 
 def _parse(

@@ -9,25 +9,26 @@ with the same bytes in front of the new ones.  Such a file is best read past the
 crash the journal is replayed from what the catalogue had noted, which writes the same bytes in the same places.
 """
 
+import asyncio
 import os
 import uuid
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from magnetar.base import randomness
 from magnetar.base.errors import LedgerNotFound, StorageError
 from magnetar.storage.local.disk import Disk
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.leases import Leases
+from magnetar.storage.local.ledger import LocalLedger
+from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.recovery import load_index
-from magnetar.storage.local.segment_file import ID_BYTES, ID_FILE
+from magnetar.storage.local.writebehind import WriteBehind
+from magnetar.storage.segment_file import ID_BYTES, ID_FILE
 from magnetar.storage.store import LedgerId, SegmentStat
-
-if TYPE_CHECKING:
-    from magnetar.storage.local.ledger import LocalLedger
-    from magnetar.storage.local.store import LocalLedgerStore
 
 CUT_BYTES: Final = 4 << 20
 THINNED_MAX: Final = 4096  # finished segments whose thinned index is kept: 4 KiB for each gibibyte of them
@@ -47,7 +48,7 @@ def store_id(disk: Disk, data_dir: Path) -> str:
             return str(uuid.UUID(text.decode("ascii")))
         except ValueError:
             raise StorageError(f"{path} is damaged: it must hold the id of this store") from None
-    made = str(uuid.uuid4())
+    made = str(randomness.new_uuid())
     fresh = data_dir / (ID_FILE + ".new")
     file = disk.open(fresh, create=True)
     try:
@@ -76,10 +77,25 @@ class Thinned:
             number = bisect_left(index.positions, position + CUT_BYTES, number + 1)
 
 
+class SegmentStore(Protocol):
+    """What is asked here of the store that the segments belong to."""
+
+    loop: asyncio.AbstractEventLoop
+    segments: Path
+    failure: StorageError | None
+    leases: Leases
+    behind: WriteBehind
+    reads: Reads
+
+    def find(self, ledger_id: int) -> LocalLedger | None: ...
+    def path_of(self, ledger: LocalLedger) -> Path: ...
+    async def index_of(self, ledger: LocalLedger) -> SparseIndex: ...
+
+
 class LocalSegments:
     """Implements `SegmentFiles` for a `LocalLedgerStore`."""
 
-    def __init__(self, store: "LocalLedgerStore", own_id: str) -> None:
+    def __init__(self, store: SegmentStore, own_id: str) -> None:
         self._store = store
         self._store_id = own_id
         self._directory = os.path.abspath(
@@ -151,7 +167,7 @@ class LocalSegments:
             number = bisect_left(positions, position + step_bytes, number + 1)
         return found, end
 
-    async def _columns(self, ledger: "LocalLedger", *, is_whole: bool) -> "tuple[array[int], array[int]]":
+    async def _columns(self, ledger: LocalLedger, *, is_whole: bool) -> "tuple[array[int], array[int]]":
         """Offsets before each stretch, and positions.  Every stretch of the index unless all is wanted anyway."""
         index = ledger.index
         if index is None and is_whole and ledger.finished:
@@ -170,7 +186,7 @@ class LocalSegments:
             index = await self._store.index_of(ledger)
         return index.offsets_before, index.positions
 
-    def _read_thinned(self, ledger: "LocalLedger") -> Thinned:
+    def _read_thinned(self, ledger: LocalLedger) -> Thinned:
         store = self._store
         path = store.path_of(ledger)
         return Thinned(

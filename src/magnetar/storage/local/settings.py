@@ -30,6 +30,7 @@ class LocalStoreSettings:
 
     read_step_bytes: int = 2 * MIB
     read_memory_bytes: int = 128 * MIB
+    """Recycled memory, and the most that is kept for readers to come back to."""
     read_threads: int = 2
     retry_s: float = 1.0
     """How long to wait before a failed write-behind (disk full) is tried again."""

@@ -1,8 +1,8 @@
 """The local ledger store: one journal for all ledgers, one segment file per ledger, one catalogue.
 
     data_dir/journal/0000.journal ...   what was acknowledged, in order of time (`journal`, `ring`, `replay`)
-    data_dir/segments/<ledger>.segment  what was acknowledged, in order of ledger (`segment`, `writebehind`,
-    `reads`) data_dir/catalogue                  which ledgers there are and where replay begins (`catalogue`)
+    data_dir/segments/<ledger>.segment  what was acknowledged, in order of ledger (`segment`, `writebehind`, `reads`)
+    data_dir/catalogue                  which ledgers there are and where replay begins (`catalogue`)
     data_dir/leases/<lease id>          which segments are read from outside (`leases`, `segments`, `segment_file`)
 
 All public calls are made on the event loop that `start` ran on.  The bytes are in `format`, the story is in
@@ -25,9 +25,9 @@ from magnetar.storage.local.disk import Disk, RealDisk
 from magnetar.storage.local.format import ROUND_BYTES, Control, control_record, segment_name
 from magnetar.storage.local.health import problem_of
 from magnetar.storage.local.index import SparseIndex
-from magnetar.storage.local.journal import Journal, Queued
+from magnetar.storage.local.journal import Journal
 from magnetar.storage.local.leases import Leases
-from magnetar.storage.local.ledger import LocalLedger, State
+from magnetar.storage.local.ledger import LocalLedger, Queued, State
 from magnetar.storage.local.reads import Reads
 from magnetar.storage.local.recovery import Recovered, load_index, recover
 from magnetar.storage.local.ring import Ring, RingFile, prepare_file
@@ -39,7 +39,7 @@ from magnetar.storage.store import LedgerId, LedgerStat
 log = logging.getLogger(__name__)
 
 NO_THREAD: Final = "can't start new thread"  # what Python says when the system allows no more
-INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because somebody has read them lately
+INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because they were read lately
 
 
 class LocalLedgerStore:
@@ -281,7 +281,7 @@ class LocalLedgerStore:
         return problem_of(self)
 
     def fail_stop(self, doing: str, error: BaseException) -> None:
-        """An exception that nobody foresaw: write nothing more until the next start, and go on reading.
+        """An unforeseen exception: write nothing more until the next start, and go on reading.
 
         What follows from the state that it left cannot be trusted, and the journal has everything that was
         acknowledged.  Whatever waits for a write fails; what of it is in the journal may be there after the next

@@ -13,35 +13,60 @@ tried again after `retry_s`.  A *sync* that fails is another matter: the kernel 
 write and report success the next time, so that ledger's checkpoint never succeeds again in this process; the
 journal keeps its entries, and the next start replays them.
 
-Any other exception is one that nobody foresaw, and nothing that follows from the state it leaves is to be trusted:
-it ends all writing (`LocalLedgerStore.fail_stop`), and the next start replays the journal.  Before the catalogue
-says that the journal may forget rounds, what the catalogue will know is compared with what the ledgers had when the
-checkpoint began, whoever was on the list of what to do.
+Any other exception is unforeseen, and nothing that follows from the state it leaves is to be trusted: it ends all
+writing (`LocalLedgerStore.fail_stop`), and the next start replays the journal.  Before the catalogue says that the
+journal may forget rounds, what the catalogue will know is compared with what all ledgers had when the checkpoint began,
+those on its list and the others.
 """
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
+from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.catalogue import Catalogue, Fact
+from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import Crew, Flush, Sync, Worker
 from magnetar.storage.local.format import FactKind, align_up, footer
+from magnetar.storage.local.journal import Journal
+from magnetar.storage.local.leases import Leases
 from magnetar.storage.local.ledger import LocalLedger, State
-
-if TYPE_CHECKING:
-    from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.storage.local.settings import LocalStoreSettings
 
 log = logging.getLogger(__name__)
 # Ledgers per hand-over to the thread: long enough to be cheap, short enough to keep the loop free.
 BATCH: Final = 64
 
 
+class WritingStore(Protocol):
+    """What write-behind needs of the store that it is part of."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    settings: LocalStoreSettings
+    counters: StoreCounters
+    segments: Path
+    failure: StorageError | None
+    durable_sequence: int
+    entries_since_checkpoint: int
+    next_ledger_id: int
+    journal: Journal
+    leases: Leases
+
+    @property
+    def ledgers(self) -> Mapping[int, LocalLedger]: ...
+    def path_of(self, ledger: LocalLedger) -> Path: ...
+    def touch(self, ledger: LocalLedger) -> None: ...
+    def on_finished(self, ledger: LocalLedger) -> None: ...
+    def on_checkpoint(self, sequence: int) -> None: ...
+    def fail_stop(self, doing: str, error: BaseException) -> None: ...
+
+
 class WriteBehind:
-    def __init__(
-        self, store: "LocalLedgerStore", crew: Crew, catalogue: Catalogue, deleted: list[int]
-    ) -> None:
+    def __init__(self, store: WritingStore, crew: Crew, catalogue: Catalogue, deleted: list[int]) -> None:
         self._store = store
         self.crew = crew
         self._catalogue = catalogue
@@ -146,7 +171,7 @@ class WriteBehind:
         while self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
         self._checkpoint = self._store.loop.create_task(self._checkpoint_alone())
-        await asyncio.shield(self._checkpoint)  # whoever waits may give up; the checkpoint may not
+        await asyncio.shield(self._checkpoint)  # a caller may give up waiting; the checkpoint goes on
 
     @property
     def lost_count(self) -> int:
@@ -333,7 +358,7 @@ class WriteBehind:
         self._store.leases.give_up(ledger.ledger_id, self._store.path_of(ledger), ledger.flushed_position)
 
     def remove(self, path: Path) -> None:
-        """Remove a file that nobody needs any more."""
+        """Remove a file that is needed no longer."""
 
         def report(_: None, error: BaseException | None) -> None:
             if isinstance(error, OSError):

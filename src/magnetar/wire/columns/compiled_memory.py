@@ -1,6 +1,6 @@
 """Memory for the compiled columns: loads without a check, copies of short strings, CRC-32C.
 
-`convert/compiled_bytes.py` has the rules: who calls has checked every length against what is there.
+`convert/compiled_bytes.py` has the rules: the caller has checked every length against what is there.
 """
 
 import platform
@@ -99,7 +99,7 @@ def _pointer(typing_context: Any, array: Any) -> Any:
     """Where an array's elements lie.
 
     Passing an array from function to function counts its references, at two atomic steps each; a pointer is a number.
-    Whoever takes one keeps the array.
+    The code that uses one must keep the array alive.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

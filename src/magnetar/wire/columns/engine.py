@@ -1,9 +1,9 @@
 """Decoding and encoding, as the rest of the program calls them: by compiled code as soon as that is loaded.
 
-The first call loads what was compiled once, or whoever sees a call coming (`prepare`, `load`; a process that forks
-workers calls `load_kept`, and they all share what it has loaded).  Where nothing was compiled yet, a child process does
-that, and Python does the work meanwhile, a hundredth as fast; who has more to do than a little waits instead, and
-leaves the processor to the compiler.
+The first call loads the compiled code, or a caller that expects one does so earlier (`prepare`, `load`; a process that
+forks workers calls `load_kept`, and they all share what it has loaded).  Where nothing was compiled yet, a child
+process compiles, and Python does the work meanwhile, a hundredth as fast.  A caller with more than a little work waits
+instead, and leaves the processor to the compiler.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 
 _AT_ONCE_MAX: Final = 256 << 20  # 32-bit offsets hold that and another entry, whatever becomes of its bytes
 _PATIENCE_BYTES: Final = 8 << 20  # of a process, half a second of Python; more waits for the compiler
-_BYTES_PER_ROW: Final = 100  # about, where nobody has counted
+_BYTES_PER_ROW: Final = 100  # about, where rows were not counted
 
 _compiled = CompiledModules(
     __file__,

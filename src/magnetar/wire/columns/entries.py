@@ -144,7 +144,7 @@ def _as_entry(records: convert.Records, size: int) -> Entry:
 
 
 class Chunks:
-    """Chunked messages, of what came by: who has all chunks of one gets it with its last."""
+    """Chunked messages: a message of which all chunks have come by is given with its last."""
 
     def __init__(self) -> None:
         self._found: dict[str | bytes, dict[int, memoryview]] = {}

@@ -1,7 +1,7 @@
 """Which version of its topic's schema each row was written with: an entry's metadata says it for all of its messages.
 
-Only who decodes values of a topic with several versions asks for it, so it is found in Python, entry by entry, beside
-the columns and not in the compiled code that makes them.
+Only a reader that decodes values of a topic with several versions asks for it, so it is found in Python, entry by
+entry, beside the columns and not in the compiled code that makes them.
 """
 
 from struct import Struct

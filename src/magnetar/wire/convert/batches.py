@@ -42,7 +42,7 @@ from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, EntryView
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata
 
 PRODUCER_NAME: Final = "kafka"
-"""Whom Pulsar clients see as the producer of what came from Kafka."""
+"""The producer name that Pulsar clients see of what came from Kafka."""
 
 _INT64_MAX: Final = (1 << 63) - 1
 _U32: Final = Struct(">I")
@@ -222,7 +222,7 @@ def _batch(
 def sealed_record(view: EntryView) -> Records:
     """An encrypted entry as one record: its payload, and in headers what it takes to open it.
 
-    It is the record of the entry's last offset: whoever begins to read anywhere in the entry gets it.
+    It is the record of the entry's last offset: a consumer that begins anywhere in the entry gets it.
     """
     metadata = view.metadata
     headers: list[RawHeader] = [

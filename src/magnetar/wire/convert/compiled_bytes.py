@@ -1,9 +1,9 @@
 """Bytes for the compiled conversions: numbers, text, base64, the names of properties.
 
 Importing this module or its two users compiles them (seconds; under one when numba finds its cache): `engine.py` does
-that on a thread of its own, nobody else imports them.  They read bytes that a client wrote.  Every length is checked
-against what is left before it is used, so a hostile batch gets an error code, never a read or a write outside the
-arrays.
+that on a thread of its own, and no other module imports them.  They read bytes that a client wrote.  Every length is
+checked against what is left before it is used, so a hostile batch gets an error code, never a read or a write outside
+the arrays.
 
 What does not fit into `out` is counted and not written: a result beyond `len(out)` is the size to come back with.
 All arithmetic is on int64: numba would turn a mix of signed and unsigned numbers into floats.

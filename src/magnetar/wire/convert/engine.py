@@ -1,12 +1,12 @@
 """Which code converts: the compiled one as soon as it is there, which is faster even for one record.
 
-The first conversion asks for it, or whoever sees one coming (`prepare`).  Until it is loaded (`wire/compiling.py`)
+The first conversion asks for it, or a caller that expects one (`prepare`).  Until it is loaded (`wire/compiling.py`)
 `plain.py` does the work, except for batches so large that waiting is shorter; where it cannot be, all of it.
 """
 
-import secrets
 from typing import Any, Final
 
+from magnetar.base import randomness
 from magnetar.base.errors import WireError
 from magnetar.wire.compiling import CompiledModules
 from magnetar.wire.convert import plain
@@ -16,7 +16,7 @@ from magnetar.wire.pulsar.entry import BATCH_MESSAGES_MAX
 
 _PATIENCE_BYTES: Final = 8 << 20  # half a second of Python; more waits for the compiled code
 _SLACK_PER_RECORD: Final = 32
-_seed: Final = secrets.randbits(62)
+_seed: Final = randomness.bits(62)
 
 _compiled = CompiledModules(
     __file__,

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Final
 
 ORDERING_KEY: Final = b"pulsar-ordering-key"
-HEADERS_MAX: Final = 1 << 20  # of one record; nobody has that many, and hostile bytes may claim any number
+HEADERS_MAX: Final = 1 << 20  # of one record; clients send fewer, and hostile bytes may claim any number
 
 _ENCODED: Final = re.compile(rb"(.*);[0-9]{1,9};(text|base64|null)", re.DOTALL)
 _BASE64: Final = re.compile(rb"([A-Za-z0-9+/]*)={0,2}")

@@ -52,13 +52,16 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-def read_records(batch: memoryview, header: BatchHeader) -> Iterator[Record]:
+def read_records(
+    batch: memoryview, header: BatchHeader, bytes_max: int = RECORDS_BYTES_MAX
+) -> Iterator[Record]:
     """The records of one batch, in order.
 
     Raises:
+        TooLargeExpanded: they are more than `bytes_max`.
         WireError: the records cannot be decompressed or do not add up.
     """
-    data = expand(batch[HEADER_SIZE:], header.attributes & COMPRESSION_MASK)
+    data = expand(batch[HEADER_SIZE:], header.attributes & COMPRESSION_MASK, bytes_max)
     stamped = header.max_timestamp_ms if header.attributes & LOG_APPEND_TIME else None
     for record in read_raw_records(data, header.record_count):
         headers = [(name.decode("utf-8", "replace"), content) for name, content in record.headers]

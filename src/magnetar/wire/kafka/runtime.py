@@ -7,7 +7,7 @@ Reading rules that keep hostile bytes harmless, here and in the generated code:
   allows null);
 * an array's count is compared with the bytes that are left before anything is allocated;
 * a message has a budget of array elements and tagged fields: an object takes forty times the three bytes that
-  can claim it, and a microsecond in which nobody else is served;
+  can claim it, and a microsecond in which no other client is served;
 * a slice may reach past the end without a check of its own: the position is past the end from then on, so
   the next read fails, or the last check of the message does (it must not end behind the frame; a response
   must end exactly where the frame does).

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.model import DescribedMember, GroupState, ListedGroup
-from magnetar.broker.groups.offsets import OffsetToCommit
+from magnetar.broker.groups.model import DescribedMember, GroupState, ListedGroup, OffsetToCommit
 from magnetar.broker.groups.records import GroupRecord, read_records, record_path
 from magnetar.broker.groups.subscription import subscribed_topics
 from magnetar.ledger.cursor import Cursor
@@ -130,7 +129,12 @@ def test_ten_thousand_stored_groups_do_not_hold_up_the_start(monkeypatch: pytest
     """A cursor is decoded when its group is first asked for, not at the start."""
     decoded: list[bytes] = []
     decode = Cursor.decode
-    monkeypatch.setattr(Cursor, "decode", lambda value: decoded.append(value) or decode(value))
+
+    def counted(value: bytes) -> Cursor:
+        decoded.append(value)
+        return decode(value)
+
+    monkeypatch.setattr(Cursor, "decode", counted)
     with GroupDriver() as groups:
         cursors = {CursorKey(f"g{number}", "t", 0): Cursor(number) for number in range(10_000)}
         groups.wait(groups.cursors.commit(cursors))

@@ -1,4 +1,4 @@
-"""JoinGroup: who gets in, with which id, and when the others are told."""
+"""JoinGroup: which members get in, with which id, and when the others get their answer."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_an_old_client_joins_without_a_second_request() -> None:
         assert parked.join.leader == parked.join.member_id
 
 
-def test_a_member_id_that_nobody_joins_with_is_forgotten_after_the_session_timeout() -> None:
+def test_a_member_id_that_no_member_joins_with_is_forgotten_after_the_session_timeout() -> None:
     with GroupDriver() as groups:
         member_id = groups.new_id()
         groups.advance(10.0)
@@ -156,7 +156,7 @@ def test_a_member_that_does_not_rejoin_in_time_is_out() -> None:
         assert groups.heartbeat(other) is GroupError.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_rejoin_is_succeeded_by_one_who_has() -> None:
+def test_a_leader_that_does_not_rejoin_is_succeeded_by_a_member_that_has() -> None:
     with GroupDriver() as groups:
         leader, other = groups.stable(2)
         parked = groups.join(groups.request("g", other.member_id, protocols=(("range", subscription("u")),)))
@@ -199,7 +199,7 @@ def test_a_join_whose_answer_was_lost_is_answered_the_same_again() -> None:
         assert state(groups) is GroupState.COMPLETING_REBALANCE
 
 
-def test_other_metadata_while_assignments_are_made_start_a_rebalance_and_wake_who_waits() -> None:
+def test_other_metadata_while_assignments_are_made_start_a_rebalance_and_wake_waiting_members() -> None:
     with GroupDriver() as groups:
         leader, follower = (groups.join_new() for _ in range(2))
         groups.advance(9.0)

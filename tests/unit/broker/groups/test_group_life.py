@@ -93,7 +93,7 @@ def test_a_sync_during_a_rebalance_is_sent_back_to_join() -> None:
         assert groups.sync(leader).sync.error is GroupError.REBALANCE_IN_PROGRESS
 
 
-def test_a_sync_to_an_empty_group_is_from_nobody() -> None:
+def test_a_sync_to_an_empty_group_is_from_an_unknown_member() -> None:
     with GroupDriver() as groups:
         (leader,) = groups.stable()
         groups.leave(leader.member_id)
@@ -110,7 +110,7 @@ def test_a_retried_sync_is_answered_and_the_overtaken_one_too() -> None:
         assert retried.sync.assignment == b"F"
 
 
-def test_who_never_syncs_is_removed_after_the_rebalance_timeout() -> None:
+def test_a_member_that_never_syncs_is_removed_after_the_rebalance_timeout() -> None:
     with GroupDriver() as groups:
         leader, silent = joined(groups, 2)
         groups.sync(leader, {})
@@ -298,7 +298,7 @@ def test_what_a_leaving_member_had_parked_is_answered(leave: Any) -> None:
         assert [result.error for result in (*parked.joined, *parked.synced)] == [GroupError.UNKNOWN_MEMBER_ID]
 
 
-def test_everybody_leaving_during_the_initial_delay_leaves_an_empty_group() -> None:
+def test_all_members_leaving_during_the_initial_delay_leave_an_empty_group() -> None:
     with GroupDriver() as groups:
         parked = groups.join_new()
         member_id = groups.coordinator.describe("g").members[0].member_id

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: who may move a group's offsets, and what is kept of them."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: which clients may move a group's offsets, and what is kept of them."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import pytest
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.model import JoinResult
-from magnetar.broker.groups.offsets import OffsetToCommit
+from magnetar.broker.groups.model import JoinResult, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, escape
@@ -26,10 +25,10 @@ def completing(groups: GroupDriver) -> JoinResult:
     return parked.join
 
 
-# who may commit
+# which clients may commit
 
 
-def test_a_client_outside_of_the_group_protocol_commits_to_a_group_that_nobody_is_in() -> None:
+def test_a_client_outside_of_the_group_protocol_commits_to_a_group_without_members() -> None:
     with GroupDriver() as groups:
         assert groups.commit(AT_5) == [GroupError.NONE]
         assert groups.committed("t", 0) == 5
@@ -394,7 +393,7 @@ def test_a_failing_store_puts_expiry_off_until_the_next_pass() -> None:
         assert groups.committed("t", 0) is None
 
 
-def test_a_group_that_someone_is_about_to_join_is_not_forgotten() -> None:
+def test_a_group_that_a_member_is_about_to_join_is_not_forgotten() -> None:
     with GroupDriver(MINUTES_10) as groups:
         member_id = groups.new_id()
         assert expire_at(groups, 1.0) == 0
@@ -436,7 +435,7 @@ def test_what_pulsar_consumers_acknowledge_is_the_committed_offset_at_once() -> 
         assert groups.committed("t", 0) == 8
 
 
-def test_nobody_commits_or_deletes_what_connected_pulsar_consumers_hold() -> None:
+def test_no_kafka_client_commits_or_deletes_what_connected_pulsar_consumers_hold() -> None:
     with GroupDriver() as groups:
         groups.commit(AT_5)
         owner = PulsarSubscription(Cursor(5))

@@ -3,7 +3,7 @@
 Members are small state machines that behave as clients do; some answers and requests of theirs are lost with them.
 After every step and at the end:
 
-* nobody hangs: every request of a member is answered within the longest time that any rule allows;
+* no member hangs: every request of a member is answered within the longest time that any rule allows;
 * a member that believes in the group's generation and that the group knows has the assignment of that generation;
 * all assignments of a generation were made by one leader, for members of that generation;
 * generations only grow;

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.model import GroupState, JoinResult, LeavingMember
-from magnetar.broker.groups.offsets import OffsetToCommit
+from magnetar.broker.groups.model import GroupState, JoinResult, LeavingMember, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.testing.groups import GroupDriver, Parked, subscription
 

@@ -11,8 +11,7 @@ import pytest
 
 from magnetar.base.errors import MetadataError
 from magnetar.base.names import TopicName
-from magnetar.broker.policy.policies import Compatibility, Policies
-from magnetar.broker.schemas.compatibility import text_of
+from magnetar.broker.policy.model import Compatibility, Policies
 from magnetar.broker.schemas.model import (
     DEFINITION_BYTES_MAX,
     IncompatibleSchema,
@@ -22,6 +21,7 @@ from magnetar.broker.schemas.model import (
     SchemaType,
     decode_version,
     encode_version,
+    text_of,
 )
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.testing.clock import FakeClock

@@ -9,15 +9,21 @@ from typing import Any
 
 from magnetar.base.names import TopicName
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Node, Nodes
+from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions import positions
-from magnetar.broker.subscriptions.consumer import ConsumerSpec, Delivery, SubscribedConsumer
-from magnetar.broker.subscriptions.delivered import AckedId
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.subscriptions.model import (
+    AckedId,
+    ConsumerSpec,
+    Delivery,
+    InitialPosition,
+    SubscribeRequest,
+    SubscriptionType,
+)
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 from magnetar.testing.clock import FakeClock
@@ -138,8 +144,10 @@ class World:
 
     async def crash(self) -> None:
         """End without a word; what was durable is there at the next start."""
-        for work in [*self.broker.upkeep.jobs, *self.broker._environment.tasks]:
-            work.cancel()
+        for job in self.broker.upkeep.jobs:
+            job.cancel()
+        for task in self.broker._environment.tasks:
+            task.cancel()
         await settle()
         # What is left of the old process reaches neither the stores nor the clock of the new one.
         self.store = self.store.crash()
@@ -150,8 +158,12 @@ class World:
         await self.start()
 
     @property
+    def topic(self) -> Topic:
+        return self.broker.topics.get(NAME)
+
+    @property
     def partition(self) -> Partition:
-        return self.broker.topics.get(NAME).partition(0)
+        return self.topic.partition(0)
 
     async def publish(self, count: int = 1, messages: int = 1, payload: bytes = b"x", **fields: Any) -> None:
         """`count` entries of so many messages each; more than one message makes a batch."""
@@ -207,7 +219,7 @@ class World:
         return self.broker.subscriptions.find(self.partition, name)
 
     def cursor(self, name: str = "s") -> Cursor:
-        """As anybody sees it, live or not."""
+        """As all clients see it, live or not."""
         found = self.broker.cursors.get(CursorKey(name, NAME.full, 0))
         assert found is not None
         return found

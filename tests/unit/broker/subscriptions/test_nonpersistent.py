@@ -1,4 +1,4 @@
-"""Non-persistent topics: who is there and has asked gets it, all else is dropped and counted."""
+"""Non-persistent topics: consumers that are there and have asked get a message, all else is dropped and counted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,13 +8,11 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import PolicyViolation
-from magnetar.broker.subscriptions.consumer import ConsumerSpec
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
-from magnetar.broker.subscriptions.request import SubscribeRequest
+from magnetar.broker.subscriptions.model import ConsumerSpec, SubscribeRequest, SubscriptionType
 from magnetar.broker.subscriptions.volatile import NonPersistentPartition
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.pulsar.entry import frame_entry, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata
 
@@ -70,7 +68,7 @@ def heard(client: Client) -> list[bytes]:
 
 
 @fleeting
-async def test_what_nobody_asked_for_is_dropped_and_nothing_is_stored(world: FleetingWorld) -> None:
+async def test_what_no_consumer_asked_for_is_dropped_and_nothing_is_stored(world: FleetingWorld) -> None:
     assert await world.say(b"m1") == (0, 0)
     client = await world.listener(SubscriptionType.EXCLUSIVE, permits=1)
     await world.say(b"m2")

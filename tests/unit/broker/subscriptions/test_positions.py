@@ -7,14 +7,13 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
+from magnetar.broker.subscriptions.model import InitialPosition, SubscriptionType
 from magnetar.broker.subscriptions.registry import READER_RETURNS_S
-from magnetar.broker.subscriptions.request import InitialPosition
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 
@@ -327,7 +326,7 @@ async def test_a_group_that_kafka_deletes_closes_what_is_left_of_its_subscriptio
 
 
 @scenario
-async def test_failover_tells_who_is_active_and_the_next_goes_on_at_the_mark(world: World) -> None:
+async def test_failover_tells_which_consumer_is_active_and_the_next_goes_on_at_the_mark(world: World) -> None:
     failover = SubscriptionType.FAILOVER
     await world.publish(4)
     first = await world.sub(kind=failover, consumer="a")
@@ -374,7 +373,7 @@ async def test_the_end_of_a_terminated_topic_is_told_once_when_all_is_acknowledg
     second = await world.sub("second")
     first.ack(first.positions[1], cumulative=True)
     assert first.ends == 0
-    await world.broker.topics.terminate(world.partition.topic)
+    await world.broker.topics.terminate(world.topic)
     assert (first.ends, second.ends) == (1, 0)
     second.ack(second.positions[0])
     assert second.ends == 0
@@ -387,7 +386,7 @@ async def test_the_end_of_a_terminated_topic_is_told_once_when_all_is_acknowledg
 @scenario
 async def test_deleting_a_topic_closes_its_consumers_and_drops_its_subscriptions(world: World) -> None:
     client = await world.sub()
-    topic = world.partition.topic
+    topic = world.topic
     await world.broker.delete_topic(topic)
     assert client.is_closed
     assert world.broker.cursors.subscriptions() == []

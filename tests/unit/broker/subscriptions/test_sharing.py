@@ -1,4 +1,4 @@
-"""Kafka batches of mixed keys at Key_Shared consumers: every key at one of them, nobody acknowledges for another."""
+"""Kafka batches of mixed keys at Key_Shared consumers: every key at one of them, none acknowledges for another."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from magnetar.base.errors import WireError
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.ack_sets import ack_set_of, intersection, positions_in
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.request import InitialPosition
+from magnetar.broker.subscriptions.model import InitialPosition, SubscriptionType
 from magnetar.broker.subscriptions.sharing import acknowledged_of_part, split_by_key
 from magnetar.wire.convert import kafka_to_pulsar
 from magnetar.wire.pulsar.entry import EntryView, frame_entry, read_batch, read_entry

@@ -6,13 +6,13 @@ import pytest
 
 from magnetar.broker.subscriptions.consumer import OutboxConsumer
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
 from magnetar.broker.subscriptions.errors import (
     SubscriptionBusy,
     SubscriptionNotAllowed,
     SubscriptionNotFound,
 )
-from magnetar.broker.subscriptions.request import NAME_BYTES_MAX, PROPERTIES_MAX, InitialPosition
+from magnetar.broker.subscriptions.model import InitialPosition, SubscriptionType
+from magnetar.broker.subscriptions.request import NAME_BYTES_MAX, PROPERTIES_MAX
 from magnetar.ledger.cursor import PROPERTY_BYTES_MAX
 
 from .driver import World, scenario, settle
@@ -392,7 +392,7 @@ async def test_delayed_messages_come_when_their_time_has_come_to_shared_consumer
     assert client.entries == [1, 0]
 
 
-# Who may be a consumer
+# Which clients may be consumers
 
 
 @scenario

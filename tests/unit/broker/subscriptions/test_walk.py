@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 from .walk import Walk
 

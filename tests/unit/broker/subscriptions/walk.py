@@ -22,8 +22,7 @@ from typing import Any
 
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.ack_sets import ack_set_of, acknowledged_ranges
-from magnetar.broker.subscriptions.consumer import Delivery
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
+from magnetar.broker.subscriptions.model import Delivery, SubscriptionType
 from magnetar.broker.subscriptions.subscription import Subscription
 
 from .driver import Client, World, settle
@@ -203,11 +202,11 @@ class Walk:
         assert cursor is not None, "a subscription that was made is there"
         kept = {offset for offset in range(self.end) if cursor.is_acknowledged(offset)}
         strange = kept - self.acknowledged - self.markers
-        assert not strange, f"acknowledged by nobody: {strange}"
+        assert not strange, f"acknowledged by no consumer: {strange}"
         self.acknowledged = kept
 
     async def commit(self) -> None:
-        """A Kafka commit while nobody is connected."""
+        """A Kafka commit while no consumer is connected."""
         cursor = self.world.broker.cursors.get(self.world.key)
         if self.clients or cursor is None:
             return

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
+from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
+from magnetar.broker.transactions import coordinator
 from magnetar.broker.transactions.coordinator import ENDING_WAIT_S
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.record import EPOCH_GIVEN_MAX, TransactionState
-from magnetar.broker.transactions.rules import Producer
+from magnetar.broker.transactions.model import EPOCH_GIVEN_MAX, Producer, TransactionState
+from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.testing.transactions import TransactionDriver
 
 S = TransactionState
@@ -107,6 +108,24 @@ def test_a_producer_that_waits_too_long_for_the_end_before_it_tries_again(driver
     driver.partition(*T0).release()
     driver.settle()
     assert driver.init("x") == (producer.producer_id, producer.epoch + 2)
+
+
+def test_an_end_that_fails_inside_the_broker_keeps_the_id_and_nothing_else_from_going_on(
+    driver: TransactionDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The next producer with the id was let look again at once and for ever, and nobody else was served.
+    async def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    producer = opened(driver)
+    monkeypatch.setattr(coordinator, "write_markers", fail)
+    assert driver.end("x", producer, commit=True) is E.NONE, "it was decided"
+    assert driver.state("x") is S.PREPARE_COMMIT
+    assert driver.ask_init("x").error is E.CONCURRENT_TRANSACTIONS
+    monkeypatch.undo()
+    driver.restart()
+    driver.settle()
+    assert driver.state("x") is S.COMPLETE_COMMIT
 
 
 def test_a_topic_that_was_deleted_meanwhile_needs_no_marker(driver: TransactionDriver) -> None:
@@ -217,7 +236,7 @@ def test_a_producer_may_ask_for_the_next_epoch_and_ask_again(driver: Transaction
     assert driver.ask_init("x", Producer(first.producer_id + 1, 0)).error is E.PRODUCER_FENCED
 
 
-def test_a_new_instance_fences_whoever_asks_for_the_next_epoch(driver: TransactionDriver) -> None:
+def test_a_new_instance_fences_the_one_that_asks_for_the_next_epoch(driver: TransactionDriver) -> None:
     first = driver.init("x")
     driver.init("x")
     assert driver.ask_init("x", first).error is E.PRODUCER_FENCED
@@ -298,3 +317,42 @@ def test_an_idle_id_is_forgotten_and_one_in_use_is_not(driver: TransactionDriver
     assert [name for name, _ in driver.coordinator.listed()] == ["fresh"]
     assert driver.init("fresh") == (fresh.producer_id, 1)
     assert driver.init("idle").epoch == 0
+
+
+def listed(driver: TransactionDriver) -> list[str]:
+    return sorted(name for name, _ in driver.coordinator.listed())
+
+
+def test_a_new_id_takes_the_place_of_the_one_that_has_not_been_used_for_longest() -> None:
+    with TransactionDriver(TransactionSettings(max_transactions_per_coordinator=3)) as driver:
+        producers = {name: driver.init(name) for name in "abc"}
+        driver.init("a")
+        driver.init("d")
+        assert listed(driver) == ["a", "c", "d"]
+        assert driver.add("b", producers["b"], T0) is E.INVALID_PRODUCER_ID_MAPPING, "as one that has expired"
+        assert driver.init("b").producer_id != producers["b"].producer_id
+        driver.restart()
+        assert listed(driver) == ["a", "b", "d"]
+
+
+def test_an_id_with_an_open_transaction_keeps_its_place_and_a_new_one_may_try_again() -> None:
+    with TransactionDriver(TransactionSettings(max_transactions_per_coordinator=2)) as driver:
+        first, second = opened(driver, "x"), opened(driver, "y")
+        refused = driver.wait(driver.coordinator.init_producer("z", 60_000))
+        assert refused.error is E.COORDINATOR_NOT_AVAILABLE
+        assert listed(driver) == ["x", "y"]
+        assert driver.end("y", second, commit=True) is E.NONE
+        driver.init("z")
+        assert listed(driver) == ["x", "z"]
+        assert driver.end("x", first, commit=True) is E.NONE
+
+
+def test_an_id_whose_deletion_fails_stays_and_the_new_one_is_refused() -> None:
+    with TransactionDriver(TransactionSettings(max_transactions_per_coordinator=1)) as driver:
+        driver.init("x")
+        driver.store.fail_next = 3
+        assert driver.wait(driver.coordinator.init_producer("y", 60_000)).error is E.COORDINATOR_NOT_AVAILABLE
+        driver.restart()
+        assert listed(driver) == ["x"]
+        driver.init("y")
+        assert listed(driver) == ["y"]

@@ -8,16 +8,11 @@ import pytest
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.offsets import OffsetToCommit
+from magnetar.broker.groups.model import OffsetToCommit
 from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.record import (
-    ROOT,
-    TransactionRecord,
-    TransactionState,
-    record_path,
-)
-from magnetar.broker.transactions.rules import Producer
+from magnetar.broker.transactions.model import Producer, TransactionRecord, TransactionState
+from magnetar.broker.transactions.paths import ROOT, record_path
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import unescape
 from magnetar.testing.transactions import TransactionDriver

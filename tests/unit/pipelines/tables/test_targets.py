@@ -72,7 +72,7 @@ class Table:
         partition: int = 0,
         file_bytes: int = 1 << 20,
     ) -> Batch:
-        """The files of a batch with the offsets from `begin` to before `end`, which nobody has committed."""
+        """The files of a batch with the offsets from `begin` to before `end`, which are not committed."""
         source = records(begin, end, step_us, partition)
         values = values or pa.RecordBatch.from_pydict({"a": pa.array(range(begin, end), pa.int32())})
         staging = self.target.staging(query, batch)
@@ -129,7 +129,7 @@ def test_a_batch_that_is_run_again_counts_once_however_it_was_cut(table: Table) 
     assert table.offsets() == list(range(10))
 
 
-def test_files_nobody_committed_are_no_part_of_the_table_and_are_swept(table: Table) -> None:
+def test_uncommitted_files_are_no_part_of_the_table_and_are_swept(table: Table) -> None:
     lost = table.written(0, 0, 10)
     assert table.target.commit(table.written(0, 0, 10))
     table.target.sweep(0)

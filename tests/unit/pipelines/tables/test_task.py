@@ -16,7 +16,7 @@ from magnetar.pipelines.tables.config import TableConfig, checked
 from magnetar.pipelines.tables.errors import SchemaConflict, Undecodable
 from magnetar.pipelines.tables.target import Batch
 from magnetar.pipelines.tables.task import TableTask
-from magnetar.pipelines.tables.values import TopicSchema
+from magnetar.pipelines.tables.topic_schema import TopicSchema
 
 QUERY = "0f2e3d4c-aaaa-bbbb-cccc-000000000000"
 

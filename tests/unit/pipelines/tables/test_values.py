@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from magnetar.pipelines.tables.faults import UNDECODABLE
 from magnetar.pipelines.tables.json_values import JsonValues
 from magnetar.pipelines.tables.shapes import SchemaUnusable
-from magnetar.pipelines.tables.values import BLOCK_ROWS, TopicSchema, decode, value_fields
+from magnetar.pipelines.tables.topic_schema import TopicSchema
+from magnetar.pipelines.tables.values import BLOCK_ROWS, decode, value_fields
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

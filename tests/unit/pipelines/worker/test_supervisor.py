@@ -169,7 +169,7 @@ def test_a_query_that_ends_is_found_and_the_others_go_on(world: World) -> None:
     assert world.state("b") == "RUNNING"
 
 
-def test_a_failure_that_nobody_wants_repeated_is_forgotten(world: World) -> None:
+def test_a_failure_that_is_not_to_be_tried_again_is_forgotten(world: World) -> None:
     world.spark.fails["a"] = OSError("x")
     world.order(pipeline())
     world.turn()

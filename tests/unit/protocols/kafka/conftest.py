@@ -14,9 +14,13 @@ from crc32c import crc32c
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
+from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.log.partition import Partition
-from magnetar.protocols.kafka.registry import Deferred, RequestContext, is_coroutine
+from magnetar.broker.security.authorizer import Authorizer
+from magnetar.broker.security.model import ANONYMOUS, Caller
+from magnetar.protocols.kafka.apis import load_apis
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
@@ -42,9 +46,9 @@ def record_batch(count: int, timestamp_ms: int, producer_id: int = -1) -> bytear
 class Client:
     """Asks handlers as a connection would: request and response go through their encoders and decoders."""
 
-    def __init__(self, service: KafkaService, metadata: MemoryMetadataStore) -> None:
+    def __init__(self, broker: Broker, service: KafkaService, metadata: MemoryMetadataStore) -> None:
         self.service = service
-        self.broker = service.broker
+        self.broker = broker
         self.metadata = metadata
 
     async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
@@ -56,7 +60,8 @@ class Client:
         node = nodes.by_id[nodes.controller_id if node_id is None else node_id]
         context = RequestContext(
             service=self.service,
-            broker=self.broker,
+            cases=self.broker.cases,
+            caller=Caller(ANONYMOUS, "127.0.0.1"),
             node=node,
             listener_name="PLAINTEXT",
             connection_id=1,
@@ -90,7 +95,9 @@ class Client:
 
 
 @asynccontextmanager
-async def _running(folder: Path, node_count: int, settings: BrokerSettings) -> AsyncIterator[Client]:
+async def _running(
+    folder: Path, node_count: int, settings: BrokerSettings, authorizer: Authorizer | None = None
+) -> AsyncIterator[Client]:
     metadata = MemoryMetadataStore()
     clock = SystemClock()
     store = await LocalLedgerStore.start(folder, settings=_SMALL, clock=clock)
@@ -100,10 +107,12 @@ async def _running(folder: Path, node_count: int, settings: BrokerSettings) -> A
             for node_id in range(1, node_count + 1)
         ]
     )
-    broker = Broker(settings, store, metadata, clock, nodes)
+    broker = Broker(settings, store, metadata, clock, nodes, authorizer)
     await broker.start()
     try:
-        yield Client(KafkaService(broker, Arena(64 << 20), KafkaSettings()), metadata)
+        yield Client(
+            broker, KafkaService(broker.cases, Arena(64 << 20), KafkaSettings(), load_apis()), metadata
+        )
     finally:
         await broker.stop()
         await store.close()
@@ -114,12 +123,14 @@ Scenario = Callable[[Client], Coroutine[Any, Any, None]]
 
 @pytest.fixture
 def with_broker(tmp_path: Path) -> Callable[..., None]:
-    """`with_broker(scenario, node_count=1, **settings)` runs the scenario against a fresh broker."""
+    """`with_broker(scenario, node_count=1, authorizer=None, **settings)` runs the scenario against a fresh broker."""
 
-    def run(scenario: Scenario, node_count: int = 1, **settings: Any) -> None:
+    def run(
+        scenario: Scenario, node_count: int = 1, authorizer: Authorizer | None = None, **settings: Any
+    ) -> None:
         async def main() -> None:
             wanted = BrokerSettings(data_dir=str(tmp_path), entry_cache_bytes=1 << 20, **settings)
-            async with _running(tmp_path, node_count, wanted) as client:
+            async with _running(tmp_path, node_count, wanted, authorizer) as client:
                 await scenario(client)
 
         asyncio.run(main())

@@ -4,14 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple
 
-from kafka.record.default_records import (  # type: ignore[import-untyped]
-    DefaultRecordBatch,
-    DefaultRecordBatchBuilder,
-)
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from magnetar.broker.interop.formed import Formed
+from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.records import read_header
 from magnetar.wire.pulsar.entry import frame_entry, read_entry
@@ -41,7 +38,7 @@ class Mixed:
     @classmethod
     async def create(cls, client: Any, name: str = "mixed") -> "Mixed":
         topics = client.broker.topics
-        topic = topics.plan(NewTopic(client.broker.topic_name(name), 1))
+        topic = topics.plan(NewTopic(client.broker.kafka_topics.name(name), 1))
         await topics.create([topic])
         return cls(client, topic.partition(0))
 

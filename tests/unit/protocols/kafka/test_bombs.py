@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from magnetar.broker.interop import lookups as interop_offsets
 from magnetar.broker.log.batch_check import RECORD_ERRORS_MAX, RECORDS_MAX
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
+from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import describe_configs, heartbeat, list_offsets, produce
 from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -45,7 +46,7 @@ def bomb(record: bytes, count: int, producer: tuple[int, int, int] = (-1, -1, -1
     return batch(bytes(cramjam.zstd.compress(record * count)), count, 4, producer)
 
 
-def produce_of(data: bytes, topic: str = "compacted", acks: int = -1) -> ProduceRequest:
+def produce_of(data: bytes | bytearray, topic: str = "compacted", acks: int = -1) -> ProduceRequest:
     return ProduceRequest(
         acks=acks,
         topic_data=[TopicProduceData(topic, partition_data=[PartitionProduceData(0, memoryview(data))])],
@@ -54,12 +55,12 @@ def produce_of(data: bytes, topic: str = "compacted", acks: int = -1) -> Produce
 
 async def make(client: Any, name: str, policy: str) -> Any:
     topics = client.broker.topics
-    wanted = NewTopic(client.broker.topic_name(name), 1, configs={"cleanup.policy": policy})
+    wanted = NewTopic(client.broker.kafka_topics.name(name), 1, configs={"cleanup.policy": policy})
     await topics.create([topics.plan(wanted)])
-    return client.broker.kafka_topic(name).partition(0)
+    return client.broker.kafka_topics.get(name).partition(0)
 
 
-async def produced(client: Any, data: bytes, topic: str = "compacted") -> Any:
+async def produced(client: Any, data: bytes | bytearray, topic: str = "compacted") -> Any:
     response = await client.ask("produce", PRODUCE_VERSION, produce_of(data, topic))
     return response.responses[0].partition_responses[0]
 
@@ -90,8 +91,8 @@ class Connection:
         self.peer = ListeningPeer()
         node = next(iter(client.broker.nodes.by_id.values()))
         service = client.service
-        self.session = service.connected(
-            self.peer, node, "PLAINTEXT", connection_id, "127.0.0.1", "127.0.0.1"
+        self.session = KafkaSession(
+            service, self.peer, node, "PLAINTEXT", connection_id, "127.0.0.1", "127.0.0.1"
         )
 
     def send(self, data: bytes) -> None:
@@ -102,7 +103,7 @@ class Connection:
             data = data[size:]
             self.session.received(size)
 
-    def produce(self, data: bytes, correlation_id: int, acks: int = -1) -> None:
+    def produce(self, data: bytes | bytearray, correlation_id: int, acks: int = -1) -> None:
         self.send(request(produce, PRODUCE_VERSION, produce_of(data, acks=acks), correlation_id))
 
     async def answers(self, count: int) -> list[Any]:
@@ -123,7 +124,7 @@ def gated(client: Any) -> Gate:
 
 
 def test_a_lookup_by_time_in_a_million_records_leaves_the_loop_to_others(with_broker: Run) -> None:
-    """It decompressed and made objects of all records on the event loop: everybody waited for seconds."""
+    """It decompressed and made objects of all records on the event loop: all clients waited for seconds."""
 
     async def scenario(client: Any) -> None:
         await make(client, "plain", "delete")
@@ -249,7 +250,7 @@ def test_more_than_may_be_opened_gets_the_code_that_makes_a_producer_split_its_b
 def test_a_batch_claims_no_more_records_than_its_codec_can_have_made_of_its_bytes(
     with_broker: Run, codec: int, possible: int
 ) -> None:
-    """Nobody looks into batches of other topics, so a claim would stand: a million offsets for a hundred bytes."""
+    """Batches of other topics are not opened, so a claim would stand: a million offsets for a hundred bytes."""
 
     async def scenario(client: Any) -> None:
         partition = await make(client, "plain", "delete")

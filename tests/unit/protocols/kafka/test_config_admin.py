@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topics.topic import NewTopic, Topic
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.topic import Topic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import alter_configs, incremental_alter_configs
 from magnetar.wire.kafka.messages.describe_configs import (
@@ -26,7 +27,11 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 async def made(client: Any, name: str, **configs: str) -> Topic:
     topics = client.broker.topics
     new = NewTopic(
-        client.broker.topic_name(name), 1, -1, None, {k.replace("_", "."): v for k, v in configs.items()}
+        client.broker.kafka_topics.name(name),
+        1,
+        -1,
+        None,
+        {k.replace("_", "."): v for k, v in configs.items()},
     )
     await topics.create([topics.plan(new)])
     found: Topic = topics.get(new.name)

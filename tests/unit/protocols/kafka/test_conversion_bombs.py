@@ -11,7 +11,8 @@ import pytest
 
 from magnetar.broker.interop import convert as interop_convert
 from magnetar.broker.interop import interop as interop_module
-from magnetar.broker.interop.formed import Formed
+from magnetar.broker.interop.model import Formed
+from magnetar.broker.log.opening import SMALL
 from magnetar.broker.subscriptions import forms as forms_module
 from magnetar.broker.subscriptions.forms import cut_by_key
 from magnetar.wire.convert.engine import load
@@ -104,7 +105,7 @@ def test_a_reader_gets_the_first_ones_when_all_together_are_large(
 ) -> None:
     monkeypatch.setattr(interop_module, "_GIVEN_BYTES_MAX", 3000)
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
-    client_budget = interop_module.SMALL._replace(bytes_max=1)
+    client_budget = SMALL._replace(bytes_max=1)
     for module in (interop_module, interop_convert):
         monkeypatch.setattr(module, "SMALL", client_budget)
 
@@ -139,10 +140,10 @@ def test_a_reader_gets_the_first_ones_when_all_together_are_large(
 def test_readers_of_one_log_at_several_places_all_get_on(
     with_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those who wait for what another one has begun, and has left for later, begin it themselves."""
+    """Requests that wait for what another one has begun, and has left for later, begin it themselves."""
     monkeypatch.setattr(interop_module, "_GIVEN_BYTES_MAX", 1)
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
-    client_budget = interop_module.SMALL._replace(bytes_max=1)
+    client_budget = SMALL._replace(bytes_max=1)
     for module in (interop_module, interop_convert):
         monkeypatch.setattr(module, "SMALL", client_budget)
 

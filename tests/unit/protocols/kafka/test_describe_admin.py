@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topics.topic import NewTopic, Topic
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.topic import Topic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -36,7 +37,7 @@ Run = Callable[..., None]
 
 async def made(client: Any, name: str, partition_count: int = 1) -> Topic:
     topics = client.broker.topics
-    new = NewTopic(client.broker.topic_name(name), partition_count)
+    new = NewTopic(client.broker.kafka_topics.name(name), partition_count)
     await topics.create([topics.plan(new)])
     found: Topic = topics.get(new.name)
     return found

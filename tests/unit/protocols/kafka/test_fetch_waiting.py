@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.security.model import ANONYMOUS, Caller
+from magnetar.broker.topics.model import NewTopic
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.handlers import fetch as handler
-from magnetar.protocols.kafka.registry import Deferred, RequestContext
+from magnetar.protocols.kafka.registry import Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -34,7 +36,7 @@ def asked(partitions: range, *, min_bytes: int = 1, max_wait_ms: int = 60_000, *
 
 async def topic_of(client: Any) -> Any:
     broker = client.broker
-    name = broker.topic_name("wide")
+    name = broker.kafka_topics.name("wide")
     await broker.topics.create([broker.topics.plan(NewTopic(name, WIDTH))])
     topic = broker.topics.get(name)
     for index in range(WIDTH):
@@ -46,7 +48,17 @@ def handle(client: Any, request: FetchRequest) -> Any:
     nodes = client.broker.nodes
     node = nodes.by_id[nodes.controller_id]
     context = RequestContext(
-        client.service, client.broker, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1", 12, "test", False
+        client.service,
+        client.broker.cases,
+        Caller(ANONYMOUS, "127.0.0.1"),
+        node,
+        "PLAINTEXT",
+        1,
+        "127.0.0.1",
+        "127.0.0.1",
+        12,
+        "test",
+        False,
     )
     return handler.handle(context, request)
 
@@ -213,7 +225,7 @@ def test_a_partition_that_is_named_many_times_is_watched_once(with_broker: Run) 
     with_broker(scenario)
 
 
-def test_deletion_and_removed_records_wake_who_waits(with_broker: Run) -> None:
+def test_deletion_and_removed_records_wake_waiting_fetches(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         topic = await topic_of(client)
         one = begin(client, asked(range(WIDTH), min_bytes=1 << 19))
@@ -251,7 +263,7 @@ def test_a_large_fetch_does_not_wait_while_no_request_is_handled(
 def test_a_topic_that_goes_while_a_large_fetch_looks_at_it_is_told_so(
     with_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It was UNKNOWN_SERVER_ERROR with a traceback, and the next one who had fetches hurry lost his connection.
+    # It was UNKNOWN_SERVER_ERROR with a traceback, and the next client that had fetches hurry lost its connection.
     async def scenario(client: Any) -> None:
         await topic_of(client)
         collect = handler._Fetch._collect_in_turns

@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.cluster.nodes import Endpoint, Node, Nodes
+from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.errors import UnknownTopicId
 from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.security.authorizer import AccessControl, AllowAll
+from magnetar.broker.security.model import ANONYMOUS, Caller, topic_resource
+from magnetar.broker.usecases.groups import GroupCases
+from magnetar.broker.usecases.nodes import NodeCases
+from magnetar.broker.usecases.offsets import OffsetCases
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
-from magnetar.protocols.kafka.registry import Deferred, RequestContext, is_coroutine
+from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.testing.groups import GroupDriver, subscription
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -67,7 +73,8 @@ class Door:
         self.nodes = Nodes(
             [Node(number, None, {"PLAIN": Endpoint("host", 9000 + number)}) for number in range(node_count)]
         )
-        topic = SimpleNamespace(name=TopicName.parse("t"), topic_id=TOPIC_ID)
+        name = TopicName.parse("t")
+        topic = SimpleNamespace(name=name, topic_id=TOPIC_ID, resource=topic_resource(name.full))
         driver.catalogue.partitions = {PREFIX + "t": 8}
 
         def get_by_id(topic_id: bytes) -> Any:
@@ -75,14 +82,17 @@ class Door:
                 raise UnknownTopicId("no topic has this id")
             return topic
 
-        self.broker: Any = SimpleNamespace(
-            groups=driver.coordinator,
-            nodes=self.nodes,
-            topics=SimpleNamespace(
-                get_by_id=get_by_id, find=lambda name: topic if name == topic.name else None
-            ),
-            topic_name=TopicName.parse,
-            kafka_name=lambda name: name.kafka_name(),
+        topics: Any = SimpleNamespace(
+            get_by_id=get_by_id, find=lambda name: topic if name == topic.name else None
+        )
+        names: Any = SimpleNamespace(name=TopicName.parse, shown=lambda name: name.kafka_name())
+        transactions: Any = SimpleNamespace(pending_offsets=lambda group_id: set())
+        access = AccessControl(AllowAll())
+        self.cases: Any = SimpleNamespace(
+            kafka_names=names,
+            groups=GroupCases(access, self.nodes, driver.coordinator),
+            offsets=OffsetCases(access, self.nodes, driver.coordinator.offsets, transactions, topics, names),
+            nodes=NodeCases(access, self.nodes, topics, names, "cluster", ""),
         )
         self.node = self.nodes.all[0]
 
@@ -95,7 +105,8 @@ class Door:
         decoded = codec.decode_request(version, memoryview(b"".join(parts)))
         context = RequestContext(
             service=SimpleNamespace(),  # type: ignore[arg-type]
-            broker=self.broker,
+            cases=self.cases,
+            caller=Caller(ANONYMOUS, "127.0.0.1"),
             node=self.node,
             listener_name="PLAIN",
             connection_id=1,
@@ -393,7 +404,7 @@ def commit_request_of(group_id: str) -> OffsetCommitRequest:
 
 
 @pytest.mark.parametrize("version", versions("find_coordinator"))
-def test_each_key_has_one_coordinator_whoever_is_asked(driver: GroupDriver, version: int) -> None:
+def test_each_key_has_one_coordinator_whichever_node_is_asked(driver: GroupDriver, version: int) -> None:
     door = Door(driver, node_count=3)
     seen = set()
     for key in ("g", "h", "", "ünï", *(str(number) for number in range(20))):

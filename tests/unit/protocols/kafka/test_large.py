@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
 from magnetar.protocols.kafka import fetch_sessions
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.large import ELEMENTS_PER_TURN, LargeMessages, Pieces, cut
+from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.testing.clock import FakeClock
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
@@ -23,7 +24,11 @@ from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from magnetar.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from magnetar.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from magnetar.wire.kafka.runtime import Buffer
 
 Run = Callable[..., None]
@@ -37,8 +42,8 @@ class Wire:
         nodes = client.broker.nodes
         node = nodes.by_id[nodes.controller_id]
         self.bytes = bytearray()
-        self.session = client.service.connected(self, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
-        self.session._monotonic = lambda: 0.0  # turns have no end, however busy the machine is
+        self.session = KafkaSession(client.service, self, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
+        self.session.intake.monotonic = lambda: 0.0  # turns have no end, however busy the machine is
         self.is_closed = False
 
     def send(self, parts: list[Buffer]) -> None:
@@ -48,6 +53,9 @@ class Wire:
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+    def has_hung_up(self) -> bool:
+        return False
 
     def close(self) -> None:
         self.is_closed = True
@@ -77,13 +85,13 @@ class Wire:
 
 
 async def until(true: Callable[[], object]) -> None:
-    while not true():  # noqa: ASYNC110  nobody would set an event
+    while not true():  # noqa: ASYNC110  no code would set an event
         await asyncio.sleep(0.001)
 
 
 async def create(client: Any, name: str, width: int) -> Any:
     topics = client.broker.topics
-    wanted = client.broker.topic_name(name)
+    wanted = client.broker.kafka_topics.name(name)
     await topics.create([topics.plan(NewTopic(wanted, width))])
     return topics.get(wanted)
 
@@ -208,11 +216,11 @@ def test_the_offsets_of_many_groups_are_fetched_in_turns(with_broker: Run) -> No
     with_broker(scenario)
 
 
-def test_large_requests_wait_for_each_other_and_hold_up_nobody_else(with_broker: Run) -> None:
+def test_large_requests_wait_for_each_other_and_hold_up_no_other_client(with_broker: Run) -> None:
     # Eight that named a topic 200,000 times took all of the budget for their objects: no request at all was handled.
     async def scenario(client: Any) -> None:
         await create(client, "one", 1)
-        memory = client.service.memory = MemoryBudget(4 << 20, client.service.broker.clock)
+        memory = client.service.memory = MemoryBudget(4 << 20, client.broker.clock)
         large = [Wire(client) for _ in range(8)]
         small = Wire(client)
         names = [MetadataRequestTopic(name="one")] * 20_000
@@ -237,7 +245,7 @@ def test_large_requests_wait_for_each_other_and_hold_up_nobody_else(with_broker:
 
 def test_a_large_request_whose_client_has_gone_leaves_its_place(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
-        memory = client.service.memory = MemoryBudget(4 << 20, client.service.broker.clock)
+        memory = client.service.memory = MemoryBudget(4 << 20, client.broker.clock)
         wires = [Wire(client) for _ in range(3)]
         async with memory.objects(0, 4 << 20):
             for wire in wires:
@@ -248,7 +256,7 @@ def test_a_large_request_whose_client_has_gone_leaves_its_place(with_broker: Run
             await until(lambda: not client.service.tasks)
             assert memory.used == 0
         assert (memory.objects_used, memory.objects_waiting) == (0, 0)
-        assert not client.service.request_counts[metadata.API_KEY], "nobody works for them"
+        assert not client.service.request_counts[metadata.API_KEY], "no work is done for them"
 
     with_broker(scenario)
 
@@ -348,3 +356,24 @@ def test_fetch_sessions_remember_a_bounded_number_of_partitions(monkeypatch: pyt
     clock.advance(fetch_sessions.EVICT_IDLE_S + 1)
     assert plan(100).session_id, "the idle one gives up its place"
     assert len(sessions) == 1
+
+
+def test_a_request_is_taken_apart_on_the_thread_down_to_its_last_array() -> None:
+    async def scenario() -> None:
+        topics = [
+            OffsetFetchRequestTopics(f"t{number}", partition_indexes=list(range(1000)))
+            for number in range(600)
+        ]
+        groups = [OffsetFetchRequestGroup("g", topics=topics)]
+        request = OffsetFetchRequest(groups=groups, topics=None)
+        inner = [topic.partition_indexes for topic in topics]
+        large = LargeMessages()
+        try:
+            await large.take_apart(request)
+        finally:
+            large.close()
+        assert request.groups == []
+        assert topics == []
+        assert all(array == [] for array in inner)
+
+    asyncio.run(scenario())

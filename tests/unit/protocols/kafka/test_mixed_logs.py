@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from mixed_logs import BASE_MS, Mixed, records_of
 
-from conftest import record_batch
 from magnetar.base.errors import StorageError
 from magnetar.broker.interop import chunks as interop_chunks
+from magnetar.broker.interop import convert as interop_convert
 from magnetar.broker.interop import interop as interop_module
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.opening import Opener
@@ -32,6 +31,8 @@ from magnetar.wire.kafka.messages.list_offsets import (
 )
 from magnetar.wire.pulsar.entry import read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata
+from tests.unit.protocols.kafka.conftest import record_batch
+from tests.unit.protocols.kafka.mixed_logs import BASE_MS, Mixed, records_of
 
 Run = Callable[..., None]
 
@@ -265,7 +266,7 @@ def test_readers_at_the_same_time_share_one_conversion(
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)
     converted: list[int] = []
     may_go_on = threading.Event()
-    convert = interop_module.to_kafka
+    convert = interop_convert.to_kafka
 
     def counted(work: Any, budget: Any) -> Any:
         converted.append(work[0].base_offset)
@@ -307,7 +308,7 @@ def test_a_chunk_that_cannot_be_read_now_fails_the_fetch_and_not_the_next(
     with_broker(scenario)
 
 
-def test_whoever_waits_for_a_conversion_hears_of_the_stop(
+def test_a_client_that_waits_for_a_conversion_hears_of_the_stop(
     with_broker: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interop_module, "AT_ONCE_BYTES_MAX", -1)

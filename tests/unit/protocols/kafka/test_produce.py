@@ -1,12 +1,12 @@
-"""Produce as a client sees it: what a refused batch is told."""
+"""Produce as a client sees it: the answer to a refused batch."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -37,7 +37,7 @@ def test_keyless_records_of_a_compacted_topic_are_named(
 
     async def scenario(client: Any) -> None:
         topics = client.broker.topics
-        new = NewTopic(client.broker.topic_name("compacted"), 1, configs={"cleanup.policy": "compact"})
+        new = NewTopic(client.broker.kafka_topics.name("compacted"), 1, configs={"cleanup.policy": "compact"})
         await topics.create([topics.plan(new)])
         data = PartitionProduceData(0, memoryview(batch(keys, compression)))
         request = ProduceRequest(acks=-1, topic_data=[TopicProduceData("compacted", partition_data=[data])])

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from magnetar.protocols.kafka.session import TURN_S
+from magnetar.base.turns import TURN_S
+from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.header import encode_request_header
 from magnetar.wire.kafka.messages import create_topics, metadata
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -27,6 +28,9 @@ class SilentPeer:
 
     def resume_reading(self) -> None: ...
 
+    def has_hung_up(self) -> bool:
+        return False
+
     def close(self) -> None:
         self.closed = True
 
@@ -42,7 +46,7 @@ def connect(client: Any) -> tuple[SilentPeer, Any]:
     peer = SilentPeer()
     nodes = client.broker.nodes
     node = nodes.by_id[nodes.controller_id]
-    return peer, client.service.connected(peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
+    return peer, KafkaSession(client.service, peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
 
 
 def feed(session: Any, data: bytes) -> None:
@@ -80,7 +84,7 @@ def test_a_topic_is_made_though_the_client_hangs_up_meanwhile(with_broker: Run) 
             while client.service.tasks:
                 await asyncio.wait(client.service.tasks)
             assert peer.sent == []
-            assert client.broker.topics.get(client.broker.topic_name(name)).partition_count == 1
+            assert client.broker.topics.get(client.broker.kafka_topics.name(name)).partition_count == 1
 
     with_broker(scenario)
 
@@ -91,7 +95,7 @@ def test_requests_that_came_together_leave_turns_to_others(with_broker: Run) -> 
         await client.ask("create_topics", 7, CreateTopicsRequest([CreatableTopic("wide", 50, 1)], 1000))
         peer, session = connect(client)
         time_s = count(0, TURN_S / 3)
-        session._monotonic = lambda: next(time_s)
+        session.intake.monotonic = lambda: next(time_s)
         counts = client.service.request_counts
         asked = frame(metadata, 12, MetadataRequest([MetadataRequestTopic(name="wide")]))
         feed(session, asked * 50)
@@ -104,7 +108,7 @@ def test_requests_that_came_together_leave_turns_to_others(with_broker: Run) -> 
             done = counts[metadata.API_KEY]
         await asyncio.sleep(0)
         assert len(peer.sent) == 51
-        assert session._memory.used == 0
+        assert client.service.memory.used == 0
 
     with_broker(scenario)
 
@@ -113,13 +117,13 @@ def test_requests_that_wait_for_their_turn_are_forgotten_with_their_connection(w
     async def scenario(client: Any) -> None:
         peer, session = connect(client)
         time_s = count(0, TURN_S)
-        session._monotonic = lambda: next(time_s)
+        session.intake.monotonic = lambda: next(time_s)
         feed(session, frame(metadata, 12, MetadataRequest([])) * 5)
         session.closed()
         for _ in range(3):
             await asyncio.sleep(0)
         assert peer.sent == []
-        assert session._memory.used == 0
+        assert client.service.memory.used == 0
         assert client.service.request_counts[metadata.API_KEY] <= 1
 
     with_broker(scenario)

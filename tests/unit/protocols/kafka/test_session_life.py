@@ -12,6 +12,7 @@ import pytest
 
 from magnetar.protocols.kafka import session as session_module
 from magnetar.protocols.kafka.registry import Deferred
+from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
 from magnetar.wire.kafka.messages import api_versions, heartbeat, produce
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
@@ -27,6 +28,7 @@ class Peer:
         self.bytes = bytearray()
         self.reading = True
         self.closed = False
+        self.hung_up = False
 
     def send(self, parts: list[Buffer]) -> None:
         assert not self.closed, "nothing is sent on a closed connection"
@@ -38,6 +40,9 @@ class Peer:
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def has_hung_up(self) -> bool:
+        return self.hung_up
 
     def close(self) -> None:
         self.closed = True
@@ -83,8 +88,8 @@ class Fixture:
     def connect(self, client: Any) -> tuple[Peer, Any]:
         peer = Peer()
         node = next(iter(client.broker.nodes.by_id.values()))
-        session = self.service.connected(peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
-        session._monotonic = lambda: 0.0  # turns have no end, however busy the machine is
+        session = KafkaSession(self.service, peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1")
+        session.intake.monotonic = lambda: 0.0  # turns have no end, however busy the machine is
         return peer, session
 
     def handle(self, context: Any, asked: Any) -> Any:
@@ -201,12 +206,45 @@ def test_what_all_connections_have_unanswered_is_bounded(with_broker: Run) -> No
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_large_response_that_leaves_no_memory_pauses_reading_and_hurries_fetches_that_wait(
+    with_broker: Run, is_large: bool
+) -> None:
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        response = HeartbeatResponse()
+        api = one.service.apis[heartbeat.API_KEY]
+
+        def encode(version: int, message: Any, out: list[Buffer]) -> None:
+            heartbeat.encode_response(version, message, out)
+            out.append(bytes(20_000 if is_large else 10))
+
+        one.service.apis[heartbeat.API_KEY] = replace(
+            api, handle=lambda context, asked: response, encode_response=encode
+        )
+        one.service.memory.bytes_max = 20_000
+        hurried: list[bool] = []
+        waiting = Deferred()
+        waiting.hurry = lambda: hurried.append(one.service.fetches_waiting.pop(waiting) is None)
+        one.service.fetches_waiting[waiting] = None
+        one.feed(beat(1))
+        assert one.peer.reading != is_large
+        assert hurried == [True] * is_large
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert one.peer.reading
+        one.session.closed()
+        assert one.service.memory.used == 0
+
+    with_broker(scenario)
+
+
 def test_a_peer_that_does_not_take_its_responses_is_not_read_from(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         one = Fixture(client)
         one.session.peer_is_slow(True)
         assert not one.peer.reading
-        assert not one.service.memory.held_count, "it concerns nobody else"
+        assert not one.service.memory.held_count, "it concerns no other session"
         one.feed(beat(1))  # was on its way already
         assert not one.waiting
         one.session.peer_is_slow(False)
@@ -283,7 +321,7 @@ def test_a_bug_in_a_handler_ends_the_connection_and_no_other(
         for _ in range(5):
             await asyncio.sleep(0)
         assert one.peer.closed
-        assert not one.peer.bytes, "nothing of it is told to the client"
+        assert not one.peer.bytes, "the client gets nothing of it"
         data = request(api_versions, 0, ApiVersionsRequest(), 9)
         other.get_buffer()[: len(data)] = data
         other.received(len(data))
@@ -347,7 +385,7 @@ def test_while_a_request_waits_none_behind_it_on_the_connection_is_handled(with_
     async def scenario(client: Any) -> None:
         one = Fixture(client, answer=Deferred)
         one.feed(beat(1))
-        assert one.peer.reading, "who waits for one answer is listened to: he may hang up"
+        assert one.peer.reading, "a client that waits for one answer is listened to: it may hang up"
         one.feed(b"".join(beat(number) for number in range(2, 5)))
         assert not one.peer.reading, "who sends on is not read from"
         for number in range(1, 5):

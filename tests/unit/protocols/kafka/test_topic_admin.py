@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.topics.topic import NewTopic, Topic
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -31,6 +32,7 @@ from magnetar.wire.kafka.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 Run = Callable[..., None]
 
@@ -47,7 +49,7 @@ async def made(
     client: Any, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None
 ) -> Topic:
     topics = client.broker.topics
-    new = NewTopic(client.broker.topic_name(name), partition_count, -1, None, configs or {})
+    new = NewTopic(client.broker.kafka_topics.name(name), partition_count, -1, None, configs or {})
     await topics.create([topics.plan(new)])
     found: Topic = topics.get(new.name)
     return found
@@ -65,7 +67,7 @@ def test_created_topic_comes_back_with_id_numbers_and_settings(with_broker: Run)
     async def scenario(client: Any) -> None:
         configs = [CreatableTopicConfig("retention.ms", "1000")]
         row = (await create(client, CreatableTopic("t", -1, -1, [], configs)))["t"]
-        topic = client.broker.topics.get(client.broker.topic_name("t"))
+        topic = client.broker.topics.get(client.broker.kafka_topics.name("t"))
         assert (row.error_code, row.error_message) == (ErrorCode.NONE, None)
         assert row.topic_id == topic.topic_id
         assert (row.num_partitions, row.replication_factor) == (4, 1)
@@ -125,6 +127,53 @@ def test_each_topic_of_a_request_is_judged_by_itself(with_broker: Run) -> None:
     with_broker(scenario)
 
 
+async def limit_topics(client: Any, limit: int) -> None:
+    await client.broker.namespaces.change("public/default", lambda _: {"max_topics_per_namespace": limit})
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_namespace_takes_the_topics_of_a_request_for_which_it_has_room(
+    with_broker: Run, validate_only: bool
+) -> None:
+    async def scenario(client: Any) -> None:
+        await limit_topics(client, 5)
+        rows = await create(
+            client,
+            CreatableTopic("three", 3, 1),
+            CreatableTopic("three-more", 3, 1),
+            CreatableTopic("two", -1, -1, by_hand((0, [1]), (1, [1]))),
+            CreatableTopic("one", 1, 1),
+            CreatableTopic("tenant/elsewhere/any", 9, 1),
+            validate_only=validate_only,
+        )
+        assert codes(rows) == {
+            "three": "NONE",
+            "three-more": "POLICY_VIOLATION",
+            "two": "NONE",
+            "one": "POLICY_VIOLATION",
+            "tenant/elsewhere/any": "NONE",
+        }
+        assert rows["one"].error_message == "Exceed maximum number of topics in namespace."
+        assert rows["one"].topic_id == bytes(16)
+        there = {topic.name.local for topic in client.broker.topics}
+        assert there == (set() if validate_only else {"three", "two", "any"})
+
+    with_broker(scenario)
+
+
+def test_metadata_makes_no_topic_too_many(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        await limit_topics(client, 3)
+        wanted = [MetadataRequestTopic(name=name) for name in ("a", "b")]
+        response = await client.ask("metadata", 12, MetadataRequest(wanted, True))
+        assert codes({row.name: row for row in response.topics}) == {"a": "NONE", "b": "POLICY_VIOLATION"}
+        again = await client.ask("metadata", 12, MetadataRequest(wanted[:1], True))
+        assert codes({row.name: row for row in again.topics}) == {"a": "NONE"}
+        assert [topic.name.local for topic in client.broker.topics] == ["a"]
+
+    with_broker(scenario, partition_count_default=2)
+
+
 def test_manual_assignments_are_checked_as_kafka_checks_them(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         rows = await create(
@@ -140,7 +189,7 @@ def test_manual_assignments_are_checked_as_kafka_checks_them(with_broker: Run) -
         )
         refused = {name: code for name, code in codes(rows).items() if code != "INVALID_REPLICA_ASSIGNMENT"}
         assert refused == {"good": "NONE", "with-numbers": "INVALID_REQUEST"}
-        topic = client.broker.topics.get(client.broker.topic_name("good"))
+        topic = client.broker.topics.get(client.broker.kafka_topics.name("good"))
         assert topic.replicas == [[1, 2], [2, 1]]
 
     with_broker(scenario, node_count=2)
@@ -327,7 +376,7 @@ def test_partitions_are_added_and_every_topic_is_answered(with_broker: Run) -> N
             "many": ("INVALID_PARTITIONS", "A topic has at most 10000 partitions, not 20000."),
             "nope": ("UNKNOWN_TOPIC_OR_PARTITION", "The topic nope does not exist."),
         }
-        assert client.broker.topics.get(client.broker.topic_name("t")).partition_count == 5
+        assert client.broker.topics.get(client.broker.kafka_topics.name("t")).partition_count == 5
 
     with_broker(scenario)
 
@@ -410,11 +459,11 @@ def test_a_topic_that_was_made_under_an_internal_name_stays_what_it_is(with_brok
     async def scenario(client: Any) -> None:
         rows = await create(client, CreatableTopic("__consumer_offsets", 1, 1))
         assert codes(rows) == {"__consumer_offsets": "NONE"}
-        client.broker.internal_topics._in_use["__consumer_offsets"] = lambda: True
-        client.broker.internal_topics._in_use["__transaction_state"] = lambda: True
-        [shown] = client.broker.internal_topics.present()
+        client.broker.kafka_topics.internal._in_use["__consumer_offsets"] = lambda: True
+        client.broker.kafka_topics.internal._in_use["__transaction_state"] = lambda: True
+        [shown] = client.broker.kafka_topics.internal.present()
         assert (shown.name.local, shown.is_internal) == ("__transaction_state", True)
-        found = client.broker.kafka_topic("__consumer_offsets")
+        found = client.broker.kafka_topics.get("__consumer_offsets")
         assert (found.is_internal, found.partition_count) == (False, 1)
         await client.append(found.partition(0), 3)
         rows = await create(client, CreatableTopic("__transaction_state", 1, 1))

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
+from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.protocols.kafka.transactions import TRANSACTION_ERROR_CODES
 from magnetar.wire.kafka.error_codes import ErrorCode

@@ -93,7 +93,7 @@ def acknowledgement(*ids: MessageIdData, **fields: Any) -> CommandAck:
 
 
 async def quiet(client: PulsarClient) -> None:
-    """All that can happen now has happened, and the client was told nothing of it."""
+    """All that can happen now has happened, and the client got nothing of it."""
     for _ in range(20):
         await asyncio.sleep(0.001)
     assert client.received == []

@@ -5,6 +5,7 @@ from typing import Any
 
 from magnetar.base.names import TopicName
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.topics.topic import Topic
 from magnetar.ledger.entry import Entry
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.entry import frame_entry
@@ -62,10 +63,14 @@ async def set_policies(door: PulsarDoor, **policies: Any) -> None:
     await door.broker.namespaces.change("public/default", lambda found: {**found, **policies})
 
 
-def partition_of(door: PulsarDoor, index: int = 0) -> Partition:
+def topic_of(door: PulsarDoor) -> Topic:
     topic = door.broker.topics.find(TopicName.parse("t"))
     assert topic is not None
-    return topic.partition(index)
+    return topic
+
+
+def partition_of(door: PulsarDoor, index: int = 0) -> Partition:
+    return topic_of(door).partition(index)
 
 
 async def stored(partition: Partition) -> list[Entry]:

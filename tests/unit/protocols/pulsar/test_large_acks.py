@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.broker.subscriptions.ack_turns import IDS_AT_ONCE, WORDS_AT_ONCE
+from magnetar.broker.subscriptions.ack_turns import WORDS_AT_ONCE
+from magnetar.broker.subscriptions.model import IDS_AT_ONCE
 from magnetar.protocols.pulsar.handlers.consumer import REDELIVERED_AT_ONCE
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -30,7 +31,7 @@ Play = Callable[[Callable[[World], Awaitable[None]]], None]
 
 
 async def ready(world: World) -> tuple[Any, Any, int]:
-    """A consumer that has got five entries of two messages, somebody else, and the ledger."""
+    """A consumer that has got five entries of two messages, another client, and the ledger."""
     await world.publish(5, batch=2)
     consumer = await world.subscribed(permits=100)
     for _ in range(5):
@@ -60,7 +61,7 @@ def many_words(ledger: int) -> list[MessageIdData]:
 def test_others_are_answered_while_a_command_is_taken_piece_by_piece(
     play: Play, many: Callable[[int], list[MessageIdData]]
 ) -> None:
-    """A megabyte of them was taken in one go: hundreds of milliseconds in which nobody was heard."""
+    """A megabyte of them was taken in one go: hundreds of milliseconds in which no client was served."""
 
     async def scenario(world: World) -> None:
         consumer, other, ledger = await ready(world)

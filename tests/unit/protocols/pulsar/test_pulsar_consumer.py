@@ -1,6 +1,18 @@
 """ACK, redelivery, SEEK and statistics on the wire: what is answered, in which order, and what is never sent."""
 
-from pulsar_consuming import (
+from magnetar.testing.pulsar import PulsarDoor
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandAck,
+    CommandConsumerStats,
+    CommandFlow,
+    CommandGetLastMessageId,
+    CommandRedeliverUnacknowledgedMessages,
+    CommandSeek,
+    MessageIdData,
+    ServerError,
+)
+from tests.unit.protocols.pulsar.pulsar_consuming import (
     NO_ID,
     SHARED,
     WithDoor,
@@ -13,19 +25,6 @@ from pulsar_consuming import (
     publish,
     quiet,
     subscribe,
-)
-
-from magnetar.testing.pulsar import PulsarDoor
-from magnetar.wire.pulsar.PulsarApi_pb2 import (
-    BaseCommand,
-    CommandAck,
-    CommandConsumerStats,
-    CommandFlow,
-    CommandGetLastMessageId,
-    CommandRedeliverUnacknowledgedMessages,
-    CommandSeek,
-    MessageIdData,
-    ServerError,
 )
 
 # ACK
@@ -156,7 +155,7 @@ def test_a_seek_closes_the_consumer_first_and_succeeds_then(with_door: WithDoor)
     with_door(scenario)
 
 
-def test_a_seek_to_nothing_or_by_nobody_is_an_error(with_door: WithDoor) -> None:
+def test_a_seek_to_nothing_or_without_a_consumer_is_an_error(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
         await subscribe(client)

@@ -10,8 +10,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from magnetar.base.names import TopicName
+from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.protocols.pulsar.handlers.producer import State
-from magnetar.protocols.pulsar.registry import load_commands
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.testing.pulsar import PulsarDoor, framed
 from magnetar.wire.pulsar.entry import frame_entry

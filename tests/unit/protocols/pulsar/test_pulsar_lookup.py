@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.cluster.nodes import Endpoint
-from magnetar.broker.topics.topic import NewTopic
+from magnetar.broker.cluster.model import Endpoint
+from magnetar.broker.topics.model import NewTopic
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -145,7 +145,7 @@ def test_partitions_are_counted(with_door: WithDoor) -> None:
     with_door(scenario)
 
 
-def test_a_topic_that_is_not_there_is_made_by_who_opens_it(with_door: WithDoor) -> None:
+def test_a_topic_that_is_not_there_is_made_by_the_client_that_opens_it(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
         found = await partitions(client, TOPIC)

@@ -1,4 +1,4 @@
-"""PRODUCER and CLOSE_PRODUCER: who may publish, and what is left of one that may no longer."""
+"""PRODUCER and CLOSE_PRODUCER: which producers may publish, and what is left of one that may no longer."""
 
 import asyncio
 import gc
@@ -6,17 +6,6 @@ import weakref
 from typing import Any
 
 import pytest
-from pulsar_producing import (
-    TOPIC,
-    WithDoor,
-    entry,
-    partition_of,
-    produce,
-    producing,
-    refused,
-    send,
-    set_policies,
-)
 
 from magnetar.base.names import TopicName
 from magnetar.ledger.cursor_store import CursorKey
@@ -26,12 +15,25 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandCloseProducer,
     CommandFlow,
+    CommandPartitionedTopicMetadata,
     CommandPong,
     CommandProducer,
     CommandSubscribe,
     EncryptionKeys,
     ProducerAccessMode,
     ServerError,
+)
+from tests.unit.protocols.pulsar.pulsar_producing import (
+    TOPIC,
+    WithDoor,
+    entry,
+    partition_of,
+    produce,
+    producing,
+    refused,
+    send,
+    set_policies,
+    topic_of,
 )
 
 
@@ -182,7 +184,7 @@ def test_a_deleted_topics_producers_are_sent_away(with_door: WithDoor) -> None:
         client = await producing(door, producer_access_mode=ProducerAccessMode.Exclusive)
         send(client, 0)
         await client.hear(BaseCommand.SEND_RECEIPT)
-        await door.broker.delete_topic(partition_of(door).topic)
+        await door.broker.delete_topic(topic_of(door))
         assert (await client.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
         again = await produce(client, producer_access_mode=ProducerAccessMode.Exclusive)
         assert again.topic_epoch == 0, "it is another topic"
@@ -196,9 +198,9 @@ def test_a_deleted_topics_producers_are_sent_away(with_door: WithDoor) -> None:
 def test_a_terminated_topic_takes_no_producers(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await producing(door)
-        await door.broker.topics.terminate(partition_of(door).topic)
+        await door.broker.topics.terminate(topic_of(door))
         assert (await client.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
-        send(client, 0)  # on its way: it is sent again by who comes back, and is told then
+        send(client, 0)  # on its way: its client reconnects and sends it again, and is refused then
         assert (await refused(client, producer_id=2))[0] == ServerError.TopicTerminatedError
         assert client.received == []
 
@@ -211,9 +213,9 @@ def test_a_producer_gets_its_receipts_before_it_is_told_of_a_termination(with_do
     async def scenario(door: PulsarDoor) -> None:
         client = await producing(door)
         send(client, 0)
-        terminated = asyncio.ensure_future(door.broker.topics.terminate(partition_of(door).topic))
+        terminated = asyncio.ensure_future(door.broker.topics.terminate(topic_of(door)))
         send(client, 1)
-        partition_of(door).is_terminated = True  # as in the middle of it: nobody is told yet
+        partition_of(door).is_terminated = True  # as in the middle of it: no producer has heard of it
         send(client, 2)
         await terminated
         send(client, 3)
@@ -225,6 +227,29 @@ def test_a_producer_gets_its_receipts_before_it_is_told_of_a_termination(with_do
         assert (await refused(client, producer_id=1))[0] == ServerError.TopicTerminatedError
         assert client.received == []
         assert partition_of(door).log.high_watermark == 2
+
+    with_door(scenario)
+
+
+def test_no_producer_or_consumer_makes_a_topic_too_many(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await set_policies(door, max_topics_per_namespace=1)
+        client = await producing(door)
+        refusal = (ServerError.NotAllowedError, "Exceed maximum number of topics in namespace.")
+        other = "persistent://public/default/other"
+        assert await refused(client, producer_id=2, topic=other) == refusal
+        subscribe = CommandSubscribe(
+            topic=other, subscription="s", subType=CommandSubscribe.Shared, consumer_id=1, request_id=7
+        )
+        error = await client.ask(subscribe, BaseCommand.ERROR)
+        assert (error.error, error.message) == refusal
+        parts = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
+        await set_policies(door, autoTopicCreationOverride=parts)
+        metadata = CommandPartitionedTopicMetadata(topic=other, request_id=8)
+        answer = await client.ask(metadata, BaseCommand.PARTITIONED_METADATA_RESPONSE)
+        assert (answer.error, answer.message) == refusal
+        assert [topic.name.full for topic in door.broker.topics] == [TOPIC]
+        await produce(client, 2)  # the one that is there goes on
 
     with_door(scenario)
 

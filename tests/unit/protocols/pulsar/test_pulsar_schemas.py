@@ -91,7 +91,7 @@ def test_plain_bytes_are_no_schema(with_door: WithDoor) -> None:
 
 
 @pytest.mark.parametrize("has_schema", [False, True])
-def test_a_message_without_a_version_is_of_plain_bytes_for_who_asks(
+def test_a_message_without_a_version_is_of_plain_bytes_for_a_client_that_asks(
     with_door: WithDoor, has_schema: bool
 ) -> None:
     """Pulsar's Go client asks, for a consumer with a schema of bytes, with a version that is there and empty."""

@@ -1,21 +1,10 @@
-"""SEND: what becomes of an entry, and what is told of it in which order."""
+"""SEND: what becomes of an entry, and which answers its producer gets in which order."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pulsar_producing import (
-    NO_ID,
-    TOPIC,
-    WithDoor,
-    entry,
-    partition_of,
-    produce,
-    producing,
-    send,
-    set_policies,
-    stored,
-)
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
@@ -26,6 +15,18 @@ from magnetar.wire.pulsar.entry import EntryView
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     ServerError,
+)
+from tests.unit.protocols.pulsar.pulsar_producing import (
+    NO_ID,
+    TOPIC,
+    WithDoor,
+    entry,
+    partition_of,
+    produce,
+    producing,
+    send,
+    set_policies,
+    stored,
 )
 
 
@@ -132,7 +133,7 @@ def test_an_old_client_gets_a_checksum_for_its_entry(with_door: WithDoor) -> Non
     with_door(scenario)
 
 
-def test_a_send_of_nobody_closes_the_connection(with_door: WithDoor) -> None:
+def test_a_send_without_a_producer_closes_the_connection(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
         send(client, 0)
@@ -173,7 +174,8 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
                 return keep if name == "publish" else getattr(partition, name)
 
         attached: Any = client.session.producers[1]
-        attached.partition = Patched()
+        opened = attached._opened
+        attached._opened = replace(opened, partition=Patched())
         for number in range(3):
             send(client, number)
         callbacks[1](StorageError("the disk is gone"))
@@ -185,7 +187,7 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
         error = await client.hear(BaseCommand.SEND_ERROR)
         assert (error.sequence_id, error.error) == (1, ServerError.PersistenceError)
         assert (await client.hear(BaseCommand.SEND_RECEIPT)).sequence_id == 2
-        attached.partition = partition
+        attached._opened = opened
 
     with_door(scenario)
 

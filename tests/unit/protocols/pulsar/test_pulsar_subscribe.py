@@ -1,27 +1,8 @@
-"""SUBSCRIBE to CLOSE_CONSUMER: who may consume, what flows to it, what it is told unasked, and how it ends."""
+"""SUBSCRIBE to CLOSE_CONSUMER: which consumers get in, what flows to them, what they hear unasked, and how they end."""
 
 import asyncio
 
 import pytest
-from pulsar_consuming import (
-    FAILOVER,
-    FULL,
-    KEY_SHARED,
-    NO_ID,
-    SHARED,
-    TOPIC,
-    WithDoor,
-    acknowledgement,
-    consuming,
-    entries,
-    messages,
-    one,
-    publish,
-    quiet,
-    refused,
-    subscribe,
-    subscription,
-)
 
 from magnetar.base.names import TopicName
 from magnetar.ledger.cursor_store import CursorKey
@@ -39,6 +20,25 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     KeyValue,
     MessageMetadata,
     ServerError,
+)
+from tests.unit.protocols.pulsar.pulsar_consuming import (
+    FAILOVER,
+    FULL,
+    KEY_SHARED,
+    NO_ID,
+    SHARED,
+    TOPIC,
+    WithDoor,
+    acknowledgement,
+    consuming,
+    entries,
+    messages,
+    one,
+    publish,
+    quiet,
+    refused,
+    subscribe,
+    subscription,
 )
 
 # SUBSCRIBE
@@ -245,13 +245,13 @@ def test_unsubscribing_is_for_the_only_consumer(with_door: WithDoor) -> None:
     with_door(scenario)
 
 
-# What is told unasked
+# What a consumer hears unasked
 
 
 def test_failover_consumers_are_told_when_they_ask_for_messages_and_old_clients_never(
     with_door: WithDoor,
 ) -> None:
-    """Not right behind SUCCESS: Go's client does not know the consumer yet, and was told of some partitions only."""
+    """Not right behind SUCCESS: Go's client does not know the consumer yet, and heard of some partitions only."""
 
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
@@ -295,7 +295,7 @@ def test_a_failover_consumer_that_asks_for_nothing_is_told_all_the_same(
     with_door(scenario)
 
 
-def test_who_gives_up_waiting_for_a_topic_that_is_made_harms_nobody(with_door: WithDoor) -> None:
+def test_a_client_that_gives_up_waiting_for_a_topic_that_is_made_harms_no_other(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         name = TopicName.parse("made")
         door.metadata.hold()
@@ -303,10 +303,10 @@ def test_who_gives_up_waiting_for_a_topic_that_is_made_harms_nobody(with_door: W
         making = asyncio.ensure_future(topics.open(name.full))
         await asyncio.sleep(0.01)
         waiting = [asyncio.ensure_future(topics.open(name.full)) for _ in range(2)]
-        waiting.append(asyncio.ensure_future(door.broker.topics.ensure(name)))
+        ensuring = asyncio.ensure_future(door.broker.topics.ensure(name))
         await asyncio.sleep(0.01)
         waiting.pop(0).cancel()
-        waiting.pop().cancel()
+        ensuring.cancel()
         await asyncio.sleep(0.01)
         door.metadata.release()
         assert await making is await waiting[0]
@@ -315,7 +315,9 @@ def test_who_gives_up_waiting_for_a_topic_that_is_made_harms_nobody(with_door: W
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
-def test_who_comes_while_another_one_makes_the_topic_gets_it(with_door: WithDoor, partitions: int) -> None:
+def test_a_client_that_comes_while_another_one_makes_the_topic_gets_it(
+    with_door: WithDoor, partitions: int
+) -> None:
     """A dead letter topic's consumer came just before its producer, and got TopicNotFound."""
     name = "t-s-DLQ"
 

@@ -1,4 +1,4 @@
-"""GET_TOPICS_OF_NAMESPACE and WATCH_TOPIC_LIST: what is listed, what a pattern means, what watchers are told."""
+"""GET_TOPICS_OF_NAMESPACE and WATCH_TOPIC_LIST: what is listed, what a pattern means, what watchers get."""
 
 import time
 from collections.abc import Callable
@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.topics.topic import NewTopic
-from magnetar.protocols.pulsar.topic_lists import (
-    PATTERN_CHARS_MAX,
-    UPDATE_DELAY_S,
-    InvalidPattern,
-    matcher,
-    topics_hash,
-)
+from magnetar.broker.topics.model import NewTopic
+from magnetar.protocols.pulsar.patterns import PATTERN_CHARS_MAX, InvalidPattern, matcher
+from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S, topics_hash
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,

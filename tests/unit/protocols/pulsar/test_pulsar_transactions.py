@@ -47,7 +47,7 @@ def test_each_command_is_refused_in_its_own_response(
 
 
 @pytest.mark.parametrize("partition", ["", "-partition-3"])
-def test_who_looks_for_the_coordinators_is_told_that_there_are_no_transactions(
+def test_a_client_that_looks_for_the_coordinators_learns_that_there_are_no_transactions(
     with_door: Callable[..., None], partition: str
 ) -> None:
     """Java's client does so first, and said "Namespace not found"."""

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from convert.records import Received, read_by_kafka
 from crc32c import crc32c
 
 from magnetar.ledger.entry_format import EntryPrefix
@@ -11,6 +10,7 @@ from magnetar.wire.convert import pulsar_to_kafka
 from magnetar.wire.kafka.records import assign_offset, read_header
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.stored import RECORD, RECORD_REST
+from tests.unit.wire.convert.records import Received, read_by_kafka
 
 NOW_MS = 1_700_000_000_000
 LEDGER = 9

@@ -1,8 +1,9 @@
 """Compiled code does to the byte what Python does."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from convert.records import message, sent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from magnetar.wire.columns import (
     plain_encode,
 )
 from magnetar.wire.columns.model import BinaryColumn, Decoded, PairsColumn, binary_column, pairs_column
+from tests.unit.wire.convert.records import message, sent
 
 from .stored import NOW_MS
 from .test_decode import KAFKA_CODECS, PULSAR_CODECS, entries, log_of, simple_log
@@ -70,7 +72,7 @@ def facts_of(decoded: Decoded) -> object:
 
 
 @given(entries, wishes, windows, st.integers(1, 3000))
-def test_decoding(entries: list, wanted: Wanted, window: Window, bytes_max: int) -> None:
+def test_decoding(entries: list[Any], wanted: Wanted, window: Window, bytes_max: int) -> None:
     data = log_of(entries).data
     compiled = decoding.decode(engine._compiled.modules, data, wanted, window, bytes_max)
     assert facts_of(compiled) == facts_of(plain.decode(data, wanted, window, bytes_max))
@@ -93,7 +95,9 @@ def test_what_lies_behind_enough_is_not_looked_at() -> None:
     st.integers(1, 5),
     st.data(),
 )
-def test_encoding(records: list, codec: int, bytes_max: int, records_max: int, data: st.DataObject) -> None:
+def test_encoding(
+    records: list[Any], codec: int, bytes_max: int, records_max: int, data: st.DataObject
+) -> None:
     columns = columns_of(records)
     rows = np.array(data.draw(st.lists(st.integers(0, len(records) - 1), max_size=9)), np.int64)
     given = (columns, codec, rows, bytes_max, records_max, Producer(1, 2, 3), NOW_MS)
@@ -116,14 +120,13 @@ def test_encoding(records: list, codec: int, bytes_max: int, records_max: int, d
     ),
     windows,
 )
-def test_decoding_what_pulsar_s_clients_see(entries: list, window: Window) -> None:
+def test_decoding_what_pulsar_s_clients_see(entries: list[Any], window: Window) -> None:
     data = log_of(entries).data
     wanted = Wanted(pulsar=True)
     with pytest.MonkeyPatch.context() as patch:
-        work = decoding.plain
         patch.setattr(decoding, "plain", None)  # compiled code does all of it
         compiled = decoding.decode(engine._compiled.modules, data, wanted, window, 1 << 20)
-    assert facts_of(compiled) == facts_of(work.decode(data, wanted, window, 1 << 20))
+    assert facts_of(compiled) == facts_of(plain.decode(data, wanted, window, 1 << 20))
 
 
 def test_what_does_not_fit_into_one_call_is_encoded_in_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,9 @@
 """Stored records to rows: what comes out is what kafka-python reads of the same log."""
 
 import struct
+from typing import Any
 
 import pytest
-from convert.records import (
-    Message,
-    Sent,
-    kafka_batch,
-    message,
-    pulsar_batch,
-    pulsar_single,
-    sent,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +13,15 @@ from magnetar.wire.convert import covering_batch
 from magnetar.wire.kafka.records import end_transaction_marker, read_header, stamp_log_append_time
 from magnetar.wire.pulsar.entry import EntryView, frame_entry, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata
+from tests.unit.wire.convert.records import (
+    Message,
+    Sent,
+    kafka_batch,
+    message,
+    pulsar_batch,
+    pulsar_single,
+    sent,
+)
 
 from .stored import NOW_MS, Log, expected, rows_of
 
@@ -38,7 +39,7 @@ single_entries = st.tuples(st.just("single"), message, st.sampled_from(PULSAR_CO
 entries = st.lists(st.one_of(kafka_entries, pulsar_entries, single_entries), max_size=6)
 
 
-def log_of(entries: list, first_offset: int = 3) -> Log:
+def log_of(entries: list[Any], first_offset: int = 3) -> Log:
     log = Log(first_offset)
     for kind, content, codec in entries:
         if kind == "kafka":
@@ -62,7 +63,7 @@ def simple_log(count: int = 4, each: int = 3) -> Log:
 
 
 @given(entries)
-def test_rows_are_what_a_kafka_client_reads(entries: list) -> None:
+def test_rows_are_what_a_kafka_client_reads(entries: list[Any]) -> None:
     log = log_of(entries)
     decoded = decode(log.data, ALL)
     assert rows_of(decoded.columns) == expected(log.rows)
@@ -73,14 +74,14 @@ def test_rows_are_what_a_kafka_client_reads(entries: list) -> None:
 
 
 @given(entries, st.integers(0, 40), st.none() | st.integers(0, 40))
-def test_a_window_of_offsets_leaves_out_the_rest(entries: list, begin: int, end: int | None) -> None:
+def test_a_window_of_offsets_leaves_out_the_rest(entries: list[Any], begin: int, end: int | None) -> None:
     log = log_of(entries)
     rows = [one for one in log.rows if begin <= one.offset and (end is None or one.offset < end)]
     assert rows_of(decode(log.data, ALL, Window(begin, end)).columns) == expected(rows)
 
 
 @given(entries, st.none() | st.integers(0, 2_000_000_000_000), st.none() | st.integers(0, 2_000_000_000_000))
-def test_a_window_of_time_leaves_out_the_rest(entries: list, begin: int | None, end: int | None) -> None:
+def test_a_window_of_time_leaves_out_the_rest(entries: list[Any], begin: int | None, end: int | None) -> None:
     log = log_of(entries)
     rows = [
         one
@@ -92,7 +93,7 @@ def test_a_window_of_time_leaves_out_the_rest(entries: list, begin: int | None, 
 
 
 @given(entries, st.data())
-def test_a_record_that_is_cut_off_is_left(entries: list, data: st.DataObject) -> None:
+def test_a_record_that_is_cut_off_is_left(entries: list[Any], data: st.DataObject) -> None:
     log = log_of(entries)
     cut = data.draw(st.integers(0, len(log.data)))
     whole = 0
@@ -216,7 +217,12 @@ def test_an_encrypted_entry_is_one_row_at_its_last_offset() -> None:
 
 
 def chunk(number: int, payload: bytes, size: int) -> EntryView:
-    facts = {"uuid": "u", "chunk_id": number, "num_chunks_from_msg": 3, "total_chunk_msg_size": size}
+    facts: dict[str, Any] = {
+        "uuid": "u",
+        "chunk_id": number,
+        "num_chunks_from_msg": 3,
+        "total_chunk_msg_size": size,
+    }
     return pulsar_single(Message(payload, key="k"), NOW_MS, uncompressed_size=size, **facts)
 
 

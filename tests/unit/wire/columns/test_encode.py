@@ -1,15 +1,17 @@
 """Columns to record batches: what kafka-python reads of them is what went in."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
-from convert.records import Received, Sent, read_by_kafka, sent
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.wire.columns import Columns, Producer, Wanted, decode, encode
 from magnetar.wire.columns.model import binary_column, pairs_column
 from magnetar.wire.kafka.records import is_intact, read_header
+from tests.unit.wire.convert.records import Received, Sent, read_by_kafka, sent
 
 from .stored import Log, expected, rows_of
 
@@ -120,6 +122,6 @@ def test_without_a_column_there_are_nulls_and_the_time_that_was_given() -> None:
         ({"rows": np.array([-1])}, "1 rows do not have"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given: dict, message: str) -> None:
+def test_what_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encode(Columns(1), **given)

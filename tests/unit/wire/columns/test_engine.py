@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from convert.records import Sent, kafka_batch
 
 from magnetar.wire.columns import decode, engine
 from magnetar.wire.compiling import CompiledModules
+from tests.unit.wire.convert.records import Sent, kafka_batch
 
 from .stored import Log
 

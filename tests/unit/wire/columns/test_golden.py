@@ -1,7 +1,7 @@
 """Bytes that were written once have the same rows for ever, and the same columns the same bytes.
 
 `log-v1.bin` is a log of both protocols' clients, in all compressions; `log-v1.json` its rows; `batch-v1.bin` two of
-them as a record batch.  `golden_log` and `golden_batch` made the files.  Whoever changes what comes out has to make new
+them as a record batch.  `golden_log` and `golden_batch` made the files.  A change of what comes out has to make new
 ones beside them, and to say what becomes of logs that exist.
 """
 
@@ -9,10 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from convert.records import Message, Sent, kafka_batch, pulsar_batch, pulsar_single
-
 from magnetar.wire.columns import Columns, Producer, Wanted, decode, encode
 from magnetar.wire.columns.model import BinaryColumn
+from tests.unit.wire.convert.records import Message, Sent, kafka_batch, pulsar_batch, pulsar_single
 
 from .stored import NOW_MS, Log
 from .test_decode import KAFKA_CODECS, PULSAR_CODECS, chunk

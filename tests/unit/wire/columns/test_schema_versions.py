@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from convert.records import Message, Sent, kafka_batch, pulsar_single
-
 from magnetar.wire.columns import Wanted, Window, decode
+from tests.unit.wire.convert.records import Message, Sent, kafka_batch, pulsar_single
 
 from .stored import Log
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import cramjam
 from hypothesis import strategies as st
-from kafka.record.default_records import (  # type: ignore[import-untyped]
+from kafka.record.default_records import (
     DefaultRecordBatch,
     DefaultRecordBatchBuilder,
 )

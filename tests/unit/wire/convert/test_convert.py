@@ -1,4 +1,4 @@
-"""Kafka's batches as Pulsar's entries and back: what goes in comes out, whoever reads it."""
+"""Kafka's batches as Pulsar's entries and back: what goes in comes out, whichever client reads it."""
 
 import base64
 import random
@@ -104,7 +104,7 @@ def _by_name(pairs: Any) -> list[tuple[str, str]]:
 
 
 def _numbered(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Clients see a map: a name that comes again is told apart by its number."""
+    """Clients see a map: a name that comes again gets a number."""
     seen: dict[str, int] = {}
     out = []
     for name, value in pairs:
@@ -412,7 +412,7 @@ def test_a_covering_batch_has_nothing_to_read_and_covers_its_offsets() -> None:
     assert (record.offset, record.key) == (1_000_000, b"\0\0\0\1")
 
 
-# --- bytes that nobody should send ---------------------------------------------------------------------------------
+# --- bytes that no client should send ------------------------------------------------------------------------------
 
 
 def _zigzag(value: int) -> bytes:

@@ -68,7 +68,7 @@ CODECS: dict[str, tuple[int, Any]] = {
     "lz4": (3, lambda data: bytes(cramjam.lz4.compress(data))),
     "zstd": (4, lambda data: bytes(cramjam.zstd.compress(data))),
 }
-CONTENT = [
+CONTENT: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
     (b"k", b"v" * 100, [("h", b"1"), ("h", None), ("", b"")]),
     (None, None, []),
     (b"", b"", [("\u00e4", b"\xff")]),

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import lz4.block  # type: ignore[import-untyped]
+import lz4.block
 
 from magnetar.wire.pulsar.commands import frame_command, read_command
 from magnetar.wire.pulsar.entry import EntryView, frame_entry, read_batch, read_entry

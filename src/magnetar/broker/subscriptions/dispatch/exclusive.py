@@ -11,17 +11,16 @@ from collections.abc import Container, Iterable, Sequence
 
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.model import (
-    PERMITS_MAX,
     Actions,
     Consumer,
     Deliver,
     Dispatcher,
     Place,
     Rewind,
-    SubscriptionType,
     Unit,
 )
 from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, merged
+from magnetar.broker.subscriptions.model import PERMITS_MAX, SubscriptionType
 
 
 class SingleActiveDispatcher(Dispatcher):

@@ -4,21 +4,16 @@ Consumers are sorted by priority level (0 first), then by name; only those of th
 partitioned topic takes the one at its index modulo their number, so that partitions spread; the one log of a
 non-partitioned topic takes the consumer whose point follows the topic's hash on a ring of 100 points for each.
 
-When another consumer becomes active, it starts at the first unacknowledged message, and everybody is told.
-A consumer that joins without that is told alone.
+When another consumer becomes active, it starts at the first unacknowledged message, and all consumers are notified.
+When one joins and the active one stays, only the one that joins is notified.
 """
 
 from bisect import bisect_left
 
 from magnetar.broker.subscriptions.dispatch.exclusive import SingleActiveDispatcher
 from magnetar.broker.subscriptions.dispatch.hashing import positive_hash, ring_points
-from magnetar.broker.subscriptions.dispatch.model import (
-    Actions,
-    ActiveChange,
-    Consumer,
-    Rewind,
-    SubscriptionType,
-)
+from magnetar.broker.subscriptions.dispatch.model import Actions, ActiveChange, Consumer, Rewind
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 
 class FailoverDispatcher(SingleActiveDispatcher):

@@ -26,13 +26,13 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Consumer,
     Deliver,
     Place,
-    SubscriptionType,
     Unit,
 )
 from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
 from magnetar.broker.subscriptions.dispatch.ring import ConsumerRing
 from magnetar.broker.subscriptions.dispatch.selectors import DeclaredRanges, HashRing, Selector
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 FRESH, REPLAY = Place.FRESH, Place.REPLAY
 
@@ -182,7 +182,7 @@ class KeySharedDispatcher(MultiConsumerDispatcher):
             del self._slots[slot.number]
 
     def _may_have(self, slot: Slot, owner: Consumer) -> bool:
-        """Whether a slot is not being drained by somebody else."""
+        """Whether a slot is not being drained by another consumer."""
         return slot.holder is None or slot.holder is owner or self.allow_out_of_order
 
     def _queue(self, slot: Slot) -> None:

@@ -16,23 +16,14 @@ Offsets are those of the partition's log; ranges are half-open.
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, without
+from magnetar.broker.subscriptions.model import SubscriptionType
 
 READ_ENTRIES_MAX = 100  # Pulsar's dispatcherMaxReadBatchSize
 CONSUMER_UNACKED_MESSAGES_MAX = 50_000  # maxUnackedMessagesPerConsumer
 SUBSCRIPTION_UNACKED_MESSAGES_MAX = 200_000  # maxUnackedMessagesPerSubscription
-PERMITS_MAX = (1 << 31) - 1
-
-
-class SubscriptionType(Enum):
-    """The values are those of CommandSubscribe.SubType."""
-
-    EXCLUSIVE = 0
-    SHARED = 1
-    FAILOVER = 2
-    KEY_SHARED = 3
 
 
 class Place(IntEnum):
@@ -222,6 +213,7 @@ class Dispatcher(ABC):
 
     type: SubscriptionType
     consumers: list[Consumer]
+    active: Consumer | None = None  # the one that gets everything, where one consumer does
 
     def __init__(self) -> None:
         self.consumers = []
@@ -249,7 +241,7 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def acked(self, ranges: Iterable[OffsetRange]) -> Actions:
-        """These offsets are acknowledged, by whomever; offsets that were never offered are ignored."""
+        """These offsets are acknowledged, by any client; offsets that were never offered are ignored."""
 
     @abstractmethod
     def redeliver(
@@ -266,7 +258,7 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def rewind(self) -> None:
-        """Forget what was offered: the shell goes on reading elsewhere (seek, cursor moved by somebody else)."""
+        """Forget what was offered: the shell goes on reading elsewhere (seek, cursor moved by another client)."""
 
     @abstractmethod
     def wanted(self) -> int:
@@ -280,6 +272,16 @@ class Dispatcher(ABC):
     def next_tick_ms(self) -> int | None:
         """When `tick` is to be called next; None: no need."""
         return None
+
+    @property
+    def delayed_count(self) -> int:
+        """Units whose time has not come."""
+        return 0
+
+    @property
+    def waiting_count(self) -> int:
+        """Units that wait for a consumer that may have them."""
+        return 0
 
     def _entries_for(self, permits: int, entries_max: int = READ_ENTRIES_MAX) -> int:
         """Entries that hold about so many messages: at least one, at most a read's worth or `entries_max`."""

@@ -1,10 +1,10 @@
 """What Shared and Key_Shared have in common: several consumers hold units at once.
 
-A unit is in exactly one place (`model.Place`) from the offer to its acknowledgement; a unit that is held is in
-`held` of its holder and of nobody else.  Everything that changes who may get something ends in `_pump`, which
-delivers all that can be delivered: so between two calls nothing waits that somebody available may have.
+A unit is in exactly one place (`model.Place`) from the offer to its acknowledgement; a unit that is held is in `held`
+of one consumer, its holder.  Everything that changes which consumer may get something ends in `_pump`, which delivers
+all that can be delivered: so between two calls nothing waits that an available consumer may have.
 
-Limits (pulsar.md 2): a consumer with 50,000 unacknowledged messages gets nothing until it is down to half of them;
+Limits: a consumer with 50,000 unacknowledged messages gets nothing until it is down to half of them;
 with 200,000 at all consumers together nothing new goes out until half of those are left, but what was
 delivered before does, since only acknowledging that helps.  The entry that reaches a limit is delivered whole.
 
@@ -18,7 +18,6 @@ from collections.abc import Container, Iterable, Sequence
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS, DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import (
-    PERMITS_MAX,
     READ_ENTRIES_MAX,
     SUBSCRIPTION_UNACKED_MESSAGES_MAX,
     Actions,
@@ -29,6 +28,7 @@ from magnetar.broker.subscriptions.dispatch.model import (
     Unit,
 )
 from magnetar.broker.subscriptions.dispatch.ranges import OffsetRange, merged
+from magnetar.broker.subscriptions.model import PERMITS_MAX
 
 HELD, DELAYED, DONE = Place.HELD, Place.DELAYED, Place.DONE
 
@@ -39,7 +39,7 @@ LOOK_AHEAD_MAX = 20_000
 
 
 class MultiConsumerDispatcher(Dispatcher):
-    """Who holds what; the subclasses know who may get what."""
+    """Which consumer holds what; the subclasses know which may get what."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class MultiConsumerDispatcher(Dispatcher):
         self._waiting = 0
         self._stirred = False  # something happened that may let a waiting unit go
 
-    # Who takes part.
+    # The consumers that take part.
 
     def add_consumer(self, consumer: Consumer) -> Actions:
         assert consumer not in self._members
@@ -191,12 +191,10 @@ class MultiConsumerDispatcher(Dispatcher):
 
     @property
     def delayed_count(self) -> int:
-        """Units whose time has not come."""
         return len(self._delayed)
 
     @property
     def waiting_count(self) -> int:
-        """Units that wait for a consumer that may have them."""
         return self._waiting
 
     def rewind(self) -> None:

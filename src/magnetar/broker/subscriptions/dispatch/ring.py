@@ -57,7 +57,7 @@ class ConsumerRing:
                 self._drop(consumer.priority_level)
 
     def next(self) -> Consumer | None:
-        """The consumer whose turn it is; it goes to the end of its circle.  None: nobody is available."""
+        """The consumer whose turn it is; it goes to the end of its circle.  None: no consumer is available."""
         levels = self._levels
         while levels:
             circle = self._circles[levels[0]]
@@ -72,7 +72,7 @@ class ConsumerRing:
         return None
 
     def is_alone(self, consumer: Consumer) -> bool:
-        """Whether an available consumer shares its level with nobody who is available too."""
+        """Whether an available consumer is the only available one of its level."""
         return len(self._circles[consumer.priority_level]) == 1
 
     def stay(self, consumer: Consumer) -> None:

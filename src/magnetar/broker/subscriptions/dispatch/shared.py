@@ -1,30 +1,29 @@
-"""Every unit to whoever can take it (Shared).
+"""Every unit to any consumer that can take it (Shared).
 
 Consumers of the lowest priority level with permits take turns of up to 20 messages; units that came back go out
 before new ones, in the order of the log.  Cumulative acknowledgements make no sense here and are the shell's to
 ignore (as Pulsar's `Consumer.messageAcked` does, with a log line).
 
-The chunks of one large message go to one consumer, or nobody could put them together: while a consumer holds or is to
-get a chunk of a uuid, the others of that uuid wait for it (`parked`), whoever's turn it is.
+The chunks of one large message go to one consumer, or none could put them together: while a consumer holds or is to get
+a chunk of a uuid, the others of that uuid wait for it (`parked`), even if it is another consumer's turn.
 """
 
 from collections import deque
 
 from magnetar.broker.subscriptions.dispatch.delayed import TICK_MS
 from magnetar.broker.subscriptions.dispatch.model import (
-    PERMITS_MAX,
     READ_ENTRIES_MAX,
     SUBSCRIPTION_UNACKED_MESSAGES_MAX,
     Actions,
     Consumer,
     Deliver,
     Place,
-    SubscriptionType,
     Unit,
 )
 from magnetar.broker.subscriptions.dispatch.multi import MultiConsumerDispatcher
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
 from magnetar.broker.subscriptions.dispatch.ring import ConsumerRing
+from magnetar.broker.subscriptions.model import PERMITS_MAX, SubscriptionType
 
 REPLAY, PARKED, DONE = Place.REPLAY, Place.PARKED, Place.DONE
 TURN_MESSAGES_MAX = 20  # dispatcherMaxRoundRobinBatchSize
@@ -163,7 +162,7 @@ class SharedDispatcher(MultiConsumerDispatcher):
         return units
 
     def _owner_of_chunk(self, chunk_id: str, consumer: Consumer) -> Consumer:
-        """Who gets one more chunk of this message: `consumer`, unless somebody has others of it."""
+        """The consumer of one more chunk of this message: `consumer`, unless another consumer has others of it."""
         owner = self._chunks.get(chunk_id)
         if owner is None:
             owner = self._chunks[chunk_id] = ChunkOwner(consumer)

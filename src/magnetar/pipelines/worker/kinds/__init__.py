@@ -101,8 +101,8 @@ class Kind(Protocol):
     ) -> "StreamingQuery":
         """Start the query, named `spec.name`, with its checkpoint in `checkpoint_dir`; returns when it is started.
 
-        `spark` is a session of this pipeline's own: its temporary views and settings are nobody else's.
-        Whatever is raised is shown as the reason of the failure; a ConfigError is not tried again.
+        `spark` is a session of this pipeline's own: no other pipeline sees its temporary views and settings.  Whatever
+        is raised is shown as the reason of the failure; a ConfigError is not tried again.
         """
         ...
 

@@ -4,11 +4,12 @@ Served: v1-2.  There is one directory.  A partition that is asked to be where it
 not found.
 """
 
-from typing import TYPE_CHECKING
-
 from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import alter_replica_log_dirs as codec
 from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -16,21 +17,21 @@ from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "alter_replica_log_dirs"
 VERSIONS = (1, 2)
 
 
-def handle(context: "RequestContext", request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    refusal = ErrorCode.NONE
+    try:
+        context.cases.nodes.to_move_replicas(context.caller)
+    except BrokerError as error:
+        refusal = error_code(error)
     response = AlterReplicaLogDirsResponse()
     for wanted in request.dirs:
-        is_here = wanted.path == context.broker.settings.data_dir
         for topic in wanted.topics:
             rows = [
                 AlterReplicaLogDirPartitionResult(
-                    index, _presence(context, topic.name, index) if is_here else ErrorCode.LOG_DIR_NOT_FOUND
+                    index, refusal or _moved(context, wanted.path, topic.name, index)
                 )
                 for index in topic.partitions
             ]
@@ -38,14 +39,12 @@ def handle(context: "RequestContext", request: AlterReplicaLogDirsRequest) -> Al
     return response
 
 
-def _presence(context: "RequestContext", topic_name: str, index: int) -> ErrorCode:
-    broker = context.broker
+def _moved(context: RequestContext, path: str, topic_name: str, index: int) -> ErrorCode:
     try:
-        topic = broker.kafka_topic(topic_name)
+        context.cases.nodes.move_replica(context.node, path, topic_name, index)
     except BrokerError as error:
         return error_code(error)
-    if not 0 <= index < topic.partition_count:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if context.node.node_id not in topic.replicas[index]:
-        return ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NONE
+
+
+API = Api.of(codec, VERSIONS, handle)

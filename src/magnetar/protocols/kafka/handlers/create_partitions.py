@@ -4,29 +4,25 @@ Served: v0-3.  Every topic that was asked for is answered; each succeeds or fail
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.errors import UnknownTopic
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import create_partitions as codec
 from magnetar.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "create_partitions"
 VERSIONS = (0, 3)
 
 
-async def handle(context: "RequestContext", request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     response = CreatePartitionsResponse()
     counts = Counter(topic.name for topic in request.topics)
     for wanted in {topic.name: topic for topic in request.topics}.values():
@@ -36,7 +32,12 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
             row.error_code, row.error_message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
             continue
         try:
-            await _grow(context.broker, wanted, request.validate_only)
+            replicas = None
+            if wanted.assignments is not None:
+                replicas = [one.broker_ids for one in wanted.assignments]
+            await context.cases.topics.grow(
+                context.caller, wanted.name, wanted.count, replicas, validate_only=request.validate_only
+            )
         except (UnknownTopic, InvalidTopicName):
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row.error_message = f"The topic {wanted.name} does not exist."
@@ -45,12 +46,4 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
     return response
 
 
-async def _grow(broker: "Broker", wanted: CreatePartitionsTopic, validate_only: bool) -> None:
-    topic = broker.kafka_topic(wanted.name)
-    replicas = None
-    if wanted.assignments is not None:
-        replicas = [one.broker_ids for one in wanted.assignments]
-    async with broker.topics.changing(topic):
-        planned = broker.topics.plan_partitions(topic, wanted.count, replicas)
-        if not validate_only:
-            await broker.topics.add_partitions(topic, planned)
+API = Api.of(codec, VERSIONS, handle)

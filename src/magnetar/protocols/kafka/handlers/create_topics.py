@@ -2,19 +2,26 @@
 
 Served: v2-7 (v4 defaults by -1, v5 the effective settings come back, KIP-525, v7 topic ids, KIP-516).  Each topic
 succeeds or fails by itself; what is right is stored by one commit, so a thousand topics cost one synced write.  A topic
-named twice, also under two spellings, is refused.  `timeout_ms` does not apply: an answered topic is there.  Any node
-takes the request: all of them are one process.
+named twice, also under two spellings, is refused.  So is one (POLICY_VIOLATION) for which the policy
+`maxTopicsPerNamespace` of its namespace leaves no room behind those before it in the request.  `timeout_ms` does not
+apply: an answered topic is there.  Any node takes the request: all of them are one process.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.errors import TopicExists
-from magnetar.broker.policy.topic_config import InvalidConfig
-from magnetar.broker.topics.topic import NewTopic, Topic
+from magnetar.base.names import TopicName
+from magnetar.broker.policy.errors import InvalidConfig
+from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.topics import TopicCases
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import create_topics as codec
 from magnetar.wire.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -23,31 +30,24 @@ from magnetar.wire.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from magnetar.base.names import TopicName
-    from magnetar.broker.broker import Broker
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "create_topics"
 VERSIONS = (2, 7)
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # as Kafka: what one request may cost
 
 
-async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
-    broker = context.broker
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    topics = context.cases.topics
     response = CreateTopicsResponse()
     rows = response.topics
     wanted = list({topic.name: topic for topic in request.topics}.values())
-    if _partitions_of(broker, wanted) > PARTITIONS_PER_REQUEST_MAX:
+    if _partitions_of(topics.partition_count_default, wanted) > PARTITIONS_PER_REQUEST_MAX:
         message = "Excessively large number of partitions per request."
         rows.extend(_refused(topic.name, ErrorCode.POLICY_VIOLATION, message) for topic in wanted)
         return response
-    names = _names(broker, wanted, rows)
-    counts = Counter(broker.topic_name(topic.name) for topic in request.topics if topic.name in names)
+    names = _names(context, wanted, rows)
+    counts = Counter(names[topic.name] for topic in request.topics if topic.name in names)
     planned: list[tuple[Topic, CreatableTopicResult]] = []
+    partitions: Counter[str] = Counter()  # by namespace, of what is planned
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for topic in wanted:
         name = names.get(topic.name)
@@ -57,21 +57,20 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
             rows.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             continue
         try:
-            row = _plan(broker, topic, name, planned, described)
+            row = _plan(context, topic, name, planned, partitions, described)
         except BrokerError as error:
             row = _refused(topic.name, error_code(error), str(error))
         rows.append(row)
     if planned and not request.validate_only:
         try:
-            await broker.topics.create([topic for topic, _ in planned])
+            await topics.create([topic for topic, _ in planned])
         except BrokerError as error:
             for _, row in planned:
                 _refuse(row, error_code(error), str(error))
     return response
 
 
-def _partitions_of(broker: "Broker", wanted: "Sequence[CreatableTopic]") -> int:
-    default = broker.settings.partition_count_default
+def _partitions_of(default: int, wanted: Sequence[CreatableTopic]) -> int:
     return sum(
         len(topic.assignments) or (default if topic.num_partitions == -1 else topic.num_partitions)
         for topic in wanted
@@ -80,26 +79,27 @@ def _partitions_of(broker: "Broker", wanted: "Sequence[CreatableTopic]") -> int:
 
 
 def _names(
-    broker: "Broker", wanted: "Sequence[CreatableTopic]", rows: list[CreatableTopicResult]
-) -> "dict[str, TopicName]":
+    context: RequestContext, wanted: Sequence[CreatableTopic], rows: list[CreatableTopicResult]
+) -> dict[str, TopicName]:
     names = {}
     for topic in wanted:
         try:
-            names[topic.name] = broker.topic_name(topic.name)
+            names[topic.name] = context.cases.kafka_names.name(topic.name)
         except BrokerError as error:
             rows.append(_refused(topic.name, error_code(error), str(error)))
     return names
 
 
 def _plan(
-    broker: "Broker",
+    context: RequestContext,
     wanted: CreatableTopic,
-    name: "TopicName",
+    name: TopicName,
     planned: list[tuple[Topic, CreatableTopicResult]],
+    partitions: Counter[str],
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
 ) -> CreatableTopicResult:
-    if broker.internal_topics.find(name) is not None:
-        raise TopicExists(f"Topic '{name.local}' already exists.")
+    topics = context.cases.topics
+    topics.to_create(context.caller, name)
     configs = {config.name: config.value for config in wanted.configs}
     nulls = [config for config, value in configs.items() if value is None]
     if nulls:
@@ -112,7 +112,7 @@ def _plan(
             problem = "A manual partition assignment was specified, but replication factor was not set to -1."
         elif wanted.num_partitions != -1:
             problem = "A manual partition assignment was specified, but numPartitions was not set to -1."
-        if problem is not None and broker.topics.find(name) is None:
+        if problem is not None and not topics.exists(name):
             return _refused(wanted.name, ErrorCode.INVALID_REQUEST, problem)
         if len(by_hand) < len(wanted.assignments):
             counts = Counter(one.partition_index for one in wanted.assignments)
@@ -125,10 +125,20 @@ def _plan(
             return _refused(wanted.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         new.replicas = [by_hand[index] for index in range(len(by_hand))]
         new.partition_count = new.replication_factor = -1
-    topic = broker.topics.plan(new)
+    topic = topics.plan(new, partitions)
+    if not topics.may_describe_configs(context.caller, name):
+        row = CreatableTopicResult(
+            wanted.name,
+            topic.topic_id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
+        planned.append((topic, row))
+        return row
     identity = frozenset(topic.overrides.items())
     if identity not in described:
-        described[identity] = _describe(broker, topic)
+        described[identity] = _describe(topics, topic)
     row = CreatableTopicResult(
         wanted.name,
         topic.topic_id,
@@ -141,10 +151,10 @@ def _plan(
     return row
 
 
-def _describe(broker: "Broker", topic: Topic) -> list[CreatableTopicConfigs]:
+def _describe(topics: TopicCases, topic: Topic) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
-        for entry in broker.topics.defaults.describe(topic.overrides)
+        for entry in topics.default_settings(topic.overrides)
     ]
 
 
@@ -160,3 +170,6 @@ def _refuse(row: CreatableTopicResult, code: ErrorCode, message: str) -> None:
     row.topic_id = bytes(16)
     row.num_partitions = row.replication_factor = -1
     row.configs = []  # not null: the Java client would fail on it
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -5,15 +5,17 @@ below it is not readable any more, and whole ledgers of it are removed.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
-from magnetar.broker.errors import OffsetOutOfRange, PolicyViolation
+from magnetar.broker.log.partition import Partition
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import delete_records as codec
 from magnetar.wire.kafka.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -21,18 +23,11 @@ from magnetar.wire.kafka.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "delete_records"
 VERSIONS = (0, 2)
 PIECES = Pieces("topics", "partitions", "topics")
 
-HIGH_WATERMARK: Final = -1
 
-
-async def handle(context: "RequestContext", request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     work = []
     for wanted_topic in request.topics:
@@ -41,9 +36,9 @@ async def handle(context: "RequestContext", request: DeleteRecordsRequest) -> De
         for wanted in wanted_topic.partitions:
             rows.append(row := DeleteRecordsPartitionResult(wanted.partition_index, -1))
             try:
-                topic = context.broker.kafka_topic(wanted_topic.name)
-                topic.check_changeable()
-                partition = topic.partition(wanted.partition_index)
+                partition = context.cases.topics.to_empty(
+                    context.caller, wanted_topic.name, wanted.partition_index
+                )
             except InvalidTopicName:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             except BrokerError as error:
@@ -51,19 +46,18 @@ async def handle(context: "RequestContext", request: DeleteRecordsRequest) -> De
             else:
                 row.error_code = leader_error(context, partition)
                 if row.error_code == ErrorCode.NONE:
-                    work.append(_delete(partition, wanted.offset, row))
+                    work.append(_delete(context, partition, wanted.offset, row))
     await asyncio.gather(*work)
     return response
 
 
-async def _delete(partition: "Partition", offset: int, row: DeleteRecordsPartitionResult) -> None:
-    log = partition.log
+async def _delete(
+    context: RequestContext, partition: Partition, offset: int, row: DeleteRecordsPartitionResult
+) -> None:
     try:
-        if partition.topic.config.compact and not partition.topic.config.delete:
-            raise PolicyViolation("records of a topic with cleanup.policy=compact are not deleted by offset")
-        target = log.high_watermark if offset == HIGH_WATERMARK else offset
-        if not 0 <= target <= log.high_watermark:
-            raise OffsetOutOfRange(f"offset {offset} is not between 0 and {log.high_watermark}")
-        row.low_watermark = await log.trim(log_start=target)
+        row.low_watermark = await context.cases.topics.delete_records(partition, offset)
     except BrokerError as error:
         row.error_code = error_code(error)
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

@@ -6,13 +6,18 @@ not apply: an answered topic is gone.
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.topics import TopicCases
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import delete_topics as codec
 from magnetar.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -21,23 +26,17 @@ from magnetar.wire.kafka.messages.delete_topics import (
 )
 from magnetar.wire.kafka.runtime import ZERO_UUID
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.topics.topic import Topic
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "delete_topics"
 VERSIONS = (1, 6)
 
 _DISABLED_CODE_SINCE: Final = 3
 _NO_SUCH_NAME: Final = "This server does not host this topic-partition."
 
 
-async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    broker = context.broker
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    topics = context.cases.topics
     wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
     response = DeleteTopicsResponse()
-    if not broker.settings.delete_topics:
+    if not topics.may_delete:
         code, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
         if context.api_version < _DISABLED_CODE_SINCE:
             code, message = ErrorCode.INVALID_REQUEST, "This version does not support topic deletion."
@@ -60,7 +59,7 @@ async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> Del
             _refuse(row, ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
             named[key] = 0
         else:
-            topic = _find(broker, one, row)
+            topic = _find(context, one, row)
             if topic is not None:
                 found.append((row, topic))
     named_twice = Counter(topic.topic_id for _, topic in found)
@@ -73,18 +72,18 @@ async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> Del
             )
     # Side by side, so that the metadata store folds what they write into few commits.
     await asyncio.gather(
-        *(_delete(broker, row, topic) for row, topic in found if named_twice[topic.topic_id] == 1)
+        *(_delete(topics, row, topic) for row, topic in found if named_twice[topic.topic_id] == 1)
     )
     return response
 
 
-def _find(broker: "Broker", wanted: DeleteTopicState, row: DeletableTopicResult) -> "Topic | None":
+def _find(context: RequestContext, wanted: DeleteTopicState, row: DeletableTopicResult) -> Topic | None:
     try:
         if wanted.name is None:
-            topic = broker.topics.get_by_id(wanted.topic_id)
-            row.name = broker.kafka_name(topic.name)
+            topic = context.cases.topics.to_delete_by_id(context.caller, wanted.topic_id)
+            row.name = context.cases.kafka_names.shown(topic.name)
         else:
-            topic = broker.kafka_topic(wanted.name)
+            topic = context.cases.topics.to_delete(context.caller, wanted.name)
             row.topic_id = topic.topic_id
     except (UnknownTopic, InvalidTopicName):
         # A name that no topic can have is one that no topic has, says Kafka here.
@@ -96,9 +95,9 @@ def _find(broker: "Broker", wanted: DeleteTopicState, row: DeletableTopicResult)
     return None
 
 
-async def _delete(broker: "Broker", row: DeletableTopicResult, topic: "Topic") -> None:
+async def _delete(topics: TopicCases, row: DeletableTopicResult, topic: Topic) -> None:
     try:
-        await broker.delete_topic(topic)
+        await topics.delete(topic)
     except BrokerError as error:
         _refuse(row, error_code(error), str(error))
 
@@ -106,3 +105,6 @@ async def _delete(broker: "Broker", row: DeletableTopicResult, topic: "Topic") -
 def _refuse(row: DeletableTopicResult, code: ErrorCode, message: str) -> None:
     row.error_code = code
     row.error_message = message
+
+
+API = Api.of(codec, VERSIONS, handle)

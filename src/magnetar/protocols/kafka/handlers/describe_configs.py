@@ -8,18 +8,21 @@ A resource is named in a dozen bytes and described in thousands, so many of them
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from magnetar.base.config import ConfigType
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.policy.broker_config import describe_broker
-from magnetar.broker.policy.topic_config import ConfigEntry, InvalidConfigRequest
-from magnetar.protocols.kafka import admin_loggers
-from magnetar.protocols.kafka.admin_configs import CLUSTER_DEFAULT, ResourceType, node_id_of
+from magnetar.broker.policy.errors import InvalidConfigRequest
+from magnetar.broker.policy.model import ConfigEntry
+from magnetar.protocols.kafka.admin_configs import ResourceType
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import describe_configs as codec
 from magnetar.wire.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -29,13 +32,6 @@ from magnetar.wire.kafka.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from magnetar.broker.broker import Broker
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "describe_configs"
 VERSIONS = (1, 4)
 PIECES = Pieces("resources", "", "results")
 
@@ -45,7 +41,7 @@ _DYNAMIC_BROKER_LOGGER_CONFIG: Final = 6
 _AT_ONCE: Final = 10  # resources described in one turn of the event loop
 
 
-async def handle(context: "RequestContext", request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     for number, wanted in enumerate(request.resources, 1):
         if number % _AT_ONCE == 0:
@@ -53,7 +49,7 @@ async def handle(context: "RequestContext", request: DescribeConfigsRequest) -> 
         row = DescribeConfigsResult(resource_type=wanted.resource_type, resource_name=wanted.resource_name)
         response.results.append(row)
         try:
-            row.configs = _describe(context.broker, wanted, request)
+            row.configs = _describe(context, wanted, request)
         except UnknownTopic:
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row.error_message = f"The topic '{wanted.resource_name}' does not exist."
@@ -63,32 +59,25 @@ async def handle(context: "RequestContext", request: DescribeConfigsRequest) -> 
 
 
 def _describe(
-    broker: "Broker", wanted: DescribeConfigsResource, request: DescribeConfigsRequest
+    context: RequestContext, wanted: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
+    cases, caller, name = context.cases.configs, context.caller, wanted.resource_name
     names = wanted.configuration_keys or None
     match wanted.resource_type:
         case ResourceType.TOPIC:
-            topic = broker.kafka_topic(wanted.resource_name)
-            entries = broker.topics.defaults.describe(topic.overrides, names)
-        case ResourceType.BROKER if wanted.resource_name == CLUSTER_DEFAULT:
-            return []
+            return [_entry(entry, request) for entry in cases.describe_topic(caller, name, names)]
         case ResourceType.BROKER:
-            node_id = node_id_of(broker.nodes, wanted.resource_name, "Broker")
-            given = {**broker.settings.given, "node.id": str(node_id)}
-            entries = describe_broker(given, names)
+            return [_entry(entry, request) for entry in cases.describe_broker(caller, name, names)]
         case ResourceType.BROKER_LOGGER:
-            node_id_of(broker.nodes, wanted.resource_name, "Broker")
-            return _loggers(names)
-        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-            if not wanted.resource_name:
-                what = (
-                    "Group" if wanted.resource_type == ResourceType.GROUP else "Client metrics subscription"
-                )
-                raise InvalidConfigRequest(f"{what} name must not be empty")
+            return _loggers(cases.describe_loggers(caller, name, names))
+        case ResourceType.CLIENT_METRICS:
+            cases.describe_client_metrics(caller, name)
+            return []
+        case ResourceType.GROUP:
+            cases.describe_group(caller, name)
             return []
         case _:
             raise InvalidConfigRequest(f"Unknown resource type {wanted.resource_type}")
-    return [_entry(entry, request) for entry in entries]
 
 
 def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -110,11 +99,13 @@ def _entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
     return row
 
 
-def _loggers(names: "Collection[str] | None") -> list[DescribeConfigsResourceResult]:
+def _loggers(levels: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
     return [
         DescribeConfigsResourceResult(
             name, level, config_source=_DYNAMIC_BROKER_LOGGER_CONFIG, config_type=ConfigType.STRING
         )
-        for name, level in admin_loggers.levels().items()
-        if names is None or name in names
+        for name, level in levels.items()
     ]
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

@@ -3,14 +3,15 @@
 Served: v0.  The coordinator's epoch is that of the producer's last marker here, -1 before the first one.
 """
 
-from typing import TYPE_CHECKING
-
 from magnetar.base.errors import BrokerError
-from magnetar.broker.transactions.markers import COORDINATOR_EPOCH
+from magnetar.broker.transactions.model import COORDINATOR_EPOCH
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import describe_producers as codec
 from magnetar.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -19,15 +20,11 @@ from magnetar.wire.kafka.messages.describe_producers import (
     TopicResponse,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "describe_producers"
 VERSIONS = (0, 0)
 PIECES = Pieces("topics", "partition_indexes", "topics")
 
 
-def handle(context: "RequestContext", request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -38,10 +35,10 @@ def handle(context: "RequestContext", request: DescribeProducersRequest) -> Desc
     )
 
 
-def _describe(context: "RequestContext", topic_name: str, index: int) -> PartitionResponse:
+def _describe(context: RequestContext, topic_name: str, index: int) -> PartitionResponse:
     row = PartitionResponse(index)
     try:
-        partition = context.broker.kafka_topic(topic_name).partition(index)
+        partition = context.cases.reading.to_read(context.caller, topic_name).partition(index)
     except BrokerError as error:
         row.error_code, row.error_message = error_code(error), str(error)
         return row
@@ -60,3 +57,6 @@ def _describe(context: "RequestContext", topic_name: str, index: int) -> Partiti
             if known.batches
         ]
     return row
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

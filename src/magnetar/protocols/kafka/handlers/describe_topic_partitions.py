@@ -1,16 +1,22 @@
-"""DescribeTopicPartitions: topics and who leads their partitions, a page at a time (KIP-966).
+"""DescribeTopicPartitions: topics and the leaders of their partitions, a page at a time (KIP-966).
 
 Served: v0.  Topics come in order of name; no topics means all.  A page has at most `PARTITIONS_PER_PAGE_MAX` partitions
 or what the client allows, and at least one; the cursor says where the next page starts.  All replicas are in sync, so
-nobody is eligible to lead but not in sync.
+the list of eligible leaders that are not is empty.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.base.names import InvalidTopicName
+from magnetar.broker.security.errors import NotAuthorized
+from magnetar.broker.topics.topic import Topic
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.permissions import TOPIC_OPERATIONS
+from magnetar.protocols.kafka.permissions import bits
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import describe_topic_partitions as codec
 from magnetar.wire.kafka.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -19,24 +25,19 @@ from magnetar.wire.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.broker.topics.topic import Topic
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "describe_topic_partitions"
 VERSIONS = (0, 0)
 
 PARTITIONS_PER_PAGE_MAX: Final = 2000  # Kafka's max.request.partition.size.limit
 
 
 def handle(
-    context: "RequestContext", request: DescribeTopicPartitionsRequest
+    context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    broker = context.broker
-    names = {topic.name for topic in request.topics} or {
-        broker.kafka_name(topic.name) for topic in (*broker.topics, *broker.internal_topics.present())
-    }
+    names = {topic.name for topic in request.topics}
+    if not names:
+        names = {
+            context.cases.kafka_names.shown(one.name) for one in context.cases.topics.list(context.caller)
+        }
     cursor = request.cursor
     first_index = 0
     if cursor is not None:
@@ -53,7 +54,7 @@ def handle(
         if left == 0:
             response.next_cursor = Cursor(name, 0)
             break
-        row, topic = _find(broker, name)
+        row, topic = _find(context, name)
         response.topics.append(row)
         if topic is None:
             continue
@@ -66,19 +67,22 @@ def handle(
     return response
 
 
-def _find(broker: "Broker", name: str) -> "tuple[DescribeTopicPartitionsResponseTopic, Topic | None]":
+def _find(context: RequestContext, name: str) -> tuple[DescribeTopicPartitionsResponseTopic, Topic | None]:
+    topics = context.cases.topics
     try:
-        topic = broker.kafka_topic(name)
+        topic = topics.describe(context.caller, name)
+    except (InvalidTopicName, NotAuthorized) as error:
+        return _refused(name, error_code(error)), None
     except BrokerError as error:
         row = _refused(name, error_code(error))
-        row.topic_authorized_operations = TOPIC_OPERATIONS
+        row.topic_authorized_operations = bits(topics.operations(context.caller, name))
         return row, None
     row = DescribeTopicPartitionsResponseTopic(
         ErrorCode.NONE,
         name,
         topic.topic_id,
         is_internal=topic.is_internal,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=bits(topics.operations(context.caller, name)),
     )
     return row, topic
 
@@ -87,8 +91,11 @@ def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     return DescribeTopicPartitionsResponseTopic(code, name)
 
 
-def _partition(topic: "Topic", index: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
     replicas = topic.replicas[index]
     return DescribeTopicPartitionsResponsePartition(
         ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas, [], []
     )
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -3,11 +3,12 @@
 Served: v0.
 """
 
-from typing import TYPE_CHECKING
-
-from magnetar.protocols.kafka.groups import shown_name
-from magnetar.protocols.kafka.transactions import coordinates
+from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import describe_transactions as codec
 from magnetar.wire.kafka.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,30 +16,28 @@ from magnetar.wire.kafka.messages.describe_transactions import (
     TransactionState,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "describe_transactions"
 VERSIONS = (0, 0)
 
 
-def handle(context: "RequestContext", request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+def handle(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[_describe(context, one) for one in request.transactional_ids]
     )
 
 
-def _describe(context: "RequestContext", transactional_id: str) -> TransactionState:
+def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     if not transactional_id:
         return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
-    if not coordinates(context, transactional_id):
-        return TransactionState(ErrorCode.NOT_COORDINATOR, transactional_id)
-    record = context.broker.transactions.describe(transactional_id)
+    transactions = context.cases.transactions
+    try:
+        record = transactions.describe(context.caller, context.node, transactional_id)
+    except BrokerError as refusal:
+        return TransactionState(error_code(refusal), transactional_id)
     if record is None:
         return TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
     topics: dict[str, TopicData] = {}
     for full, index in sorted(record.partitions):
-        topics.setdefault(full, TopicData(shown_name(context, full))).partitions.append(index)
+        topics.setdefault(full, TopicData(transactions.shown_name(full))).partitions.append(index)
     return TransactionState(
         ErrorCode.NONE,
         transactional_id,
@@ -49,3 +48,6 @@ def _describe(context: "RequestContext", transactional_id: str) -> TransactionSt
         record.epoch,
         list(topics.values()),
     )
+
+
+API = Api.of(codec, VERSIONS, handle)

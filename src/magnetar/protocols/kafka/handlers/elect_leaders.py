@@ -4,10 +4,14 @@ Served: v0-2.  The preferred replica of a partition always leads it, so there is
 that exists is answered with ELECTION_NOT_NEEDED, and "all partitions" with an empty list, as Kafka does then.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import elect_leaders as codec
 from magnetar.wire.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -15,37 +19,41 @@ from magnetar.wire.kafka.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "elect_leaders"
 VERSIONS = (0, 2)
 
 _ELECTION_TYPES: Final = (0, 1)  # preferred, unclean
 
 
-def handle(context: "RequestContext", request: ElectLeadersRequest) -> ElectLeadersResponse:
+def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    wanted = request.topic_partitions or []
+    partitions = [(topic.topic, index) for topic in wanted for index in topic.partitions]
+    outcomes: dict[tuple[str, int], tuple[ErrorCode, str]]
     response = ElectLeadersResponse()
-    known_type = request.election_type in _ELECTION_TYPES
-    if not known_type:
-        response.error_code = ErrorCode.INVALID_REQUEST
-    for wanted in request.topic_partitions or []:
-        rows: list[PartitionResult] = []
-        response.replica_election_results.append(ReplicaElectionResult(wanted.topic, rows))
-        for index in wanted.partitions:
-            code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
-            if known_type:
-                code, message = _elect(context.broker, wanted.topic, index)
-            rows.append(PartitionResult(index, code, message))
+    try:
+        elected = context.cases.nodes.elect_leaders(context.caller, partitions)
+    except BrokerError as refusal:
+        response.error_code = error_code(refusal)
+        outcomes = dict.fromkeys(partitions, (response.error_code, str(refusal)))
+    else:
+        if request.election_type in _ELECTION_TYPES:
+            outcomes = {one: _outcome(error) for one, error in elected.items()}
+        else:
+            response.error_code = ErrorCode.INVALID_REQUEST
+            message = f"Unknown election type {request.election_type}"
+            outcomes = dict.fromkeys(partitions, (ErrorCode.INVALID_REQUEST, message))
+    response.replica_election_results = [
+        ReplicaElectionResult(
+            topic.topic, [PartitionResult(index, *outcomes[topic.topic, index]) for index in topic.partitions]
+        )
+        for topic in wanted
+    ]
     return response
 
 
-def _elect(broker: "Broker", topic_name: str, index: int) -> tuple[ErrorCode, str]:
-    try:
-        topic = broker.kafka_topic(topic_name)
-    except BrokerError:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}"
-    if not 0 <= index < topic.partition_count:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{index}"
-    return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+def _outcome(error: BrokerError | None) -> tuple[ErrorCode, str]:
+    if error is None:
+        return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+    return error_code(error), str(error)
+
+
+API = Api.of(codec, VERSIONS, handle)

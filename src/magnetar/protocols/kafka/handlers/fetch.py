@@ -7,24 +7,28 @@ request waits for `min_bytes` or `max_wait_ms`; an append wakes it (`fetch_waiti
 
 Limits: `max_bytes` of the request and `fetch.max.bytes` of the broker over all partitions, `partition_max_bytes` for
 each, all of what is sent; the first partition with data sends at least one batch, however large (KIP-74).  Readers of
-committed records see what lies below the last stable offset, and are told which transactions in it were aborted
-(KIP-98); where that is not known they are refused (CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR while it is found out).
+committed records get what lies below the last stable offset, and the list of aborted transactions in it (KIP-98); where
+that is not known they are refused (CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR while it is found out).
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.topics.topic import Topic
+from magnetar.ledger.entry import Entry
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
-from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget
+from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget, TopicKey
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
 from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
-from magnetar.protocols.kafka.registry import Deferred
+from magnetar.protocols.kafka.registry import Api, Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import fetch as codec
 from magnetar.wire.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -36,13 +40,8 @@ from magnetar.wire.kafka.messages.fetch import (
     PartitionData,
 )
 
-if TYPE_CHECKING:
-    from magnetar.ledger.entry import Entry
-    from magnetar.protocols.kafka.registry import RequestContext
-
 log: Final = logging.getLogger(__name__)
 
-MESSAGE = "fetch"
 VERSIONS = (4, 18)
 
 _TOPIC_IDS_SINCE: Final = 13
@@ -54,7 +53,7 @@ COLD_BYTES_AT_ONCE: Final = 16 << 20
 _FOLLOWERS_BEGIN: Final = 0  # replica ids from here on are brokers
 
 
-def handle(context: "RequestContext", request: FetchRequest) -> Any:
+def handle(context: RequestContext, request: FetchRequest) -> Any:
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     if replica_id >= _FOLLOWERS_BEGIN:
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -91,14 +90,16 @@ class _Fetch:
         "_leader_elsewhere",
         "_plan",
         "_reads_committed",
+        "_refused",
         "_request",
         "_timer",
+        "_topics",
         "_waiting",
         "cold",
         "foreign",
     )  # fmt: skip
 
-    def __init__(self, context: "RequestContext", request: FetchRequest, plan: FetchPlan) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> None:
         self._context = context
         self._request = request
         self._plan = plan
@@ -106,8 +107,11 @@ class _Fetch:
         self.cold: list[_Row] = []  # not cached: to be read from the store
         self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
         self._reset()
+        # The caller's right is asked for once in a request, also where it names many partitions, or looks twice.
+        self._topics: dict[TopicKey, Topic] = {}
+        self._refused: dict[TopicKey, BrokerError] = {}
         self._deferred: Deferred | None = None
-        self._is_left = False  # nobody waits for its answer any more
+        self._is_left = False  # the session does not wait for its answer any more
         self._waiting: FetchWaiting | None = None
         self._timer: Any = None
 
@@ -153,17 +157,29 @@ class _Fetch:
 
     def _fail(self, row: PartitionData, code: ErrorCode) -> None:
         row.error_code = code
-        # Not as far as it was looked at: librdkafka takes an error at the end that it is told for the end itself.
+        # Not the watermark that was read: librdkafka takes an error at the high watermark for the end of the log.
         row.high_watermark = row.last_stable_offset = -1
         self._has_error = True
 
     def _resolve(self, target: FetchTarget) -> Partition:
-        broker = self._context.broker
-        if isinstance(target.topic, bytes):
-            topic = broker.topics.get_by_id(target.topic)
-        else:
-            topic = broker.kafka_topic(target.topic)
+        topic = self._topics.get(target.topic)
+        if topic is None or topic.is_deleted:
+            topic = self._topics[target.topic] = self._to_read(target.topic)
         return topic.partition(target.partition)
+
+    def _to_read(self, key: TopicKey) -> Topic:
+        known = self._refused.get(key)
+        if known is not None:
+            raise known.with_traceback(None)
+        context = self._context
+        reading = context.cases.reading
+        try:
+            if isinstance(key, bytes):
+                return reading.to_read_by_id(context.caller, key)
+            return reading.to_read(context.caller, key)
+        except BrokerError as refusal:
+            self._refused[key] = refusal
+            raise
 
     def _checked(self, target: FetchTarget, partition: Partition, row: PartitionData) -> bool:
         """Fill in where the log begins and ends; False when the row is complete without data."""
@@ -207,7 +223,7 @@ class _Fetch:
         if entries is None:
             self.cold.append((target, partition, row))
             return
-        formed = self._context.broker.interop.kafka_form(partition, entries)
+        formed = self._context.cases.reading.kafka_form(partition, entries)
         if formed is None:
             self.foreign.append(((target, partition, row), entries))
         else:
@@ -224,7 +240,7 @@ class _Fetch:
         return row.last_stable_offset if self._reads_committed else row.high_watermark
 
     def _add(
-        self, target: FetchTarget, partition: Partition, row: PartitionData, entries: "list[Entry]"
+        self, target: FetchTarget, partition: Partition, row: PartitionData, entries: list[Entry]
     ) -> None:
         payloads: list[Any] = [entry.payload for entry in entries]
         size = sum(map(len, payloads))
@@ -246,7 +262,7 @@ class _Fetch:
 
     def read_later(self) -> Coroutine[Any, Any, FetchResponse]:
         """Read what is not cached and convert what is another protocol's, some partitions at once, and answer."""
-        # At once, not when the coroutine begins: whoever plans a response meanwhile finds that much less.
+        # At once, not when the coroutine begins: a fetch that is planned meanwhile finds that much less.
         reserved = max(self._bytes_left, 0)
         self._context.service.memory.take(reserved)
         return self._read_later(reserved)
@@ -277,7 +293,7 @@ class _Fetch:
     async def _convert_found(self) -> None:
         results = await asyncio.gather(
             *(
-                self._context.broker.interop.kafka_form_later(partition, entries)
+                self._context.cases.reading.kafka_form_later(partition, entries)
                 for (_, partition, _), entries in self.foreign
             ),
             return_exceptions=True,
@@ -299,7 +315,7 @@ class _Fetch:
         for row, result in zip(rows, results, strict=True):
             self._take_result(row, result)
 
-    def _take_result(self, found: _Row, result: "list[Entry] | BaseException") -> None:
+    def _take_result(self, found: _Row, result: list[Entry] | BaseException) -> None:
         target, partition, row = found
         if isinstance(result, BrokerError):
             # Retention may have been faster than the read.
@@ -312,12 +328,12 @@ class _Fetch:
 
     async def _read(
         self, partition: Partition, target: FetchTarget, bytes_max: int, end_offset: int
-    ) -> "list[Entry]":
+    ) -> list[Entry]:
         entries = await partition.log.read(target.request.fetch_offset, bytes_max)
         visible = [entry for entry in entries if entry.last_offset < end_offset]
-        interop = self._context.broker.interop
-        formed = interop.kafka_form(partition, visible)
-        return await interop.kafka_form_later(partition, visible) if formed is None else formed
+        reading = self._context.cases.reading
+        formed = reading.kafka_form(partition, visible)
+        return await reading.kafka_form_later(partition, visible) if formed is None else formed
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -327,8 +343,7 @@ class _Fetch:
 
     def answer_in_turns(self, may_wait: bool) -> Deferred:
         """As `handle`, for so many partitions that others must have their turn in between."""
-        deferred = Deferred()
-        deferred.abandon = self._leave
+        deferred = Deferred(abandon=self._leave, hurry=self._look_again)
         self._answer_later(deferred, self._look_in_turns(deferred, may_wait))
         return deferred
 
@@ -353,8 +368,7 @@ class _Fetch:
 
     def wait(self) -> Deferred:
         """Answer when `min_bytes` are there or `max_wait_ms` are over."""
-        deferred = Deferred()
-        deferred.abandon = self._leave
+        deferred = Deferred(abandon=self._leave, hurry=self._look_again)
         self._wait_with(deferred)
         return deferred
 
@@ -362,14 +376,13 @@ class _Fetch:
         partitions = [self._resolve(target) for target, _ in self._found]
         self._deferred = deferred
         self._context.service.fetches_waiting[deferred] = None
-        deferred.hurry = self._look_again
         waiting = self._waiting = FetchWaiting(self._bytes_wanted, self._reads_committed, self._look_again)
         for partition, (target, _) in zip(partitions, self._found, strict=True):
             wanted = target.request
             waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
-        self._reset()  # what was found is looked up again: nobody holds entries while he waits
+        self._reset()  # a fetch that waits holds no entries: it looks them up again
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
-        self._timer = self._context.broker.clock.call_later(wait_ms / 1000, self._look_again)
+        self._timer = self._context.cases.clock.call_later(wait_ms / 1000, self._look_again)
 
     def _look_again(self) -> None:
         """Something has come, or the time is over: answer with what there is."""
@@ -449,3 +462,6 @@ def _is_news(target: FetchTarget, row: PartitionData) -> bool:
         or row.high_watermark != target.told_high_watermark
         or row.log_start_offset != target.log_start
     )
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -4,30 +4,32 @@ Served: v0-6 (batched v4+).  Key types 0 (group) and 1 (transaction); share grou
 INVALID_REQUEST. Every key has a coordinator, whether or not its group exists.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import endpoint_of
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import find_coordinator as codec
 from magnetar.wire.kafka.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "find_coordinator"
 VERSIONS = (0, 6)
 PIECES = Pieces("coordinator_keys", "", "coordinators")
 
 _BATCHED_SINCE: Final = 4
-_KEY_TYPES: Final = (0, 1)
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
 _NO_SUCH_TYPE: Final = "This server coordinates groups (key type 0) and transactions (1) only."
 
 
-def handle(context: "RequestContext", request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_SINCE:
         rows = [_find(context, key, request.key_type) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=rows)
@@ -41,9 +43,17 @@ def handle(context: "RequestContext", request: FindCoordinatorRequest) -> FindCo
     )
 
 
-def _find(context: "RequestContext", key: str, key_type: int) -> Coordinator:
-    if key_type not in _KEY_TYPES:
+def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type not in (_GROUP, _TRANSACTION):
         return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, _NO_SUCH_TYPE)
-    node = context.broker.nodes.coordinator_of(key)
+    nodes = context.cases.nodes
+    find = nodes.group_coordinator if key_type == _GROUP else nodes.transaction_coordinator
+    try:
+        node = find(context.caller, key)
+    except BrokerError as refusal:
+        return Coordinator(key, -1, "", -1, error_code(refusal), str(refusal))
     endpoint = endpoint_of(context, node)
     return Coordinator(key, node.node_id, endpoint.host, endpoint.port, ErrorCode.NONE, None)
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

@@ -1,23 +1,29 @@
 """Heartbeat: a member lives, and learns whether it has to join again.  Served: v0-4."""
 
-from typing import TYPE_CHECKING
-
-from magnetar.broker.groups.errors import GroupError
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, is_coordinator
+from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import heartbeat as codec
 from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "heartbeat"
 VERSIONS = (0, 4)
 
 
-def handle(context: "RequestContext", request: HeartbeatRequest) -> HeartbeatResponse:
-    if is_coordinator(context, request.group_id):
-        error = context.broker.groups.heartbeat(
-            request.group_id, request.member_id, request.generation_id, request.group_instance_id
+def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    try:
+        error = context.cases.groups.heartbeat(
+            context.caller,
+            context.node,
+            request.group_id,
+            request.member_id,
+            request.generation_id,
+            request.group_instance_id,
         )
-    else:
-        error = GroupError.NOT_COORDINATOR
+    except BrokerError as refusal:
+        return HeartbeatResponse(error_code=error_code(refusal))
     return HeartbeatResponse(error_code=GROUP_ERROR_CODES[error])
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -4,22 +4,12 @@ Served: v0-1.  Each resource changes as a whole or not at all.  Brokers' setting
 metrics have none here.
 """
 
-from typing import TYPE_CHECKING
-
-from magnetar.broker.policy.topic_config import (
-    AlterOperation,
-    ConfigChange,
-    InvalidConfig,
-    InvalidConfigRequest,
-)
-from magnetar.protocols.kafka import admin_loggers
-from magnetar.protocols.kafka.admin_configs import (
-    CLUSTER_DEFAULT,
-    ResourceType,
-    change_each,
-    check_broker_changes,
-    node_id_of,
-)
+from magnetar.broker.policy.errors import InvalidConfigRequest
+from magnetar.broker.policy.model import AlterOperation, ConfigChange
+from magnetar.protocols.kafka.admin_configs import ResourceType, change_each
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import incremental_alter_configs as codec
 from magnetar.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -27,19 +17,13 @@ from magnetar.wire.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "incremental_alter_configs"
 VERSIONS = (0, 1)
 
 
 async def handle(
-    context: "RequestContext", request: IncrementalAlterConfigsRequest
+    context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    broker, validate_only = context.broker, request.validate_only
-    outcomes = await change_each(request.resources, lambda one: _change(broker, one, validate_only))
+    outcomes = await change_each(request.resources, lambda one: _change(context, one, request.validate_only))
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -71,30 +55,24 @@ def _changes(wanted: AlterConfigsResource) -> list[ConfigChange]:
     return changes
 
 
-async def _change(broker: "Broker", wanted: AlterConfigsResource, validate_only: bool) -> None:
+async def _change(context: RequestContext, wanted: AlterConfigsResource, validate_only: bool) -> None:
+    cases, caller = context.cases.configs, context.caller
     name, changes = wanted.resource_name, _changes(wanted)
     match wanted.resource_type:
         case ResourceType.TOPIC:
             if not name:
                 raise InvalidConfigRequest("Default topic resources are not allowed.")
-            topic = broker.kafka_topic(name)
-            async with broker.topics.changing(topic):
-                overrides = broker.topics.defaults.alter(topic.overrides, changes)
-                if not validate_only and overrides != topic.overrides:
-                    await broker.topics.set_config(topic, overrides)
+            await cases.alter_topic(caller, name, changes, validate_only=validate_only)
         case ResourceType.BROKER:
-            if name != CLUSTER_DEFAULT:
-                node_id_of(broker.nodes, name, "Node")
-            # Nothing was ever set that could be taken back: DELETE changes nothing and succeeds, as from Kafka.
-            check_broker_changes(
-                change.name for change in changes if change.operation is not AlterOperation.DELETE
-            )
+            cases.alter_broker(caller, name, changes)
         case ResourceType.BROKER_LOGGER:
-            node_id_of(broker.nodes, name, "Node")
-            admin_loggers.change(changes, validate_only)
-        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-            kind = "group" if wanted.resource_type == ResourceType.GROUP else "client metrics"
-            if changes:
-                raise InvalidConfig(f"Unknown {kind} config name: {changes[0].name[:200]}")
+            cases.alter_loggers(caller, name, changes, validate_only=validate_only)
+        case ResourceType.CLIENT_METRICS:
+            cases.alter_client_metrics(caller, changes)
+        case ResourceType.GROUP:
+            cases.alter_group(caller, name, changes)
         case kind:
             raise InvalidConfigRequest(f"Unknown resource type {kind}")
+
+
+API = Api.of(codec, VERSIONS, handle)

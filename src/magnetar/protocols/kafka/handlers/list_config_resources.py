@@ -3,25 +3,23 @@
 Served: v0-1.  There are no client metrics subscriptions and no groups with settings.
 """
 
-from typing import TYPE_CHECKING
-
+from magnetar.base.errors import BrokerError
 from magnetar.protocols.kafka.admin_configs import ResourceType
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import list_config_resources as codec
 from magnetar.wire.kafka.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.broker import Broker
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "list_config_resources"
 VERSIONS = (0, 1)
 
 
-def handle(context: "RequestContext", request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     response = ListConfigResourcesResponse()
     wanted = set(request.resource_types)
     if context.api_version == 0:
@@ -31,18 +29,19 @@ def handle(context: "RequestContext", request: ListConfigResourcesRequest) -> Li
     if not wanted <= set(ResourceType):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
+    try:
+        topics, nodes = context.cases.configs.list(context.caller)
+    except BrokerError as refusal:
+        response.error_code = error_code(refusal)
+        return response
+    names: dict[int, list[str]] = {
+        ResourceType.TOPIC: topics,
+        ResourceType.BROKER: nodes,
+        ResourceType.BROKER_LOGGER: nodes,
+    }
     for kind in sorted(wanted):
-        response.config_resources += [ConfigResource(name, kind) for name in _names(context.broker, kind)]
+        response.config_resources += [ConfigResource(name, kind) for name in names.get(kind, ())]
     return response
 
 
-def _names(broker: "Broker", kind: int) -> list[str]:
-    match kind:
-        case ResourceType.TOPIC:
-            return [
-                broker.kafka_name(topic.name) for topic in (*broker.topics, *broker.internal_topics.present())
-            ]
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            return [str(node.node_id) for node in broker.nodes.all]
-        case _:
-            return []
+API = Api.of(codec, VERSIONS, handle)

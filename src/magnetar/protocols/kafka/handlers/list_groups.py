@@ -3,23 +3,23 @@
 All groups are of type "classic".  A client that wants all of them asks every node.
 """
 
-from typing import TYPE_CHECKING
-
-from magnetar.protocols.kafka.groups import is_coordinator
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import list_groups as codec
 from magnetar.wire.kafka.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "list_groups"
 VERSIONS = (0, 5)
 
 
-def handle(context: "RequestContext", request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     return ListGroupsResponse(
         groups=[
             ListedGroup(group.group_id, group.protocol_type, group.state.value, group.group_type)
-            for group in context.broker.groups.listed(request.states_filter, request.types_filter)
-            if is_coordinator(context, group.group_id)
+            for group in context.cases.groups.list(
+                context.caller, context.node, request.states_filter, request.types_filter
+            )
         ]
     )
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -8,15 +8,20 @@ records of a batch looked at on a thread.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.log.partition import Partition, TimestampLookup
+from magnetar.broker.log.model import TimestampLookup
+from magnetar.broker.log.partition import Partition
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import list_offsets as codec
 from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,12 +30,6 @@ from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "list_offsets"
 VERSIONS = (1, 11)
 PIECES = Pieces("topics", "partitions", "topics")
 
@@ -45,8 +44,8 @@ _SEARCHES_AT_A_TIME: Final = 4
 
 
 def handle(
-    context: "RequestContext", request: ListOffsetsRequest
-) -> "ListOffsetsResponse | Awaitable[ListOffsetsResponse]":
+    context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     response = ListOffsetsResponse()
     searches = []
     for wanted_topic in request.topics:
@@ -60,7 +59,7 @@ def handle(
                 continue
             seen.add(wanted.partition_index)
             try:
-                topic = context.broker.kafka_topic(wanted_topic.name)
+                topic = context.cases.topics.describe(context.caller, wanted_topic.name)
                 partition = topic.partition(wanted.partition_index)
             except BrokerError as error:
                 row.error_code = error_code(error)
@@ -74,7 +73,7 @@ def handle(
 
 
 def _answer_at_once(
-    context: "RequestContext",
+    context: RequestContext,
     partition: Partition,
     wanted: ListOffsetsPartition,
     row: ListOffsetsPartitionResponse,
@@ -109,7 +108,7 @@ def _answer_at_once(
 
 
 async def _search_all(
-    response: ListOffsetsResponse, searches: "Sequence[Callable[[], Awaitable[None]]]"
+    response: ListOffsetsResponse, searches: Sequence[Callable[[], Awaitable[None]]]
 ) -> ListOffsetsResponse:
     left = iter(searches)
 
@@ -122,14 +121,14 @@ async def _search_all(
 
 
 async def _search(
-    context: "RequestContext", partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse
+    context: RequestContext, partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse
 ) -> None:
-    lookups = context.broker.time_lookups
+    reading = context.cases.reading
     try:
         if timestamp_ms == TimestampLookup.MAX_TIMESTAMP:
-            found = await lookups.newest(partition, context.connection_id)
+            found = await reading.newest(partition, context.connection_id)
         else:
-            found = await lookups.first_at(partition, timestamp_ms, context.connection_id)
+            found = await reading.first_at(partition, timestamp_ms, context.connection_id)
     except WireError:
         row.error_code = ErrorCode.CORRUPT_MESSAGE
     except BrokerError as error:
@@ -138,3 +137,6 @@ async def _search(
         if found is not None:
             row.offset, row.timestamp = found
             row.leader_epoch = partition.log.epoch_at(row.offset)
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

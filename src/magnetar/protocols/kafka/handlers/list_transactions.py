@@ -3,37 +3,33 @@
 Served: v0-1 (age v1).  A client that wants all of them asks every node.
 """
 
-from typing import TYPE_CHECKING
-
-from magnetar.broker.transactions import record as stored
-from magnetar.protocols.kafka.transactions import coordinates
+from magnetar.broker.transactions import model as stored
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import list_transactions as codec
 from magnetar.wire.kafka.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "list_transactions"
 VERSIONS = (0, 1)
 
 
-def handle(context: "RequestContext", request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     known = {state.value for state in stored.TransactionState}
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in known],
         transaction_states=[
             TransactionState(transactional_id, record.producer_id, record.state.value)
-            for transactional_id, record in context.broker.transactions.listed()
-            if _is_wanted(context, record, request) and coordinates(context, transactional_id)
+            for transactional_id, record in context.cases.transactions.list(context.caller, context.node)
+            if _is_wanted(context, record, request)
         ],
     )
 
 
 def _is_wanted(
-    context: "RequestContext", record: stored.TransactionRecord, request: ListTransactionsRequest
+    context: RequestContext, record: stored.TransactionRecord, request: ListTransactionsRequest
 ) -> bool:
     if request.state_filters and record.state.value not in request.state_filters:
         return False
@@ -42,4 +38,7 @@ def _is_wanted(
     if request.duration_filter < 0:
         return True
     is_open = record.started_ms >= 0
-    return is_open and context.broker.clock.now_ms() - record.started_ms > request.duration_filter
+    return is_open and context.cases.clock.now_ms() - record.started_ms > request.duration_filter
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -4,26 +4,23 @@ Served: v2-10 (retention v2-4, leader epochs v6+, static members v7+, topic ids 
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from magnetar.broker.errors import UnknownTopicId
+from magnetar.base.errors import BrokerError
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, full_name, is_coordinator
+from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, topic_code
 from magnetar.protocols.kafka.large import Pieces
-from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import offset_commit as codec
 from magnetar.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "offset_commit"
 VERSIONS = (2, 10)
 PIECES = Pieces("topics", "partitions", "topics")
 
@@ -31,19 +28,26 @@ _TOPIC_IDS_SINCE: Final = 10
 
 
 def handle(
-    context: "RequestContext", request: OffsetCommitRequest
+    context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
+    try:
+        found = context.cases.offsets.to_commit(
+            context.caller,
+            context.node,
+            request.group_id,
+            [topic.topic_id if by_id else topic.name for topic in request.topics],
+        )
+    except BrokerError as refusal:
+        found = [refusal] * len(request.topics)
     response = OffsetCommitResponse()
     offsets: list[OffsetToCommit] = []
     rows: list[OffsetCommitResponsePartition] = []  # of `offsets`, in the same order
-    coordinates = is_coordinator(context, request.group_id)
-    for topic in request.topics:
-        full, error = _resolve(context, topic)
-        if not coordinates:
-            full, error = None, ErrorCode.NOT_COORDINATOR
-        answers = [OffsetCommitResponsePartition(one.partition_index, error) for one in topic.partitions]
+    for topic, full in zip(request.topics, found, strict=True):
+        code = topic_code(full)
+        answers = [OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
         response.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
-        if full is not None:
+        if isinstance(full, str):
             rows += answers
             offsets += [
                 OffsetToCommit(
@@ -57,7 +61,7 @@ def handle(
             ]
     if not offsets:
         return response
-    answer = context.broker.groups.offsets.commit(
+    answer = context.cases.offsets.commit(
         CommitRequest(
             request.group_id,
             offsets,
@@ -70,15 +74,6 @@ def handle(
     return _respond(response, rows, answer)
 
 
-def _resolve(context: "RequestContext", topic: OffsetCommitRequestTopic) -> tuple[str | None, ErrorCode]:
-    if context.api_version >= _TOPIC_IDS_SINCE:
-        try:
-            return context.broker.topics.get_by_id(topic.topic_id).name.full, ErrorCode.NONE
-        except UnknownTopicId:
-            return None, ErrorCode.UNKNOWN_TOPIC_ID
-    return full_name(context, topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 async def _respond(
     response: OffsetCommitResponse,
     rows: list[OffsetCommitResponsePartition],
@@ -87,3 +82,6 @@ async def _respond(
     for row, error in zip(rows, await answer, strict=True):
         row.error_code = GROUP_ERROR_CODES[error]
     return response
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

@@ -5,17 +5,22 @@ v10+). With `require_stable` an offset that an open transaction may move is UNST
 member fields matter to the new consumer protocol only.
 """
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.base.names import TopicName
+from magnetar.base.names import InvalidTopicName, TopicName
 from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.usecases.offsets import Committed
 from magnetar.ledger.cursor import Cursor
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, full_name, is_coordinator, shown_name
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
 from magnetar.protocols.kafka.large import Large
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import offset_fetch as codec
 from magnetar.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -30,10 +35,6 @@ from magnetar.wire.kafka.messages.offset_fetch import (
 )
 from magnetar.wire.kafka.runtime import ZERO_UUID
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "offset_fetch"
 VERSIONS = (1, 10)
 
 _GROUP_ERROR_SINCE: Final = 2
@@ -53,9 +54,7 @@ class _Topic:
     unstable: Set[int] = frozenset()  # partitions whose offset an open transaction may move
 
 
-def handle(
-    context: "RequestContext", request: OffsetFetchRequest
-) -> "OffsetFetchResponse | Awaitable[Large]":
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[Large]:
     if context.api_version >= _MANY_GROUPS_SINCE:
         if len(request.groups) > _GROUPS_AT_ONCE:
             return _answer_in_turns(context, request)
@@ -74,7 +73,7 @@ def handle(
     )
 
 
-async def _answer_in_turns(context: "RequestContext", request: OffsetFetchRequest) -> Large:
+async def _answer_in_turns(context: RequestContext, request: OffsetFetchRequest) -> Large:
     """As `handle`, with others having their turn after every few groups."""
     response = OffsetFetchResponse()
     large = context.service.large
@@ -86,7 +85,7 @@ async def _answer_in_turns(context: "RequestContext", request: OffsetFetchReques
 
 
 def _group(
-    context: "RequestContext", group: OffsetFetchRequestGroup, require_stable: bool
+    context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     error, topics = _fetch(context, group.group_id, group.topics, require_stable)
     rows = [
@@ -96,72 +95,56 @@ def _group(
 
 
 def _fetch(
-    context: "RequestContext",
+    context: RequestContext,
     group_id: str,
-    topics: "Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None",
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
     require_stable: bool,
 ) -> tuple[ErrorCode, list[_Topic]]:
-    if not is_coordinator(context, group_id):
-        return ErrorCode.NOT_COORDINATOR, []
-    error, found = context.broker.groups.offsets.fetch_all(group_id)
-    if error is not GroupError.NONE:
-        return GROUP_ERROR_CODES[error], []
-    pending = context.broker.transactions.pending_offsets(group_id) if require_stable else set()
+    offsets = context.cases.offsets
+    try:
+        committed = offsets.fetch(context.caller, context.node, group_id, stable=require_stable)
+    except BrokerError as refusal:
+        return error_code(refusal), []
+    if committed.error is not GroupError.NONE:
+        return GROUP_ERROR_CODES[committed.error], []
     if topics is None:
-        return ErrorCode.NONE, list(_every_topic(context, _with_pending(found, pending), pending))
-    return ErrorCode.NONE, [_one_topic(context, found, topic, pending) for topic in topics]
+        return ErrorCode.NONE, [
+            _Topic(
+                context.cases.kafka_names.shown(TopicName.parse(one.name)),
+                one.topic_id,
+                one.cursors,
+                unstable=_unstable(committed.pending, one.name),
+            )
+            for one in offsets.every_shown(context.caller, committed)
+        ]
+    return ErrorCode.NONE, [_one_topic(context, committed, topic) for topic in topics]
 
 
-def _with_pending(
-    found: Mapping[str, Mapping[int, Cursor]], pending: set[tuple[str, int]]
-) -> Mapping[str, Mapping[int, Cursor | None]]:
-    """What was committed, and what would be committed for the first time."""
-    rows: dict[str, dict[int, Cursor | None]] = {full: dict(cursors) for full, cursors in found.items()}
-    for full, index in pending:
-        rows.setdefault(full, {}).setdefault(index, None)
-    return rows
-
-
-def _unstable(pending: set[tuple[str, int]], full: str | None) -> Set[int]:
+def _unstable(pending: Set[tuple[str, int]], full: str) -> Set[int]:
     return {index for topic, index in pending if topic == full} if pending else frozenset()
 
 
-def _every_topic(
-    context: "RequestContext", found: Mapping[str, Mapping[int, Cursor | None]], pending: set[tuple[str, int]]
-) -> Iterable[_Topic]:
-    for full, cursors in found.items():
-        topic = context.broker.topics.find(TopicName.parse(full))
-        if topic is not None:
-            yield _Topic(
-                shown_name(context, full), topic.topic_id, cursors, unstable=_unstable(pending, full)
-            )
-
-
 def _one_topic(
-    context: "RequestContext",
-    found: Mapping[str, Mapping[int, Cursor | None]],
+    context: RequestContext,
+    committed: Committed,
     wanted: OffsetFetchRequestTopic | OffsetFetchRequestTopics,
-    pending: set[tuple[str, int]],
 ) -> _Topic:
     topic_id = ZERO_UUID
-    error = ErrorCode.NONE
-    full: str | None
+    key: str | bytes = wanted.name
     if context.api_version >= _TOPIC_IDS_SINCE and isinstance(wanted, OffsetFetchRequestTopics):
-        topic_id = wanted.topic_id
-        try:
-            full = context.broker.topics.get_by_id(topic_id).name.full
-        except BrokerError:
-            full, error = None, ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        full = full_name(context, wanted.name)
-    cursors = found.get(full, {}) if full is not None else {}
-    return _Topic(
-        wanted.name,
-        topic_id,
-        {index: cursors.get(index) for index in wanted.partition_indexes},
-        error,
-        _unstable(pending, full),
-    )
+        key = topic_id = wanted.topic_id
+    full = context.cases.offsets.shown(context.caller, key)
+    if isinstance(full, str):
+        cursors = committed.cursors.get(full, {})
+        return _Topic(
+            wanted.name,
+            topic_id,
+            {index: cursors.get(index) for index in wanted.partition_indexes},
+            unstable=_unstable(committed.pending, full),
+        )
+    # Of a name that no topic can have nothing was ever committed.
+    code = ErrorCode.NONE if isinstance(full, InvalidTopicName) else error_code(full)
+    return _Topic(wanted.name, topic_id, dict.fromkeys(wanted.partition_indexes), code)
 
 
 def _error(topic: _Topic, index: int) -> ErrorCode:
@@ -188,3 +171,6 @@ def _partitions(topic: _Topic) -> list[OffsetFetchResponsePartition]:
         )
         for index, cursor in topic.cursors.items()
     ]
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -3,13 +3,14 @@
 Served: v2-4 (KIP-101, KIP-279, KIP-320).
 """
 
-from typing import TYPE_CHECKING
-
 from magnetar.base.errors import BrokerError
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import offset_for_leader_epoch as codec
 from magnetar.wire.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,15 +18,11 @@ from magnetar.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "offset_for_leader_epoch"
 VERSIONS = (2, 4)
 PIECES = Pieces("topics", "partitions", "topics")
 
 
-def handle(context: "RequestContext", request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     response = OffsetForLeaderEpochResponse()
     for wanted_topic in request.topics:
         rows: list[EpochEndOffset] = []
@@ -34,7 +31,7 @@ def handle(context: "RequestContext", request: OffsetForLeaderEpochRequest) -> O
             row = EpochEndOffset(partition=wanted.partition)
             rows.append(row)
             try:
-                topic = context.broker.kafka_topic(wanted_topic.topic)
+                topic = context.cases.topics.describe(context.caller, wanted_topic.topic)
                 partition = topic.partition(wanted.partition)
             except BrokerError as error:
                 row.error_code = error_code(error)
@@ -45,3 +42,6 @@ def handle(context: "RequestContext", request: OffsetForLeaderEpochRequest) -> O
                 if end is not None:
                     row.leader_epoch, row.end_offset = end
     return response
+
+
+API = Api.of(codec, VERSIONS, handle, PIECES)

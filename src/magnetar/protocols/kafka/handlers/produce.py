@@ -1,24 +1,29 @@
 """Produce: record batches into partitions.
 
 Served: v3-13 (v9 flexible, v10 leader hints of KIP-951, v13 topic ids).  acks 1 and -1 mean the same here: an
-acknowledged batch is on disk.  acks=0 gets no response.  `timeout_ms` does not apply: a batch is acknowledged in
-one synced write or fails with it.
+acknowledged batch is on disk.  acks=0 gets no response; a caller who may not write loses the connection then.
+`timeout_ms` does not apply: a batch is acknowledged in one synced write or fails with it.
 
 Records of compacted topics are looked at before they are appended.  What takes long is done on a thread, and until all
 batches of the request have been appended or refused, the connection's next request does not begin: a producer's batches
 keep their order, whatever it takes to look into each.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.errors import InvalidRecord, NotLeader, RecordTooLarge
-from magnetar.broker.log.batch_check import NeedsOpening, check_keys
+from magnetar.broker.log.errors import NeedsOpening
+from magnetar.broker.security.errors import NotAuthorized
+from magnetar.broker.topics.topic import Topic
+from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
-from magnetar.protocols.kafka.registry import Deferred
+from magnetar.protocols.kafka.registry import Api, Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import produce as codec
 from magnetar.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -30,13 +35,7 @@ from magnetar.wire.kafka.messages.produce import (
     TopicProduceResponse,
 )
 from magnetar.wire.kafka.record_reader import TooLargeExpanded
-from magnetar.wire.kafka.records import read_header
 
-if TYPE_CHECKING:
-    from magnetar.broker.topics.topic import Topic
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "produce"
 VERSIONS = (3, 13)
 
 _TOPIC_IDS_SINCE: Final = 13
@@ -57,6 +56,10 @@ class _Pending(Deferred):
         self.is_answered = True
         self.left = 1  # one for stage one itself, so that nothing resolves before all batches are queued
 
+    def wait_first(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Stage one ends with `work`."""
+        self.stage_one = work
+
     def finish_one(self) -> None:
         self.left -= 1
         if self.left == 0:
@@ -72,16 +75,22 @@ class _Pending(Deferred):
 class _Opening(NamedTuple):
     """A batch that has to be looked into, or comes behind one in its request."""
 
-    topic: "Topic"
+    topic: Topic
     partition: int
     batch: memoryview
     answer: PartitionProduceResponse
 
 
-def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | ProduceResponse | None:
+def handle(context: RequestContext, request: ProduceRequest) -> Deferred | ProduceResponse | None:
     if request.acks not in (-1, 0, 1):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    now_ms = context.broker.clock.now_ms()
+    if request.transactional_id is not None:
+        try:
+            context.cases.publishing.check_transactional(context.caller, request.transactional_id)
+        except NotAuthorized as refusal:
+            return _deny(request, refusal)
+    now_ms = context.cases.clock.now_ms()
+    denied: NotAuthorized | None = None
     unpinned = context.service.arena.unpinned
     pending = _Pending(ProduceResponse())
     answers = pending.response.responses
@@ -92,6 +101,8 @@ def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | Pro
         try:
             topic = _topic_of(context, topic_data)
         except BrokerError as error:
+            if isinstance(error, NotAuthorized):
+                denied = error
             for data in topic_data.partition_data:
                 partition_answers.append(answer := PartitionProduceResponse(data.index))
                 _refuse(answer, error)
@@ -111,24 +122,39 @@ def handle(context: "RequestContext", request: ProduceRequest) -> Deferred | Pro
             except NeedsOpening:
                 to_open.append(_Opening(topic, data.index, batch, answer))
     if to_open:
+        if denied is not None and request.acks == 0:
+            raise _unanswerable(denied)
         pending.is_answered = request.acks != 0
-        pending.stage_one = partial(_open_all, context, to_open, pending)
+        pending.wait_first(partial(_open_all, context, to_open, pending))
         return pending
     pending.finish_one()
-    return None if request.acks == 0 else pending
+    if request.acks != 0:
+        return pending
+    if denied is not None:
+        raise _unanswerable(denied)
+    return None
 
 
-async def _open_all(context: "RequestContext", to_open: list[_Opening], pending: _Pending) -> None:
+def _deny(request: ProduceRequest, error: NotAuthorized) -> ProduceResponse:
+    if request.acks == 0:
+        raise _unanswerable(error)
+    return _refuse_all(request, error_code(error))
+
+
+def _unanswerable(error: NotAuthorized) -> WireError:
+    """A producer that wants no answers learns of a refusal by its connection's end, as from Kafka."""
+    return WireError(f"Produce with acks=0: {error}")
+
+
+async def _open_all(context: RequestContext, to_open: list[_Opening], pending: _Pending) -> None:
     """Look into the batches, one after the other, and append them."""
-    clock = context.broker.clock
+    clock = context.cases.clock
     for one in to_open:
         try:
             try:
                 _append(context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending)
             except NeedsOpening:
-                await context.broker.opener.run(
-                    context.connection_id, partial(check_keys, one.batch, read_header(one.batch))
-                )
+                await context.cases.publishing.look_into(context.connection_id, one.batch)
                 _append(
                     context, one.topic, one.partition, one.batch, clock.now_ms(), one.answer, pending,
                     keys_known=True,
@@ -140,18 +166,16 @@ async def _open_all(context: "RequestContext", to_open: list[_Opening], pending:
     pending.finish_one()
 
 
-def _topic_of(context: "RequestContext", data: TopicProduceData) -> "Topic":
-    broker = context.broker
-    named = context.api_version < _TOPIC_IDS_SINCE
-    topic = broker.kafka_topic(data.name) if named else broker.topics.get_by_id(data.topic_id)
-    if topic.is_internal:
-        topic.check_changeable()
-    return topic
+def _topic_of(context: RequestContext, data: TopicProduceData) -> Topic:
+    publishing = context.cases.publishing
+    if context.api_version < _TOPIC_IDS_SINCE:
+        return publishing.to_write(context.caller, data.name)
+    return publishing.to_write_by_id(context.caller, data.topic_id)
 
 
 def _append(
-    context: "RequestContext",
-    topic: "Topic",
+    context: RequestContext,
+    topic: Topic,
     index: int,
     batch: memoryview,
     now_ms: int,
@@ -206,3 +230,6 @@ def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
             for topic in request.topic_data
         ]
     )
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -1,43 +1,45 @@
-"""SyncGroup: the leader brings the assignments, everybody takes its own.
+"""SyncGroup: the leader brings the assignments, each member takes its own.
 
 Served: v0-5.  From v5 on the protocol's type and name are mandatory (KIP-559).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from magnetar.broker.groups.errors import GroupError
+from magnetar.base.errors import BrokerError
 from magnetar.broker.groups.model import SyncRequest, SyncResult
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, is_coordinator
-from magnetar.protocols.kafka.registry import Parked
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
+from magnetar.protocols.kafka.registry import Api, Parked
+from magnetar.wire.kafka.messages import sync_group as codec
 from magnetar.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "sync_group"
 VERSIONS = (0, 5)
 
 _PROTOCOL_SINCE: Final = 5
 
 
-def handle(context: "RequestContext", request: SyncGroupRequest) -> "SyncGroupResponse | Parked":
-    if not is_coordinator(context, request.group_id):
-        return _response(SyncResult(GroupError.NOT_COORDINATOR))
-    if context.api_version >= _PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
-        return _response(SyncResult(GroupError.INCONSISTENT_GROUP_PROTOCOL))
+def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Parked:
     deferred = Parked()
-    context.broker.groups.sync(
-        SyncRequest(
-            group_id=request.group_id,
-            member_id=request.member_id,
-            generation=request.generation_id,
-            assignments={one.member_id: one.assignment for one in request.assignments},
-            group_instance_id=request.group_instance_id,
-            protocol_type=request.protocol_type,
-            protocol_name=request.protocol_name,
-        ),
-        lambda result: deferred.resolve(_response(result)),
+    wanted = SyncRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        assignments={one.member_id: one.assignment for one in request.assignments},
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
     )
+    try:
+        context.cases.groups.sync(
+            context.caller,
+            context.node,
+            wanted,
+            lambda result: deferred.resolve(_response(result)),
+            must_name_protocol=context.api_version >= _PROTOCOL_SINCE,
+        )
+    except BrokerError as refusal:
+        return SyncGroupResponse(error_code=error_code(refusal))
     return deferred
 
 
@@ -48,3 +50,6 @@ def _response(result: SyncResult) -> SyncGroupResponse:
         protocol_name=result.protocol_name,
         assignment=result.assignment,
     )
+
+
+API = Api.of(codec, VERSIONS, handle)

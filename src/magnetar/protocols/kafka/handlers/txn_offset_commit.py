@@ -1,17 +1,18 @@
 """TxnOffsetCommit: offsets that become a group's when the transaction commits (KIP-98, KIP-447).
 
 Served: v0-4 (members are checked v3+; v4 adds an error code that is not given here).  Asked of the group's coordinator.
-A fenced producer is told INVALID_PRODUCER_EPOCH in every version, as by Kafka.
+A fenced producer gets INVALID_PRODUCER_EPOCH in every version, as from Kafka.
 """
 
-from typing import TYPE_CHECKING
-
+from magnetar.base.errors import BrokerError
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.groups.offsets import CommitRequest, OffsetToCommit
-from magnetar.broker.transactions.rules import Producer
-from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, full_name, is_coordinator
+from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
+from magnetar.broker.transactions.model import Producer
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES, topic_code
+from magnetar.protocols.kafka.registry import Api
 from magnetar.protocols.kafka.transactions import transaction_code
-from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import txn_offset_commit as codec
 from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -19,24 +20,28 @@ from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.kafka.registry import RequestContext
-
-MESSAGE = "txn_offset_commit"
 VERSIONS = (0, 4)
 
 
-async def handle(context: "RequestContext", request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+async def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    try:
+        found = context.cases.offsets.to_commit_in_transaction(
+            context.caller,
+            context.node,
+            request.transactional_id,
+            request.group_id,
+            [topic.name for topic in request.topics],
+        )
+    except BrokerError as refusal:
+        found = [refusal] * len(request.topics)
     response = TxnOffsetCommitResponse()
     offsets: list[OffsetToCommit] = []
     rows: list[TxnOffsetCommitResponsePartition] = []  # of `offsets`, in the same order
-    is_here = is_coordinator(context, request.group_id)
-    refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_here else ErrorCode.NOT_COORDINATOR
-    for topic in request.topics:
-        full = full_name(context, topic.name) if is_here else None
-        answers = [TxnOffsetCommitResponsePartition(one.partition_index, refusal) for one in topic.partitions]
+    for topic, full in zip(request.topics, found, strict=True):
+        code = topic_code(full)
+        answers = [TxnOffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
         response.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
-        if full is not None:
+        if isinstance(full, str):
             rows += answers
             offsets += [
                 OffsetToCommit(
@@ -49,7 +54,7 @@ async def handle(context: "RequestContext", request: TxnOffsetCommitRequest) -> 
                 for one in topic.partitions
             ]
     if offsets:
-        errors = await context.broker.transactions.commit_offsets(
+        errors = await context.cases.transactions.commit_offsets(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             CommitRequest(
@@ -67,3 +72,6 @@ async def handle(context: "RequestContext", request: TxnOffsetCommitRequest) -> 
                 else transaction_code(error, knows_fenced=False)
             )
     return response
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -4,9 +4,8 @@ Without authentication any credentials are accepted, as by a Pulsar broker witho
 so an AUTH_RESPONSE, which a client sends of itself to refresh what it has, is taken and not answered.
 """
 
-from typing import TYPE_CHECKING
-
 from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import PROTOCOL_VERSION
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
@@ -18,13 +17,10 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     FeatureFlags,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.pulsar.session import PulsarSession
-
 _PONG = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
 
 
-def connect(session: "PulsarSession", command: CommandConnect) -> Answer:
+def connect(session: PulsarSession, command: CommandConnect) -> Answer:
     session.client_version = command.client_version
     session.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
     session.features.CopyFrom(command.feature_flags)
@@ -43,15 +39,15 @@ def connect(session: "PulsarSession", command: CommandConnect) -> Answer:
     )
 
 
-def ping(session: "PulsarSession", command: CommandPing) -> Answer:
+def ping(session: PulsarSession, command: CommandPing) -> Answer:
     return _PONG
 
 
-def pong(session: "PulsarSession", command: CommandPong) -> Answer:
+def pong(session: PulsarSession, command: CommandPong) -> Answer:
     return None  # that something came is what counts, and the session has noted it
 
 
-def auth_response(session: "PulsarSession", command: CommandAuthResponse) -> Answer:
+def auth_response(session: PulsarSession, command: CommandAuthResponse) -> Answer:
     return None
 
 

@@ -5,17 +5,17 @@ while the client has not yet heard of it.
 """
 
 import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from magnetar.broker.subscriptions.ack_turns import IDS_AT_ONCE
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
-from magnetar.broker.subscriptions.delivered import AckedId
-from magnetar.broker.subscriptions.dispatch.model import PERMITS_MAX
+from magnetar.broker.subscriptions.model import IDS_AT_ONCE, PERMITS_MAX, AckedId
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
 from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandAck,
@@ -30,16 +30,11 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     ServerError,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
-
-    from magnetar.protocols.pulsar.session import PulsarSession
-
 REDELIVERED_AT_ONCE: Final = 2_000  # 1,000 come from Java at a time, all that were not acknowledged from C++
 _TYPE_NAMES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")  # by CommandSubscribe.SubType
 
 
-def member_of(session: "PulsarSession", consumer_id: int) -> SubscribedConsumer | None:
+def member_of(session: PulsarSession, consumer_id: int) -> SubscribedConsumer | None:
     """The consumer of this connection with that id, if it is open."""
     consumer = session.consumers.get(consumer_id)
     if isinstance(consumer, ConnectedConsumer) and consumer.state is ConsumerState.OPEN:
@@ -47,7 +42,7 @@ def member_of(session: "PulsarSession", consumer_id: int) -> SubscribedConsumer 
     return None
 
 
-def flow(session: "PulsarSession", command: CommandFlow) -> Answer:
+def flow(session: PulsarSession, command: CommandFlow) -> Answer:
     member = member_of(session, command.consumer_id)
     # Clients count in signed integers: what looks larger than those is a negative number.
     if member is not None and command.messagePermits <= PERMITS_MAX:
@@ -57,7 +52,7 @@ def flow(session: "PulsarSession", command: CommandFlow) -> Answer:
     return None
 
 
-def ack(session: "PulsarSession", command: CommandAck) -> Answer:
+def ack(session: PulsarSession, command: CommandAck) -> Answer:
     member = member_of(session, command.consumer_id)
     if member is None:
         return _acked(command, ServerError.ConsumerNotFound, "Consumer not found")
@@ -73,19 +68,19 @@ def ack(session: "PulsarSession", command: CommandAck) -> Answer:
     return _acked(command) if later is None else _acked_later(command, later)
 
 
-def _ids(acked: "Iterable[MessageIdData]") -> list[AckedId]:
+def _ids(acked: Iterable[MessageIdData]) -> list[AckedId]:
     return [AckedId(*position_of(one), one.ack_set) for one in acked]
 
 
-async def _acked_later(command: CommandAck, later: "Awaitable[None]") -> BaseCommand | None:
+async def _acked_later(command: CommandAck, later: Awaitable[None]) -> BaseCommand | None:
     await later
     return _acked(command)
 
 
 def _acked(
-    command: CommandAck, error: "ServerError | None" = None, text: str | None = None
+    command: CommandAck, error: ServerError | None = None, text: str | None = None
 ) -> BaseCommand | None:
-    """The answer, which only those get who ask for one."""
+    """The answer, for clients that ask for one."""
     if not command.HasField("request_id"):
         return None
     response = CommandAckResponse(
@@ -99,7 +94,7 @@ def _acked(
     return BaseCommand(type=BaseCommand.ACK_RESPONSE, ackResponse=response)
 
 
-def redeliver(session: "PulsarSession", command: CommandRedeliverUnacknowledgedMessages) -> Answer:
+def redeliver(session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages) -> Answer:
     member = member_of(session, command.consumer_id)
     if member is None:
         return None
@@ -112,7 +107,7 @@ def redeliver(session: "PulsarSession", command: CommandRedeliverUnacknowledgedM
 def _redeliver(
     member: SubscribedConsumer,
     command: CommandRedeliverUnacknowledgedMessages,
-    ids: "Sequence[MessageIdData]",
+    ids: Sequence[MessageIdData],
 ) -> None:
     positions = [position_of(one) for one in ids] or None
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
@@ -120,7 +115,7 @@ def _redeliver(
 
 
 async def _redeliver_in_turns(
-    session: "PulsarSession", command: CommandRedeliverUnacknowledgedMessages, member: SubscribedConsumer
+    session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages, member: SubscribedConsumer
 ) -> None:
     """As `_redeliver`, for so many that others must have their turn in between."""
     ids = command.message_ids
@@ -131,7 +126,7 @@ async def _redeliver_in_turns(
         await asyncio.sleep(0)
 
 
-def close_consumer(session: "PulsarSession", command: CommandCloseConsumer) -> Answer:
+def close_consumer(session: PulsarSession, command: CommandCloseConsumer) -> Answer:
     consumer = session.consumers.get(command.consumer_id)
     if not isinstance(consumer, ConnectedConsumer):
         return success(command.request_id)
@@ -140,12 +135,12 @@ def close_consumer(session: "PulsarSession", command: CommandCloseConsumer) -> A
     return success(command.request_id) if member is None else _left(session, command.request_id, member)
 
 
-async def _left(session: "PulsarSession", request_id: int, member: SubscribedConsumer) -> BaseCommand:
-    await session.broker.subscriptions.leave(member)
+async def _left(session: PulsarSession, request_id: int, member: SubscribedConsumer) -> BaseCommand:
+    await session.cases.subscribing.leave(member)
     return success(request_id)
 
 
-def unsubscribe(session: "PulsarSession", command: CommandUnsubscribe) -> Answer:
+def unsubscribe(session: PulsarSession, command: CommandUnsubscribe) -> Answer:
     consumer = session.consumers.get(command.consumer_id)
     if not isinstance(consumer, ConnectedConsumer) or consumer.member is None:
         return error_command(command.request_id, ServerError.MetadataError, "Consumer not found")
@@ -153,17 +148,17 @@ def unsubscribe(session: "PulsarSession", command: CommandUnsubscribe) -> Answer
 
 
 async def _unsubscribed(
-    session: "PulsarSession",
+    session: PulsarSession,
     command: CommandUnsubscribe,
     consumer: ConnectedConsumer,
     member: SubscribedConsumer,
 ) -> BaseCommand:
-    await session.broker.subscriptions.unsubscribe(member, force=command.force)
+    await session.cases.subscribing.unsubscribe(member, force=command.force)
     consumer.detach()
     return success(command.request_id)
 
 
-def consumer_stats(session: "PulsarSession", command: CommandConsumerStats) -> Answer:
+def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> Answer:
     member = member_of(session, command.consumer_id)
     if member is None:
         return _stats(command, error_code=ServerError.ConsumerNotFound, error_message="Consumer not found")

@@ -10,22 +10,21 @@ One for a producer that never was closes the connection.
 from collections import deque
 from enum import Enum, auto
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from crc32c import crc32c
 
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.errors import PolicyViolation, TopicTerminated
-from magnetar.broker.producers.admission import (
-    AccessMode,
-    EncryptionRequired,
-    Producer,
-    ProducerIdInUse,
-    TooManyProducers,
-)
+from magnetar.broker.errors import TopicTerminated
+from magnetar.broker.producers.errors import ProducerIdInUse
+from magnetar.broker.producers.model import AccessMode, ProducerOrigin
+from magnetar.broker.producers.producer import Producer
+from magnetar.broker.usecases.publishing import OpenedProducer
+from magnetar.ledger.entry import Entry
 from magnetar.protocols.pulsar.errors import error_command, server_error
 from magnetar.protocols.pulsar.handlers.schema import schema_of
 from magnetar.protocols.pulsar.registry import Answer, Command, check_description
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import NO_REQUEST_ID
 from magnetar.wire.pulsar.entry import CHECKSUM_MAGIC, ChecksumMismatch, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -37,12 +36,6 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandSendError,
     CommandSuccess,
 )
-
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
-    from magnetar.ledger.entry import Entry
-    from magnetar.protocols.pulsar.session import PulsarSession
-    from magnetar.wire.pulsar.entry import EntryView
 
 _U32: Final = Struct(">I")
 _NO_POSITION: Final = (1 << 64) - 1  # -1 in an unsigned field: where a duplicate is said to be
@@ -81,7 +74,7 @@ class _Sent:
 class AttachedProducer:
     """One producer of one connection; the broker's `Producer` is its other half."""
 
-    def __init__(self, session: "PulsarSession", command: CommandProducer) -> None:
+    def __init__(self, session: PulsarSession, command: CommandProducer) -> None:
         self.session = session
         self.producer_id = command.producer_id
         self.request_id = command.request_id
@@ -89,10 +82,7 @@ class AttachedProducer:
         self.epoch = command.epoch
         self.properties = {pair.key: pair.value for pair in command.metadata}
         self.state = State.OPENING
-        self.producer: Producer | None = None
-        self.partition: Partition | None = None
-        self.schema_version = b""
-        self.requires_encryption = False
+        self._opened: OpenedProducer | None = None
         self._unanswered: deque[_Sent] = deque()
         self._close_request_id = NO_REQUEST_ID
         # One object for all receipts: filling it in takes half the time of making it.
@@ -101,23 +91,23 @@ class AttachedProducer:
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
-    def opened(self, partition: "Partition", producer: Producer) -> None:
-        self.partition = partition
-        self.producer = producer
-        self.state = State.READY if producer.is_ready else State.WAITING
+    def opened(self, opened: OpenedProducer) -> None:
+        self._opened = opened
+        self.state = State.READY if opened.producer.is_ready else State.WAITING
+        partition = opened.partition
         if partition.topic.is_partitioned:
             self._receipt.send_receipt.message_id.partition = partition.index
 
     def success(self, request_id: int) -> BaseCommand:
         """PRODUCER_SUCCESS as things are now."""
-        producer, partition = self.producer, self.partition
-        assert producer is not None
-        assert partition is not None
+        opened = self._opened
+        assert opened is not None
+        producer = opened.producer
         answer = CommandProducerSuccess(
             request_id=request_id,
             producer_name=producer.name,
-            last_sequence_id=partition.last_sequence_id(producer.name),
-            schema_version=self.schema_version,
+            last_sequence_id=opened.last_sequence_id,
+            schema_version=opened.schema_version,
             producer_ready=producer.is_ready,
         )
         if producer.topic_epoch is not None:
@@ -162,9 +152,12 @@ class AttachedProducer:
         self.state = State.CLOSED
         if self.session.producers.get(self.producer_id) is self:
             del self.session.producers[self.producer_id]
-        if self.producer is not None and self.partition is not None:
-            self.session.broker.producers.of(self.partition).remove(self.producer)
-        self.producer = self.partition = None  # they know each other: a cycle would wait for the collector
+        opened, self._opened = (
+            self._opened,
+            None,
+        )  # they know each other: a cycle would wait for the collector
+        if opened is not None:
+            self.session.cases.publishing.close_producer(opened)
 
     # --- closing by the client ---------------------------------------------------------------------------------------
 
@@ -196,10 +189,13 @@ class AttachedProducer:
         if bytes(payload[:2]) != CHECKSUM_MAGIC:
             # From a client older than checksums.  Entries are stored with one.
             payload = memoryview(CHECKSUM_MAGIC + _U32.pack(crc32c(payload)) + bytes(payload))
+        opened = self._opened
+        assert opened is not None
+        is_transactional = command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits")
         self._unanswered.append(sent)
         self.session.began_work(sent.size)
         try:
-            sent.entry = self._publish(command, payload, view, sent)
+            sent.entry = opened.publish(payload, view, is_transactional, sent.done)
         except BrokerError as error:
             sent.done(error)
             return
@@ -211,19 +207,6 @@ class AttachedProducer:
         self.session.began_work(sent.size)
         sent.done(error)
 
-    def _publish(self, command: CommandSend, payload: memoryview, view: "EntryView", sent: _Sent) -> "Entry":
-        partition = self.partition
-        assert partition is not None
-        if self.requires_encryption and not view.is_encrypted:
-            raise EncryptionRequired("Messages must be encrypted")
-        if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
-            raise PolicyViolation("Transactions are not available")
-        producer = self.producer
-        assert producer is not None
-        producer.messages_in += view.num_messages
-        producer.bytes_in += len(payload)
-        return partition.publish(payload, view, self.session.service.clock.now_ms(), sent.done)
-
     def answer_what_is_done(self) -> None:
         """Send the receipts whose turn has come."""
         unanswered = self._unanswered
@@ -232,7 +215,7 @@ class AttachedProducer:
         message_id = receipt.message_id
         while unanswered and unanswered[0].is_done:
             sent = unanswered.popleft()
-            if self.state is State.CLOSED:  # what it sends again is told then
+            if self.state is State.CLOSED:  # its client reconnects, and is refused then
                 pass
             elif isinstance(sent.error, TopicTerminated):
                 # Not as an error of this one message: clients come back, and learn then that there is no more to send.
@@ -277,7 +260,7 @@ def _success(request_id: int) -> BaseCommand:
 # --- handlers --------------------------------------------------------------------------------------------------------
 
 
-def producer(session: "PulsarSession", command: CommandProducer) -> Answer:
+def producer(session: PulsarSession, command: CommandProducer) -> Answer:
     there = session.producers.get(command.producer_id)
     if isinstance(there, AttachedProducer):
         if there.state in (State.READY, State.WAITING) and there.topic == command.topic:
@@ -291,70 +274,55 @@ def producer(session: "PulsarSession", command: CommandProducer) -> Answer:
 
 
 async def _open(
-    session: "PulsarSession", command: CommandProducer, attached: AttachedProducer
+    session: PulsarSession, command: CommandProducer, attached: AttachedProducer
 ) -> BaseCommand | None:
+    publishing = session.cases.publishing
     try:
-        partition, admitted = await _admit(session, command, attached)
+        opened = await publishing.open_producer(
+            session.caller,
+            command.topic,
+            _wanted(session, command, attached),
+            schema=schema_of(command.schema) if command.HasField("schema") else None,
+            encrypts=command.encrypted,
+            initial_subscription=command.initial_subscription_name,
+        )
     except BaseException:
         if session.producers.get(command.producer_id) is attached:
             del session.producers[command.producer_id]
         raise
     if attached.state is State.CLOSED:  # the connection broke meanwhile, or its client closed it
-        session.broker.producers.of(partition).remove(admitted)
+        publishing.close_producer(opened)
         return None
-    attached.opened(partition, admitted)
+    attached.opened(opened)
     return attached.success(command.request_id)
 
 
-async def _admit(
-    session: "PulsarSession", command: CommandProducer, attached: AttachedProducer
-) -> "tuple[Partition, Producer]":
-    broker = session.broker
-    partition = await broker.pulsar_topics.open(command.topic)
-    policies = broker.namespaces.policies_of(partition.topic.name)
-    if policies.encryption_required and not command.encrypted:
-        raise EncryptionRequired(f"Encryption is required in {command.topic}")
-    attached.requires_encryption = policies.encryption_required
-    producers = broker.producers.of(partition)
-    if 0 < policies.producers_max <= len(producers):
-        raise TooManyProducers("Topic reached max producers limit")
-    await broker.housekeeping.check_producers(partition, policies)
-    schema = schema_of(command.schema) if command.HasField("schema") else None
-    attached.schema_version = await broker.schemas.check_producer(partition.topic.name, schema)
-    if partition.is_terminated:
-        raise TopicTerminated("Topic was already terminated")
-    subscription = command.initial_subscription_name
-    if subscription and partition.topic.name.persistent:
-        # A dead letter topic must keep its messages for whoever comes to look at them.
-        if not policies.auto_subscription_creation and subscription not in broker.subscriptions.names(
-            partition
-        ):
-            raise PolicyViolation(
-                "Could not create the initial subscription due to the auto subscription creation is not allowed."
-            )
-        await broker.subscriptions.create(partition, subscription, partition.log.log_start)
-    name = command.producer_name or session.service.generate_producer_name()
-    admitted = Producer(
-        name=name,
+def _wanted(session: PulsarSession, command: CommandProducer, attached: AttachedProducer) -> Producer:
+    return Producer(
+        name=command.producer_name or session.service.generate_producer_name(),
         epoch=command.epoch,
         is_user_named=bool(command.producer_name) and command.user_provided_producer_name,
         mode=AccessMode(command.producer_access_mode),
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
         handle=attached,
         connected_since_ms=session.service.clock.now_ms(),
+        origin=ProducerOrigin(
+            session.client_host,
+            session.client_version,
+            command.producer_id,
+            {pair.key: pair.value for pair in command.metadata},
+        ),
     )
-    await producers.admit(admitted)
-    return partition, admitted
 
 
-def close_producer(session: "PulsarSession", command: CommandCloseProducer) -> Answer:
+def close_producer(session: PulsarSession, command: CommandCloseProducer) -> Answer:
     attached = session.producers.get(command.producer_id)
     if not isinstance(attached, AttachedProducer):
         return _success(command.request_id)
     return attached.close(command.request_id)
 
 
-def send(session: "PulsarSession", command: CommandSend, entry: memoryview, owned: bool) -> None:
+def send(session: PulsarSession, command: CommandSend, entry: memoryview, owned: bool) -> None:
     attached = session.producers.get(command.producer_id)
     if isinstance(attached, AttachedProducer) and attached.state is State.READY:
         attached.send(command, entry, owned)
@@ -363,7 +331,7 @@ def send(session: "PulsarSession", command: CommandSend, entry: memoryview, owne
 
 
 COMMANDS = (
-    Command(BaseCommand.PRODUCER, producer),
+    Command(BaseCommand.PRODUCER, producer, right="Produce"),
     Command(BaseCommand.SEND, send),
     Command(BaseCommand.CLOSE_PRODUCER, close_producer),
 )

@@ -3,19 +3,13 @@
 Errors of both commands stand inside their responses: a client that gets an ERROR to them closes its connection.
 """
 
-from typing import TYPE_CHECKING, Final
-
 from magnetar.base.names import parse_partition
-from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType, decode_version, encode_version
+from magnetar.broker.schemas.model import Schema, SchemaNotFound, SchemaType
 from magnetar.protocols.pulsar.errors import server_error
 from magnetar.protocols.pulsar.registry import Command
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
-
-if TYPE_CHECKING:
-    from magnetar.protocols.pulsar.session import PulsarSession
-
-_PLAIN_BYTES: Final = Schema(SchemaType.NONE, b"", {})
 
 
 def schema_of(schema: pb.Schema) -> Schema | None:
@@ -41,18 +35,16 @@ def schema_message(schema: Schema) -> pb.Schema:
     )
 
 
-def get_schema(session: "PulsarSession", command: pb.CommandGetSchema) -> BaseCommand:
+def get_schema(session: PulsarSession, command: pb.CommandGetSchema) -> BaseCommand:
     name, _ = parse_partition(command.topic)
+    cases = session.cases.schemas
     response = pb.CommandGetSchemaResponse(request_id=command.request_id)
-    if command.HasField("schema_version") and not command.schema_version:
-        # A message whose producer's schema was plain bytes says so; Go's client asks for what stands behind it.
-        response.schema.CopyFrom(schema_message(_PLAIN_BYTES))
-        response.schema_version = b""
+    if command.HasField("schema_version"):
+        # A message whose producer's schema was plain bytes has an empty version; Go's client asks for that, too.
+        schema, response.schema_version = cases.of_messages(session.caller, name, command.schema_version)
     else:
-        found = session.service.broker.schemas.get(name, decode_version(command.schema_version))
-        assert found.schema is not None
-        response.schema.CopyFrom(schema_message(found.schema))
-        response.schema_version = found.encoded
+        schema, response.schema_version = cases.latest(session.caller, name)
+    response.schema.CopyFrom(schema_message(schema))
     return BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=response)
 
 
@@ -64,12 +56,9 @@ def refuse_get_schema(command: pb.CommandGetSchema, error: Exception) -> BaseCom
     return BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=response)
 
 
-async def get_or_create_schema(session: "PulsarSession", command: pb.CommandGetOrCreateSchema) -> BaseCommand:
-    broker = session.service.broker
+async def get_or_create_schema(session: PulsarSession, command: pb.CommandGetOrCreateSchema) -> BaseCommand:
     name, _ = parse_partition(command.topic)
-    broker.pulsar_topics.get(name)
-    schema = schema_of(command.schema)
-    version = b"" if schema is None else encode_version(await broker.schemas.register(name, schema))
+    version = await session.cases.schemas.register(session.caller, name, schema_of(command.schema))
     response = pb.CommandGetOrCreateSchemaResponse(request_id=command.request_id, schema_version=version)
     return BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=response)
 
@@ -82,6 +71,11 @@ def refuse_get_or_create_schema(command: pb.CommandGetOrCreateSchema, error: Exc
 
 
 COMMANDS = (
-    Command(BaseCommand.GET_SCHEMA, get_schema, refuse_get_schema),
-    Command(BaseCommand.GET_OR_CREATE_SCHEMA, get_or_create_schema, refuse_get_or_create_schema),
+    Command(BaseCommand.GET_SCHEMA, get_schema, refuse_get_schema, right="GetSchema"),
+    Command(
+        BaseCommand.GET_OR_CREATE_SCHEMA,
+        get_or_create_schema,
+        refuse_get_or_create_schema,
+        right="GetOrCreateSchema",
+    ),
 )

@@ -1,15 +1,11 @@
 """SEEK and GET_LAST_MESSAGE_ID: from message ids and times to places in the log."""
 
-from typing import TYPE_CHECKING
-
-from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
-from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
-from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.consumer import member_of
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
 from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandGetLastMessageId,
@@ -19,13 +15,10 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     ServerError,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.pulsar.session import PulsarSession
-
 _UNSIGNED = (1 << 64) - 1
 
 
-def seek(session: "PulsarSession", command: CommandSeek) -> Answer:
+def seek(session: PulsarSession, command: CommandSeek) -> Answer:
     member = member_of(session, command.consumer_id)
     if member is None:
         return error_command(command.request_id, ServerError.MetadataError, "Consumer not found")
@@ -35,40 +28,26 @@ def seek(session: "PulsarSession", command: CommandSeek) -> Answer:
             ServerError.MetadataError,
             "Message id and message publish time were not present",
         )
-    return _seek(session, command, _persistent(member, "Seek is not supported on non-persistent topic"))
+    return _seek(session, command, member)
 
 
-def _persistent(member: SubscribedConsumer, refusal: str) -> Subscription:
-    if not isinstance(member.subscription, Subscription):
-        raise SubscriptionNotAllowed(refusal)
-    return member.subscription
-
-
-async def _seek(session: "PulsarSession", command: CommandSeek, subscription: Subscription) -> BaseCommand:
-    partition = subscription.partition
-    if command.HasField("message_id"):
-        find = positions.offset_of(partition, *position_of(command.message_id))
-    else:
-        find = positions.offset_at_time(partition, command.message_publish_time)
-    await session.broker.subscriptions.seek(subscription, find)
+async def _seek(session: PulsarSession, command: CommandSeek, member: SubscribedConsumer) -> BaseCommand:
+    position = position_of(command.message_id) if command.HasField("message_id") else None
+    await session.cases.subscribing.seek(member, position=position, time_ms=command.message_publish_time)
     return success(command.request_id)
 
 
-def get_last_message_id(session: "PulsarSession", command: CommandGetLastMessageId) -> Answer:
+def get_last_message_id(session: PulsarSession, command: CommandGetLastMessageId) -> Answer:
     member = member_of(session, command.consumer_id)
     if member is None:
         return error_command(command.request_id, ServerError.MetadataError, "Consumer not found")
-    refusal = "getLastMessageId is not supported on non-persistent topic"
-    return _last_message_id(session, command, _persistent(member, refusal))
+    return _last_message_id(session, command, member)
 
 
 async def _last_message_id(
-    session: "PulsarSession", command: CommandGetLastMessageId, subscription: Subscription
+    session: PulsarSession, command: CommandGetLastMessageId, member: SubscribedConsumer
 ) -> BaseCommand:
-    partition = subscription.partition
-    index = partition.index if partition.topic.is_partitioned else -1
-    last = await positions.last_message(partition, session.broker.subscriptions.forms)
-    ledger_id, entry_id = await positions.position_below(partition, subscription.cursor.mark_delete)
+    index, last, (ledger_id, entry_id) = await session.cases.subscribing.last_positions(member)
     response = CommandGetLastMessageIdResponse(
         request_id=command.request_id,
         last_message_id=MessageIdData(

@@ -1,19 +1,19 @@
 """SUBSCRIBE: a consumer joins a subscription, which is made if need be."""
 
-import secrets
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
+from magnetar.base import randomness
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import parse_partition
-from magnetar.broker.subscriptions.consumer import ConsumerSpec
-from magnetar.broker.subscriptions.dispatch.model import SubscriptionType
-from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
-from magnetar.broker.subscriptions.request import InitialPosition, SubscribeRequest
+from magnetar.broker.subscriptions.model import (
+    ConsumerSpec,
+    InitialPosition,
+    SubscribeRequest,
+    SubscriptionType,
+)
 from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.schema import schema_of
 from magnetar.protocols.pulsar.registry import Answer, Command, check_description
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandSubscribe,
@@ -23,12 +23,8 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     ServerError,
 )
 
-if TYPE_CHECKING:
-    from magnetar.broker.log.partition import Partition
-    from magnetar.protocols.pulsar.session import PulsarSession
 
-
-def subscribe(session: "PulsarSession", command: CommandSubscribe) -> Answer:
+def subscribe(session: PulsarSession, command: CommandSubscribe) -> Answer:
     known = session.consumers.get(command.consumer_id)
     if isinstance(known, ConnectedConsumer):
         if known.state is ConsumerState.OPEN:
@@ -38,8 +34,6 @@ def subscribe(session: "PulsarSession", command: CommandSubscribe) -> Answer:
             ServerError.ServiceNotReady,
             "Consumer is already present on the connection",
         )
-    if not command.subscription:
-        raise SubscriptionNotAllowed("Empty subscription name")
     check_description(command)
     _, index = parse_partition(command.topic)
     uses_epochs = command.HasField("consumer_epoch")
@@ -48,48 +42,33 @@ def subscribe(session: "PulsarSession", command: CommandSubscribe) -> Answer:
     return _subscribe(session, command, consumer)
 
 
-async def _subscribe(
-    session: "PulsarSession", command: CommandSubscribe, consumer: ConnectedConsumer
-) -> None:
-    broker = session.broker
-    wanted = _request(session, command)
+async def _subscribe(session: PulsarSession, command: CommandSubscribe, consumer: ConnectedConsumer) -> None:
+    subscribing = session.cases.subscribing
     try:
-        partition = await broker.pulsar_topics.open(command.topic, may_create=command.force_topic_creation)
-        if not broker.namespaces.policies_of(partition.topic.name).auto_subscription_creation:
-            wanted = replace(wanted, may_create=False)
-        if command.HasField("schema"):
-            await _check_schema(session, command, partition)
-        member = await broker.subscriptions.subscribe(partition, wanted, consumer)
+        member = await subscribing.subscribe(
+            session.caller,
+            command.topic,
+            _request(session, command),
+            consumer,
+            schema=schema_of(command.schema) if command.HasField("schema") else None,
+            may_create_topic=command.force_topic_creation,
+        )
     except BrokerError:
         consumer.detach()
         raise
     if consumer.state is not ConsumerState.OPENING:  # closed, or its connection lost, meanwhile
-        await broker.subscriptions.leave(member)
+        await subscribing.leave(member)
         return
     # Nothing may wait between the two: SUCCESS goes first, before anything that the dispatcher says.
     session.send(success(command.request_id))
     consumer.opened(member)
 
 
-async def _check_schema(session: "PulsarSession", command: CommandSubscribe, partition: "Partition") -> None:
-    broker = session.broker
-    producers = broker.producers.find(partition)
-    has_producers = bool(producers)
-    is_idle = (
-        not has_producers
-        and partition.log.next_offset == partition.log.log_start
-        and not any(one.consumers for one in broker.subscriptions.of(partition))
-    )
-    await broker.schemas.check_consumer(
-        partition.topic.name, schema_of(command.schema), is_idle=is_idle, has_producers=has_producers
-    )
-
-
-def _request(session: "PulsarSession", command: CommandSubscribe) -> SubscribeRequest:
+def _request(session: PulsarSession, command: CommandSubscribe) -> SubscribeRequest:
     sharing = command.keySharedMeta
     start = command.start_message_id
     spec = ConsumerSpec(
-        command.consumer_name or secrets.token_hex(3),
+        command.consumer_name or randomness.hex_token(3),
         SubscriptionType(command.subType),
         priority_level=max(command.priority_level, 0),
         epoch=command.consumer_epoch if command.HasField("consumer_epoch") else None,
@@ -98,6 +77,8 @@ def _request(session: "PulsarSession", command: CommandSubscribe) -> SubscribeRe
         allows_out_of_order=sharing.allowOutOfOrderDelivery,
         returns_hidden_permits=not session.client_version.startswith("Pulsar-Java"),
         metadata={pair.key: pair.value for pair in command.metadata},
+        address=session.client_host,
+        client_version=session.client_version,
     )
     return SubscribeRequest(
         command.subscription,
@@ -124,4 +105,4 @@ def success(request_id: int) -> BaseCommand:
     return BaseCommand(type=BaseCommand.SUCCESS, success=CommandSuccess(request_id=request_id))
 
 
-COMMANDS = (Command(BaseCommand.SUBSCRIBE, subscribe),)
+COMMANDS = (Command(BaseCommand.SUBSCRIBE, subscribe, right="subscribe"),)

@@ -5,12 +5,14 @@ is not sent again.  A namespace that does not exist has no topics: an error woul
 time is over, and a consumer of a pattern may come before the namespace.
 """
 
-from typing import TYPE_CHECKING
+from typing import Final
 
 from magnetar.base.names import InvalidTopicName
-from magnetar.broker.policy.namespaces import NamespaceNotFound
+from magnetar.broker.policy.errors import NamespaceNotFound
+from magnetar.protocols.pulsar.patterns import matcher
 from magnetar.protocols.pulsar.registry import Answer, Command
-from magnetar.protocols.pulsar.topic_lists import TopicListWatcher, matcher, topics_hash
+from magnetar.protocols.pulsar.session import PulsarSession
+from magnetar.protocols.pulsar.topic_lists import TopicListWatcher, topics_hash
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
@@ -21,8 +23,10 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandWatchTopicListSuccess,
 )
 
-if TYPE_CHECKING:
-    from magnetar.protocols.pulsar.session import PulsarSession
+_DOMAINS: Final = {  # ALL is both
+    CommandGetTopicsOfNamespace.PERSISTENT: True,
+    CommandGetTopicsOfNamespace.NON_PERSISTENT: False,
+}
 
 
 def _namespace(name: str) -> str:
@@ -31,20 +35,14 @@ def _namespace(name: str) -> str:
     return name
 
 
-def _names(session: "PulsarSession", namespace: str, *, persistent: bool) -> list[str]:
-    try:
-        return session.broker.pulsar_topics.names(namespace, persistent=persistent)
-    except NamespaceNotFound:
-        return []
-
-
-def get_topics(session: "PulsarSession", command: CommandGetTopicsOfNamespace) -> Answer:
+def get_topics(session: PulsarSession, command: CommandGetTopicsOfNamespace) -> Answer:
     namespace = _namespace(command.namespace)
-    names: list[str] = []
-    if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        names += _names(session, namespace, persistent=True)
-    if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        names += _names(session, namespace, persistent=False)
+    try:
+        names = session.cases.pulsar_topics.names(
+            session.caller, namespace, persistent=_DOMAINS.get(command.mode)
+        )
+    except NamespaceNotFound:
+        names = []
     has_pattern = bool(command.topics_pattern)
     if has_pattern:
         names = list(filter(matcher(command.topics_pattern), names))
@@ -62,14 +60,12 @@ def get_topics(session: "PulsarSession", command: CommandGetTopicsOfNamespace) -
     )
 
 
-def watch_topics(session: "PulsarSession", command: CommandWatchTopicList) -> Answer:
+def watch_topics(session: PulsarSession, command: CommandWatchTopicList) -> Answer:
     namespace = _namespace(command.namespace)
-    names = _names(session, namespace, persistent=True)
-    matches = matcher(command.topics_pattern)
+    watcher = TopicListWatcher(session, command.watcher_id, namespace, matcher(command.topics_pattern))
     earlier = session.watchers.pop(command.watcher_id, None)
     if earlier is not None:
         earlier.connection_lost()
-    watcher = TopicListWatcher(session, command.watcher_id, namespace, matches, names)
     session.watchers[command.watcher_id] = watcher
     changed = watcher.hash != command.topics_hash
     return BaseCommand(
@@ -83,7 +79,7 @@ def watch_topics(session: "PulsarSession", command: CommandWatchTopicList) -> An
     )
 
 
-def stop_watching(session: "PulsarSession", command: CommandWatchTopicListClose) -> Answer:
+def stop_watching(session: PulsarSession, command: CommandWatchTopicListClose) -> Answer:
     watcher = session.watchers.pop(command.watcher_id, None)
     if watcher is not None:
         watcher.connection_lost()
@@ -91,7 +87,7 @@ def stop_watching(session: "PulsarSession", command: CommandWatchTopicListClose)
 
 
 COMMANDS = (
-    Command(BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics),
-    Command(BaseCommand.WATCH_TOPIC_LIST, watch_topics),
+    Command(BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics, right="GetTopicsOfNamespace"),
+    Command(BaseCommand.WATCH_TOPIC_LIST, watch_topics, right="WatchTopicList"),
     Command(BaseCommand.WATCH_TOPIC_LIST_CLOSE, stop_watching),
 )

@@ -1,18 +1,16 @@
 """The commands of transactions, which are not available: each is refused in its own response.
 
-A client that does without transactions never sends them; one that is told to use them learns at once that it cannot.
+A client that does without transactions never sends them; one that is configured to use them learns at once that it
+cannot.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from magnetar.broker.errors import PolicyViolation
 from magnetar.protocols.pulsar.errors import server_error
-from magnetar.protocols.pulsar.registry import Answer, Command
+from magnetar.protocols.pulsar.registry import Answer, Command, Refusal
+from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
-
-if TYPE_CHECKING:
-    from magnetar.protocols.pulsar.registry import Refusal
-    from magnetar.protocols.pulsar.session import PulsarSession
 
 # Command, response, and the response's field in BaseCommand.
 _COMMANDS: Final = (
@@ -46,11 +44,11 @@ _COMMANDS: Final = (
 )
 
 
-def _refuse(session: "PulsarSession", command: Any) -> Answer:
+def _refuse(session: PulsarSession, command: Any) -> Answer:
     raise PolicyViolation("Transactions are not available")
 
 
-def _refusal(kind: "BaseCommand.Type", field: str) -> "Refusal":
+def _refusal(kind: BaseCommand.Type, field: str) -> Refusal:
     def refuse(command: Any, error: Exception) -> BaseCommand:
         answer = BaseCommand(type=kind)
         response = getattr(answer, field)

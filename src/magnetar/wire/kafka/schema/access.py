@@ -1,4 +1,4 @@
-"""Who may come in and what they may do: SASL, access control lists, SCRAM credentials, client quotas.
+"""Which clients may come in and what they may do: SASL, access control lists, SCRAM credentials, client quotas.
 
 SaslHandshake v1 says that SaslAuthenticate frames follow (KIP-152); SaslAuthenticate v1 session life
 (KIP-368). The ACL APIs start at v1: pattern types (KIP-290).  Quotas are KIP-546, SCRAM credentials

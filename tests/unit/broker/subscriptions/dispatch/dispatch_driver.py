@@ -1,4 +1,4 @@
-"""Small words for the tests of dispatchers: units, consumers, and what was delivered to whom."""
+"""Small words for the tests of dispatchers: units, consumers, and what was delivered to which consumer."""
 
 from collections.abc import Iterable
 

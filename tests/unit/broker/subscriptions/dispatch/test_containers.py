@@ -1,13 +1,13 @@
 """The containers of the dispatchers: what they find, what they forget, and that neither grows with the past."""
 
 import pytest
-from dispatch_driver import consumer, units
 
 from magnetar.broker.subscriptions.dispatch.delayed import DelayedUnits
 from magnetar.broker.subscriptions.dispatch.index import UnitIndex
 from magnetar.broker.subscriptions.dispatch.model import Place, Unit
 from magnetar.broker.subscriptions.dispatch.redelivery import WaitingUnits
 from magnetar.broker.subscriptions.dispatch.ring import ConsumerRing
+from tests.unit.broker.subscriptions.dispatch.dispatch_driver import consumer, units
 
 
 def indexed(count: int, batch: int = 10) -> tuple[UnitIndex, list[Unit]]:

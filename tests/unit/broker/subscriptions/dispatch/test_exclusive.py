@@ -1,11 +1,18 @@
-"""Exclusive: one consumer, the order of the log, nothing remembered (pulsar.md 2)."""
+"""Exclusive: one consumer, the order of the log, nothing remembered."""
 
 import pytest
-from dispatch_driver import consumer, delivered, rewinds, to, units, whole
 
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerBusy
 from magnetar.broker.subscriptions.dispatch.exclusive import ExclusiveDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Consumer, Deliver
+from tests.unit.broker.subscriptions.dispatch.dispatch_driver import (
+    consumer,
+    delivered,
+    rewinds,
+    to,
+    units,
+    whole,
+)
 
 
 def dispatcher(permits: int = 10) -> tuple[ExclusiveDispatcher, Consumer]:
@@ -106,7 +113,7 @@ def test_delayed_messages_go_out_at_once() -> None:
     assert machine.next_tick_ms is None
 
 
-def test_nothing_is_kept_for_nobody() -> None:
+def test_nothing_is_kept_without_a_consumer() -> None:
     machine, only = dispatcher()
     machine.remove_consumer(only)
     assert rewinds(machine.offer(units(0, 1), 0)) == 1

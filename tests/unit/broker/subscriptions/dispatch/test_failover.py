@@ -1,13 +1,13 @@
-"""Failover: who is active, and what happens when that changes (pulsar.md 2)."""
+"""Failover: which consumer is active, and what happens when that changes."""
 
 from bisect import bisect_left
 
 import pytest
-from dispatch_driver import changes, consumer, rewinds, to, units
 
 from magnetar.broker.subscriptions.dispatch.failover import FailoverDispatcher
 from magnetar.broker.subscriptions.dispatch.hashing import positive_hash
 from magnetar.broker.subscriptions.dispatch.model import Consumer
+from tests.unit.broker.subscriptions.dispatch.dispatch_driver import changes, consumer, rewinds, to, units
 
 TOPIC = "persistent://public/default/t"
 
@@ -23,7 +23,7 @@ def test_the_first_consumer_is_active_and_told_so() -> None:
     machine = FailoverDispatcher(TOPIC, 0)
     actions = machine.add_consumer(consumer("a"))
     assert changes(actions) == [("a", True)]
-    assert rewinds(actions) == 0  # nobody has read anything
+    assert rewinds(actions) == 0  # no consumer has read anything
 
 
 def test_another_consumer_waits_and_is_told_so() -> None:

@@ -1,4 +1,4 @@
-"""Murmur3 and the slots of Pulsar (pulsar.md 2)."""
+"""Murmur3 and the slots of Pulsar."""
 
 import pytest
 

@@ -1,11 +1,18 @@
-"""Key_Shared: a key is unacknowledged at one consumer at a time, in order (pulsar.md 2, PIP-379)."""
+"""Key_Shared: a key is unacknowledged at one consumer at a time, in order (PIP-379)."""
 
 import pytest
-from dispatch_driver import consumer, delivered, rewinds, to, units, whole
 
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError
 from magnetar.broker.subscriptions.dispatch.key_shared import KeySharedDispatcher
 from magnetar.broker.subscriptions.dispatch.model import Consumer, Unit
+from tests.unit.broker.subscriptions.dispatch.dispatch_driver import (
+    consumer,
+    delivered,
+    rewinds,
+    to,
+    units,
+    whole,
+)
 
 
 def attach(machine: KeySharedDispatcher, *names: str, permits: int = 0, **fields: object) -> list[Consumer]:

@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
-from dispatch_driver import consumer
 
 from magnetar.broker.subscriptions.dispatch.errors import ConsumerAssignError
 from magnetar.broker.subscriptions.dispatch.hashing import positive_hash
 from magnetar.broker.subscriptions.dispatch.model import Consumer
 from magnetar.broker.subscriptions.dispatch.selectors import DeclaredRanges, HashRing
+from tests.unit.broker.subscriptions.dispatch.dispatch_driver import consumer
 
 SLOTS = range(1, 65_536)
 
@@ -54,7 +54,7 @@ def test_consumers_of_one_name_share_too() -> None:
     assert min(shares[one] for one in twins) > 65_536 * 0.3
 
 
-def test_only_slots_of_those_who_come_and_go_move() -> None:
+def test_only_slots_of_consumers_that_come_and_go_move() -> None:
     ring, many = HashRing(), [consumer(f"c{number}") for number in range(5)]
     for one in many:
         ring.add(one)

@@ -1,10 +1,17 @@
-"""Shared: turns, priorities, redelivery order, counts, limits, chunks (pulsar.md 2 and 1.8)."""
+"""Shared: turns, priorities, redelivery order, counts, limits, chunks."""
 
 import pytest
-from dispatch_driver import consumer, delivered, rewinds, to, units, whole
 
 from magnetar.broker.subscriptions.dispatch.model import Actions, Consumer, Deliver, Place, Unit
 from magnetar.broker.subscriptions.dispatch.shared import SharedDispatcher
+from tests.unit.broker.subscriptions.dispatch.dispatch_driver import (
+    consumer,
+    delivered,
+    rewinds,
+    to,
+    units,
+    whole,
+)
 
 
 def attach(machine: SharedDispatcher, *names: str, permits: int = 0, **fields: object) -> list[Consumer]:
@@ -102,7 +109,7 @@ def test_a_consumer_gets_back_only_what_it_holds() -> None:
     machine = SharedDispatcher(turn_messages_max=1)
     a, b = attach(machine, "a", "b", permits=10)
     machine.offer(units(0, 4), 0)
-    assert machine.redeliver(a, [1, 3, 99]) == []  # b's, b's, nobody's
+    assert machine.redeliver(a, [1, 3, 99]) == []  # b's, b's, held by no consumer
     assert machine.redeliver(consumer("stranger")) == []
     machine.acked(whole(0))
     assert machine.redeliver(a, [0]) == []
@@ -132,7 +139,7 @@ def test_the_last_one_to_leave_ends_all_memory() -> None:
     assert counts(machine.offer(units(0, 3), 0)) == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_anybody_may_acknowledge_for_anybody() -> None:
+def test_any_consumer_may_acknowledge_for_another() -> None:
     machine = SharedDispatcher(turn_messages_max=1)
     a, b = attach(machine, "a", "b", permits=10)
     machine.offer(units(0, 2), 0)
@@ -261,7 +268,7 @@ def test_a_chunk_that_waits_for_its_consumer_may_be_acknowledged() -> None:
     machine.acked(whole(0, 1))
     assert to(machine.flow(a, 5), "a") == [2]
     machine.acked(whole(2))
-    # Nobody holds a chunk of it any more: a message of the same uuid starts anew.
+    # No consumer holds a chunk of it any more: a message of the same uuid starts anew.
     assert len(delivered(machine.offer(units(9, 1, chunk_id="x"), 0))) == 1
 
 

@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from kafka_instances import snake
 
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import (
@@ -18,6 +17,7 @@ from magnetar.wire.kafka.header import (
 )
 from magnetar.wire.kafka.messages import consumer_protocol_subscription
 from magnetar.wire.kafka.runtime import ZERO_UUID, Buffer
+from tests.fuzz.kafka_instances import snake
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -15,10 +15,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from kafka_instances import Case, cases, snake
 from kio.serial import entity_reader, entity_writer
 
 from magnetar.wire.kafka.schema.model import Field, Primitive, Struct
+from tests.fuzz.kafka_instances import Case, cases, snake
 
 CASES = list(cases())
 INSTANCES = 12

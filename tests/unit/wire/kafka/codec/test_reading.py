@@ -5,7 +5,6 @@ import struct
 from typing import Any
 
 import pytest
-from kafka_instances import Case, cases
 
 from magnetar.base.errors import WireError
 from magnetar.wire.kafka.messages import (
@@ -25,6 +24,7 @@ from magnetar.wire.kafka.runtime import (
     Buffer,
     varint,
 )
+from tests.fuzz.kafka_instances import Case, cases
 
 CASES = list(cases())
 

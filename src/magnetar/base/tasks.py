@@ -1,0 +1,63 @@
+"""Tasks that no caller waits for, held by an owner that does.
+
+The event loop itself holds a task only weakly, and the failure of a task that no code awaits is lost.  A part of the
+server that begins such work keeps it in a `Tasks`: what fails is logged, and the part waits for the rest of it, or ends
+it, before it closes what the work uses.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """The tasks of one owner that have not ended; failures go to `log`."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(list(self._tasks))
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work` in the background; its failure is logged, never lost."""
+        self._started(name, work).add_done_callback(self._report)
+
+    def begin(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` whether its caller goes on waiting for it or not; a caller that waits gets its failure."""
+        task = self._started(name, work)
+        task.add_done_callback(_seen)
+        return task
+
+    def cancel(self) -> None:
+        """End all of them; `ended` waits until they have."""
+        for task in self:
+            task.cancel()
+
+    async def ended(self) -> None:
+        """Return when there are none, those included that others begin meanwhile."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def _started(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _report(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("background work failed: %s", task.get_name(), exc_info=error)
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Its caller may have gone: take its failure, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()

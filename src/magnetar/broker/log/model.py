@@ -1,0 +1,29 @@
+"""What a partition's log answers: values."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class AbortedRange(NamedTuple):
+    """The records of `producer_id` from `first_offset` to the marker at `last_offset` do not count."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class TimestampLookup(IntEnum):
+    """Special timestamps of ListOffsets."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+
+
+class Appended(NamedTuple):
+    """The answer to a producer.  `append_time_ms` is -1 unless the topic stamps records itself."""
+
+    base_offset: int
+    append_time_ms: int

@@ -1,0 +1,77 @@
+"""What can be wrong with tenants and namespaces, with policies, and with the settings of a topic."""
+
+from typing import ClassVar
+
+from magnetar.base.errors import BrokerError
+
+
+class TenantNotFound(BrokerError):
+    """No such tenant."""
+
+    code: ClassVar[str] = "TENANT_NOT_FOUND"
+
+
+class TenantExists(BrokerError):
+    """A tenant of this name is there already."""
+
+    code: ClassVar[str] = "TENANT_EXISTS"
+
+
+class TenantNotEmpty(BrokerError):
+    """The tenant has namespaces."""
+
+    code: ClassVar[str] = "TENANT_NOT_EMPTY"
+
+
+class NamespaceNotFound(BrokerError):
+    """No such namespace."""
+
+    code: ClassVar[str] = "NAMESPACE_NOT_FOUND"
+
+
+class NamespaceExists(BrokerError):
+    """A namespace of this name is there already."""
+
+    code: ClassVar[str] = "NAMESPACE_EXISTS"
+
+
+class InvalidNamespace(BrokerError):
+    """The name of a tenant or namespace, or what was given for it, is not allowed."""
+
+    code: ClassVar[str] = "INVALID_NAMESPACE"
+
+
+class UnknownCluster(BrokerError):
+    """There is one cluster here, and it is not this one."""
+
+    code: ClassVar[str] = "UNKNOWN_CLUSTER"
+
+
+class InvalidPolicy(BrokerError):
+    """The value is not one that this policy can have."""
+
+    code: ClassVar[str] = "INVALID_POLICY"
+
+
+class MalformedPolicy(InvalidPolicy):
+    """The value has the wrong JSON type."""
+
+    code: ClassVar[str] = "MALFORMED_POLICY"
+
+
+class QuotaAboveRetention(InvalidPolicy):
+    """A backlog quota is larger than what is kept of acknowledged data."""
+
+    code: ClassVar[str] = "QUOTA_ABOVE_RETENTION"
+
+
+class InvalidConfig(BrokerError):
+    """A key is unknown, or its value is not allowed (Kafka: INVALID_CONFIG)."""
+
+    code: ClassVar[str] = "INVALID_CONFIG"
+
+
+class InvalidConfigRequest(BrokerError):
+    """The request to change a configuration contradicts itself (Kafka: INVALID_REQUEST)."""
+
+    code: ClassVar[str] = "INVALID_CONFIG_REQUEST"

@@ -1,0 +1,234 @@
+"""Tenants, namespaces, the policies that hold for a topic, the settings of one: values."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+from magnetar.base.config import ConfigSource, ConfigType
+
+JsonValue = Any  # what json.loads gives
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+
+
+class QuotaType(Enum):
+    """What a backlog quota measures."""
+
+    SIZE = "destination_storage"
+    AGE = "message_age"
+
+
+class QuotaAction(Enum):
+    """What happens when a backlog quota is exceeded."""
+
+    HOLD_PRODUCERS = "producer_request_hold"
+    REFUSE_PRODUCERS = "producer_exception"
+    EVICT_BACKLOG = "consumer_backlog_eviction"
+
+
+class Compatibility(Enum):
+    """Which new schemas a topic takes (org.apache.pulsar.common.policies.data.SchemaCompatibilityStrategy)."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+
+class DeleteMode(Enum):
+    """When a topic counts as inactive."""
+
+    NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
+    SUBSCRIPTIONS_CAUGHT_UP = "delete_when_subscriptions_caught_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long acknowledged data is kept.  -1 means without end, 0 not at all."""
+
+    time_ms: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogQuota:
+    """`limit` is bytes for `QuotaType.SIZE` and seconds for `QuotaType.AGE`; negative means none."""
+
+    limit: int
+    action: QuotaAction
+
+
+@dataclass(frozen=True, slots=True)
+class AutoTopicCreation:
+    """`partition_count` is 0 for a topic that is not partitioned."""
+
+    allowed: bool = True
+    partition_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedDelivery:
+    """Whether messages wait for the time that their producers give, and how exactly it is kept."""
+
+    active: bool = True
+    tick_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class InactiveTopics:
+    """A topic that no client uses is deleted after `idle_s_max` seconds, if `delete` says so."""
+
+    delete: bool = False
+    mode: DeleteMode = DeleteMode.NO_SUBSCRIPTIONS
+    idle_s_max: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What holds for one topic.  Counts and times of 0 mean no limit."""
+
+    deduplication: bool = False
+    retention: Retention | None = None  # None: the topic's Kafka settings alone say what goes
+    message_ttl_s: int = 0
+    backlog_quotas: Mapping[QuotaType, BacklogQuota] = field(default_factory=dict)
+    schema_compatibility: Compatibility = Compatibility.FULL
+    schema_validation_enforced: bool = False
+    schema_auto_update: bool = True
+    auto_topic_creation: AutoTopicCreation = AutoTopicCreation()
+    auto_subscription_creation: bool = True
+    delayed_delivery: DelayedDelivery = DelayedDelivery()
+    inactive_topics: InactiveTopics = InactiveTopics()
+    producers_max: int = 0
+    consumers_max: int = 0
+    consumers_per_subscription_max: int = 0
+    subscriptions_max: int = 0
+    namespace_topics_max: int = 0
+    encryption_required: bool = False
+    subscription_expiration_minutes: int = 0
+
+
+class Level(Enum):
+    """Where a policy can be set."""
+
+    NAMESPACE = "namespace"
+    TOPIC = "topic"
+
+
+def whole_number(value: JsonValue) -> int | None:
+    """A number of a JSON document, which may be spelt as a text, as Pulsar takes it; None for anything else."""
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value)
+    return None if isinstance(value, bool) or not isinstance(value, int) else value
+
+
+CLUSTER: Final = "standalone"
+BUNDLE_COUNT_DEFAULT: Final = 4  # Pulsar's defaultNumberOfNamespaceBundles
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    name: str
+    admin_roles: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = (CLUSTER,)
+
+    def encode(self) -> bytes:
+        document = {"v": 1, "admin_roles": list(self.admin_roles), "clusters": list(self.clusters)}
+        return json.dumps(document).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """`name` is `tenant/namespace`; `policies` are those set for it, {key: JSON value}."""
+
+    name: str
+    created_ms: int
+    bundle_count: int = BUNDLE_COUNT_DEFAULT
+    policies: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def tenant(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def bundle_boundaries(self) -> list[str]:
+        """Where the namespace's parts of the hash space begin and end, as Pulsar writes them."""
+        step = (1 << 32) // self.bundle_count
+        return [f"0x{step * index:08x}" for index in range(self.bundle_count)] + ["0xffffffff"]
+
+    def encode(self) -> bytes:
+        document = {
+            "v": 1,
+            "bundles": self.bundle_count,
+            "created_ms": self.created_ms,
+            "policies": dict(self.policies),
+        }
+        return json.dumps(document).encode()
+
+
+class AlterOperation(IntEnum):
+    """IncrementalAlterConfigs' operations, with their numbers on the wire (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One entry of an IncrementalAlterConfigs request."""
+
+    name: str
+    operation: AlterOperation
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key as DescribeConfigs shows it.  `synonyms` begins with whatever gives the value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: ConfigType
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+    read_only: bool = False
+    sensitive: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        """DescribeConfigs v0 has this instead of the source."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The effective values that something in the server acts on.  Negative limits mean none."""
+
+    compact: bool
+    delete: bool
+    max_message_bytes: int
+    log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    min_insync_replicas: int
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int

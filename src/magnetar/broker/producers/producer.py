@@ -1,0 +1,71 @@
+"""One producer of a partition: what it says of itself, and how its session learns what becomes of it."""
+
+from typing import Protocol
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.producers.model import AccessMode, ProducerOrigin
+
+
+class ProducerHandle(Protocol):
+    """The producer's side of the door: its protocol implements it."""
+
+    def ready(self) -> None:
+        """It waited to be the exclusive producer, and is that now."""
+        ...
+
+    def closed(self) -> None:
+        """The broker has taken it out: the session tells its client, which may reconnect."""
+        ...
+
+    def refused(self, error: BrokerError) -> None:
+        """The producer waited for exclusive access, and does not get it."""
+        ...
+
+    async def is_alive(self) -> bool:
+        """Whether its client is there; false when its connection turns out to be dead, and is closed by then."""
+        ...
+
+
+class Producer:
+    """One producer as it asks to be admitted.
+
+    `topic_epoch` is what its client believes the topic's epoch to be, None when it has no idea; once the producer is
+    ready it is what holds, None when there never was an exclusive one.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "connected_since_ms",
+        "epoch",
+        "handle",
+        "is_ready",
+        "is_user_named",
+        "messages_in",
+        "mode",
+        "name",
+        "origin",
+        "topic_epoch",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        is_user_named: bool,
+        mode: AccessMode,
+        topic_epoch: int | None,
+        handle: ProducerHandle,
+        connected_since_ms: int = 0,
+        origin: ProducerOrigin | None = None,
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.is_user_named = is_user_named
+        self.mode = mode
+        self.topic_epoch = topic_epoch
+        self.handle = handle
+        self.connected_since_ms = connected_since_ms
+        self.origin = origin
+        self.is_ready = False
+        self.messages_in = 0
+        self.bytes_in = 0

@@ -1,0 +1,127 @@
+"""Whether a caller may do something to a resource.
+
+`Authorizer` is the port: one question, answered from memory, as it is asked for each request.  `AccessControl` is what
+the use cases hold: it turns a refusal into the error of the resource, which each door has a code for.  A use case asks
+before it looks anything up, so that a caller who is refused does not learn whether the resource exists; where a client
+names a resource by an id of the server's, the id is resolved first, as in Kafka.
+
+Operations are those of Kafka's ACLs, as both protocols can be said in them: Pulsar's `produce` is WRITE on a topic,
+`consume` is READ on a topic and a subscription, administration is CREATE, DELETE, ALTER and the CONFIGS of what is
+administered.  A Kafka group is a subscription without a topic.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from magnetar.broker.security.errors import (
+    ClusterNotAuthorized,
+    GroupNotAuthorized,
+    NamespaceNotAuthorized,
+    NotAuthorized,
+    PipelineNotAuthorized,
+    TenantNotAuthorized,
+    TopicNotAuthorized,
+    TransactionalIdNotAuthorized,
+)
+from magnetar.broker.security.model import Caller, Operation, Resource, ResourceType
+
+# What there is to be done to a resource of a type, as Kafka's tools show it (KIP-430).
+OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.SUBSCRIPTION: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+}
+
+
+class Authorizer(Protocol):
+    """The rules.  It answers at once, and is asked for every request: it neither waits nor does I/O."""
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool: ...
+
+    def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the rules name a resource of this type, existing or not, that the caller may do this to."""
+        ...
+
+
+class AllowAll:
+    """The rules of a server without authorization."""
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        return True
+
+    def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
+        return True
+
+
+class AccessControl:
+    """What the use cases ask."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self._allows = authorizer.allows
+
+    def require(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        """Go on only if the caller may.
+
+        Raises:
+            NotAuthorized: the one of the resource's type.
+        """
+        if not self._allows(caller, operation, resource):
+            raise _refusal(caller, operation, resource.type, f"{resource.type.value} {resource.name}")
+
+    def require_unnamed(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        """As `require`, where the caller has only an id of the resource: the refusal does not tell the name."""
+        if not self._allows(caller, operation, resource):
+            raise _refusal(caller, operation, resource.type, f"the {resource.type.value} of this id")
+
+    def permits(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        """For listings, which leave out what the caller may not see, and for what depends on a right."""
+        return self._allows(caller, operation, resource)
+
+    def permits_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
+        """Whether there may be a resource of this type that the caller may do this to."""
+        return self._authorizer.allows_any(caller, operation, kind)
+
+    def permitted(self, caller: Caller, resource: Resource) -> list[Operation]:
+        """All that the caller may do to a cluster, a topic or a group."""
+        return [one for one in OPERATIONS[resource.type] if self._allows(caller, one, resource)]
+
+
+_REFUSALS: Final[dict[ResourceType, type[NotAuthorized]]] = {
+    ResourceType.CLUSTER: ClusterNotAuthorized,
+    ResourceType.TENANT: TenantNotAuthorized,
+    ResourceType.NAMESPACE: NamespaceNotAuthorized,
+    ResourceType.TOPIC: TopicNotAuthorized,
+    ResourceType.SUBSCRIPTION: GroupNotAuthorized,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdNotAuthorized,
+    ResourceType.PIPELINE: PipelineNotAuthorized,
+}
+
+
+def _refusal(caller: Caller, operation: Operation, kind: ResourceType, what: str) -> NotAuthorized:
+    refusal = _REFUSALS[kind](f"{caller.principal} is not authorized to {operation.name} {what}")
+    refusal.operation = operation
+    return refusal

@@ -1,0 +1,54 @@
+"""What a caller is not allowed to do, by the type of resource: each protocol has a code for each of them."""
+
+from typing import ClassVar
+
+from magnetar.base.errors import BrokerError
+
+
+class NotAuthorized(BrokerError):
+    """The caller has no right to do this to the resource, which may not even exist.  `operation` is an `Operation`."""
+
+    code: ClassVar[str] = "NOT_AUTHORIZED"
+    operation: int = 0
+
+
+class ClusterNotAuthorized(NotAuthorized):
+    """It would concern the whole cluster."""
+
+    code: ClassVar[str] = "CLUSTER_NOT_AUTHORIZED"
+
+
+class TenantNotAuthorized(NotAuthorized):
+    """It would concern a tenant."""
+
+    code: ClassVar[str] = "TENANT_NOT_AUTHORIZED"
+
+
+class NamespaceNotAuthorized(NotAuthorized):
+    """It would concern a namespace."""
+
+    code: ClassVar[str] = "NAMESPACE_NOT_AUTHORIZED"
+
+
+class TopicNotAuthorized(NotAuthorized):
+    """It would concern a topic."""
+
+    code: ClassVar[str] = "TOPIC_NOT_AUTHORIZED"
+
+
+class GroupNotAuthorized(NotAuthorized):
+    """It would concern a group, or a subscription."""
+
+    code: ClassVar[str] = "GROUP_NOT_AUTHORIZED"
+
+
+class TransactionalIdNotAuthorized(NotAuthorized):
+    """It would concern a transactional id."""
+
+    code: ClassVar[str] = "TRANSACTIONAL_ID_NOT_AUTHORIZED"
+
+
+class PipelineNotAuthorized(NotAuthorized):
+    """It would concern a pipeline."""
+
+    code: ClassVar[str] = "PIPELINE_NOT_AUTHORIZED"

@@ -1,0 +1,100 @@
+"""The caller, and what it asks for: a principal at an address, an operation, a resource.
+
+A door makes one `Caller` for each connection, or for each HTTP request, and gives it to every use case.  Until
+connections are authenticated, each client is `ANONYMOUS`, as in a Kafka without SASL.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An identity: Kafka's `User:alice` and Pulsar's role `alice` are the same one."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal at an address; `host` is numeric, and empty for the server itself."""
+
+    principal: Principal
+    host: str = ""
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+PIPELINES_WORKER: Final = Principal(
+    "Server", "pipelines-worker"
+)  # the server's own program, known by its token
+
+
+class Operation(IntEnum):
+    """Numbered as Kafka's `AclOperation`."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(Enum):
+    CLUSTER = "cluster"
+    TENANT = "tenant"
+    NAMESPACE = "namespace"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+    TRANSACTIONAL_ID = "transactional id"
+    PIPELINE = "pipeline"
+
+
+class Resource(NamedTuple):
+    """`name` is the full one (`persistent://tenant/namespace/topic`, `tenant/namespace`); of a subscription of one
+    topic `topic` is that topic's, of a Kafka group it is empty.
+    """
+
+    type: ResourceType
+    name: str
+    topic: str = ""
+
+
+CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")  # as Kafka names it
+
+
+def topic_resource(full_name: str) -> Resource:
+    return Resource(ResourceType.TOPIC, full_name)
+
+
+def namespace_resource(name: str) -> Resource:
+    return Resource(ResourceType.NAMESPACE, name)
+
+
+def tenant_resource(name: str) -> Resource:
+    return Resource(ResourceType.TENANT, name)
+
+
+def subscription_resource(topic: str, name: str) -> Resource:
+    return Resource(ResourceType.SUBSCRIPTION, name, topic)
+
+
+def group_resource(group_id: str) -> Resource:
+    return Resource(ResourceType.SUBSCRIPTION, group_id)
+
+
+def transactional_id_resource(transactional_id: str) -> Resource:
+    return Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+def pipeline_resource(name: str) -> Resource:
+    return Resource(ResourceType.PIPELINE, name)

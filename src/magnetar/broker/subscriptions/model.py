@@ -1,0 +1,102 @@
+"""What clients say to subscriptions, and what they get from them: values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+PERMITS_MAX = (1 << 31) - 1
+
+
+class SubscriptionType(Enum):
+    """The values are those of CommandSubscribe.SubType."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+    KEY_SHARED = 3
+
+
+IDS_AT_ONCE: Final = 500
+"""Ids of messages in one call that acknowledges them."""
+
+
+class AckedId(NamedTuple):
+    """One message id of an ACK: an entry, or with a non-empty `ack_set` a part of it."""
+
+    ledger_id: int
+    entry_id: int
+    ack_set: Sequence[int] = ()
+
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Delivery(NamedTuple):
+    """One MESSAGE.  `payload` is the entry from its checksum's magic on; `ack_set` is empty for a whole entry."""
+
+    ledger_id: int
+    entry_id: int
+    payload: Buffer
+    redelivery_count: int
+    ack_set: Sequence[int]
+    consumer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.
+
+    `epoch` is None when the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
+    messages that an ack set hides from it, as C++ and Go do and Java does not.  `address` and `client_version` are its
+    client's, as statistics show them.
+    """
+
+    name: str
+    type: SubscriptionType
+    priority_level: int = 0
+    epoch: int | None = None
+    is_sticky: bool = False
+    hash_ranges: tuple[tuple[int, int], ...] = ()
+    allows_out_of_order: bool = False
+    returns_hidden_permits: bool = True
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+    client_version: str = ""
+
+
+class InitialPosition(Enum):
+    """The values are those of CommandSubscribe.InitialPosition."""
+
+    LATEST = 0
+    EARLIEST = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """What a consumer asks for.
+
+    `start`: a reader's start_message_id as (ledger id, entry id), None when it has none.
+    `rollback_s`: begin so long ago instead, 0 for not.
+    `may_create`: whether a durable subscription that is not there is made.
+    """
+
+    subscription: str
+    consumer: ConsumerSpec
+    is_durable: bool = True
+    initial_position: InitialPosition = InitialPosition.LATEST
+    start: tuple[int, int] | None = None
+    rollback_s: int = 0
+    reads_compacted: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    may_create: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePosition:
+    """A message id as administrators write it.  `batch_index` is -1 for a whole entry."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+    is_excluded: bool = False

@@ -1,0 +1,18 @@
+"""What is asked of the broker when a topic is to be made: values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from magnetar.base.names import TopicName
+
+
+@dataclass(slots=True)
+class NewTopic:
+    """What is asked of `create`.  -1 stands for the broker's default; `replicas` assigns by hand."""
+
+    name: TopicName
+    partition_count: int = -1
+    replication_factor: int = -1
+    replicas: list[list[int]] | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    is_partitioned: bool = True  # false: Pulsar's non-partitioned topic, which has exactly one partition

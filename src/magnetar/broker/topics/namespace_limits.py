@@ -1,0 +1,55 @@
+"""How many topics each namespace has, and whether it may have more: Pulsar's policy `maxTopicsPerNamespace`.
+
+As in Pulsar every partition counts as a topic, topics of `non-persistent://` are not counted, and only making a topic
+is held to the limit: partitions are added to one that is there, and what was there before the limit was set stays.
+
+What must stay true: a topic counts from the moment in which it is decided that it is made, so topics that are made at
+the same time cannot exceed the limit together, until the moment in which it is no longer found.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from magnetar.base.names import TopicName
+from magnetar.broker.topics.errors import TooManyTopics
+from magnetar.broker.topics.topic import Topic
+
+
+class NamespaceLimits:
+    """`limit_of` is the limit that holds for a topic of this name, 0 for none."""
+
+    def __init__(self, limit_of: Callable[[TopicName], int]) -> None:
+        self._limit_of = limit_of
+        self._counts: Counter[str] = Counter()  # by `tenant/namespace`
+
+    def add(self, name: TopicName, partition_count: int) -> None:
+        """So many partitions more; less, when it is negative."""
+        if not name.persistent:
+            return
+        namespace = name.namespace_name
+        self._counts[namespace] += partition_count
+        if not self._counts[namespace]:
+            del self._counts[namespace]
+
+    def check(self, name: TopicName, partition_count: int, planned: Counter[str] | None = None) -> None:
+        """A topic may be made beside those that are there and, by namespace, the partitions that are `planned`.
+
+        Its own are planned, too, then.
+
+        Raises:
+            TooManyTopics
+        """
+        if not name.persistent:
+            return
+        namespace, limit = name.namespace_name, self._limit_of(name)
+        beside = self._counts[namespace] + (planned[namespace] if planned is not None else 0)
+        if limit and beside + partition_count > limit:
+            raise TooManyTopics("Exceed maximum number of topics in namespace.")  # Pulsar's words
+        if planned is not None:
+            planned[namespace] += partition_count
+
+    def check_all(self, topics: Iterable[Topic]) -> None:
+        """As `check`, for topics that are made together."""
+        planned: Counter[str] = Counter()
+        for topic in topics:
+            self.check(topic.name, topic.partition_count, planned)

@@ -1,0 +1,125 @@
+"""One transactional id as it is stored: a JSON object at `/transactions/<escaped id>`, version 2::
+
+    {"version": 2,
+     "producer_id": 7, "epoch": 3,            # who may write
+     "last_producer_id": 7, "last_epoch": 2,  # before the last bump that its producer asked for; -1: none (KIP-360)
+     "timeout_ms": 60000,
+     "state": "Ongoing",                      # Kafka's names of the states
+     "partitions": [["persistent://public/default/t", 0], ...],
+     "offsets": {"group": [["persistent://public/default/t", 0, 42, -1, "metadata", "<topic id>"], ...], ...},
+     "started_ms": 1700000000000,             # of the open transaction, -1 without one
+     "updated_ms": 1700000000000}
+
+A row of `offsets` is topic, partition, offset, leader epoch (-1: unknown), metadata, and the id of the topic, which
+another one of the name may have followed by the time that the offset becomes the group's; version 1, which is read, had
+no ids.  A group without rows was added to the transaction and has committed nothing yet.  Partitions and offsets are
+there while a transaction is open or being ended.  Each write replaces the whole value, so a crash leaves the state
+before or the state after.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.groups.model import OffsetToCommit
+
+VERSION: Final = 2
+EPOCH_MAX: Final = 0x7FFF
+# One less than what the field takes, as in Kafka: a producer that has it can still be fenced.
+EPOCH_GIVEN_MAX: Final = EPOCH_MAX - 1
+NO_EPOCH: Final = -1
+COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and no other can take over from it
+
+TopicPartition = tuple[str, int]  # topic's full name, partition
+Offsets = Mapping[TopicPartition, OffsetToCommit]
+
+
+class TransactionState(Enum):
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"  # dropped after `transactional.id.expiration.ms`; never stored
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """See the module's text."""
+
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: TransactionState
+    updated_ms: int
+    last_producer_id: int = -1
+    last_epoch: int = NO_EPOCH
+    partitions: frozenset[TopicPartition] = frozenset()
+    offsets: Mapping[str, Offsets] = field(default_factory=dict)  # by group
+    started_ms: int = -1
+
+    def encode(self) -> bytes:
+        return json.dumps(
+            {
+                "version": VERSION,
+                "producer_id": self.producer_id,
+                "epoch": self.epoch,
+                "last_producer_id": self.last_producer_id,
+                "last_epoch": self.last_epoch,
+                "timeout_ms": self.timeout_ms,
+                "state": self.state.value,
+                "partitions": sorted(self.partitions),
+                "offsets": {
+                    group: [
+                        [row.topic, row.partition, row.offset, row.leader_epoch, row.metadata, row.topic_id]
+                        for row in rows.values()
+                    ]
+                    for group, rows in self.offsets.items()
+                },
+                "started_ms": self.started_ms,
+                "updated_ms": self.updated_ms,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @staticmethod
+    def decode(value: bytes) -> "TransactionRecord":
+        """Raises EntryCorrupt when `value` is not what `encode` gives."""
+        try:
+            stored = json.loads(value)
+            if stored["version"] not in (1, VERSION):
+                raise EntryCorrupt(f"a stored transaction has version {stored['version']}, not {VERSION}")
+            return TransactionRecord(
+                producer_id=int(stored["producer_id"]),
+                epoch=int(stored["epoch"]),
+                timeout_ms=int(stored["timeout_ms"]),
+                state=TransactionState(stored["state"]),
+                updated_ms=int(stored["updated_ms"]),
+                last_producer_id=int(stored["last_producer_id"]),
+                last_epoch=int(stored["last_epoch"]),
+                partitions=frozenset((str(topic), int(index)) for topic, index in stored["partitions"]),
+                offsets={str(group): _offsets(rows) for group, rows in stored["offsets"].items()},
+                started_ms=int(stored["started_ms"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EntryCorrupt(f"a stored transaction is malformed: {error!r}") from error
+
+
+def _offsets(rows: Any) -> Offsets:
+    return {
+        (str(topic), int(index)): OffsetToCommit(
+            str(topic), int(index), int(offset), str(metadata), int(epoch), *map(str, topic_id)
+        )
+        for topic, index, offset, epoch, metadata, *topic_id in rows
+    }
+
+
+class Producer(NamedTuple):
+    """The id and epoch that a producer gives in its request."""
+
+    producer_id: int
+    epoch: int

@@ -1,0 +1,83 @@
+"""One look at all partitions: logs are rolled and trimmed, and producers that have long been silent are forgotten.
+
+What may be dropped of a partition is decided in `retention.py`; by which time things are old, in
+`base/expiry_time.py`.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.expiry_time import ExpiryTime
+from magnetar.base.upkeep import Upkeep
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.producers.admission import Producers
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.upkeep.retention import trim_limits
+from magnetar.ledger.cursor_store import CursorStore
+
+log = logging.getLogger(__name__)
+
+_TOPICS_AT_ONCE: Final = 200  # between two of these the event loop serves its clients
+
+
+class RetentionPass:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        upkeep: Upkeep,
+        expiry_time: ExpiryTime,
+        topics: TopicRegistry,
+        namespaces: Namespaces,
+        producers: Producers,
+        cursors: CursorStore,
+        *,
+        interval_ms: int,
+        producer_id_expiration_ms: int,
+    ) -> None:
+        self._upkeep = upkeep
+        self._expiry_time = expiry_time
+        self._topics = topics
+        self._namespaces = namespaces
+        self._producers = producers
+        self._cursors = cursors
+        self._interval_ms = interval_ms
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+
+    def start(self) -> None:
+        """Begin to look, once in each interval."""
+        self._upkeep.every(self._interval_ms / 1000, "retention", self.run_once)
+
+    async def run_once(self) -> None:
+        """One pass: roll what is old, drop what nothing keeps, forget idle producers."""
+        unforeseen: Exception | None = None
+        for count, topic in enumerate(self._topics):
+            if count % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            for partition in topic.open_partitions:
+                try:
+                    await self._retain(topic, partition)
+                except BrokerError as error:
+                    log.warning("retention of %s waits: %s", partition.log.name, error)
+                except Exception as error:  # noqa: BLE001  the other partitions' disk space must not wait for it
+                    unforeseen = unforeseen or error
+        if unforeseen is not None:
+            raise unforeseen
+
+    async def _retain(self, topic: Topic, partition: Partition) -> None:
+        now_ms = self._expiry_time.now_ms()
+        partition.log.roll_if_old()
+        partition.producers.expire(now_ms - self._producer_id_expiration_ms)
+        if partition.deduplication is not None:
+            connected = {producer.name for producer in self._producers.find(partition) or ()}
+            partition.deduplication.expire(now_ms, connected)
+        policy = self._namespaces.policies_of(topic.name).retention
+        held_from = self._cursors.held_from(topic.name.full, partition.index)
+        limits = trim_limits(topic.config, topic.overrides, policy, held_from)
+        if limits is not None:
+            await partition.log.trim(None, *limits, now_ms=now_ms)
+        partition.forget_deleted()

@@ -1,0 +1,56 @@
+"""The time by which things expire, kept over restarts: loaded at the start, looked at often, stored seldom.
+
+Why it is looked at, and what is stored, is in `base/expiry_time.py`.
+"""
+
+import logging
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MetadataError
+from magnetar.base.expiry_time import PATH, ExpiryTime
+from magnetar.base.upkeep import Upkeep
+from magnetar.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+_LOOK_INTERVAL_S: Final = 10.0
+_STORE_INTERVAL_S: Final = 600.0  # so seldom, as it is a synced write for nothing else
+
+
+class StoredTime:
+    """See the module's text."""
+
+    def __init__(
+        self, metadata: MetadataStore, clock: Clock, expiry_time: ExpiryTime, upkeep: Upkeep
+    ) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._expiry_time = expiry_time
+        self._upkeep = upkeep
+        self._stored_s = float("-inf")
+
+    async def load(self) -> None:
+        """Go on where the last process was; MetadataError."""
+        stored = await self._metadata.get(PATH)
+        if stored is not None:
+            self._expiry_time.restore(stored.value)
+
+    def start(self) -> None:
+        """Begin to notice jumps of the clock soon, and to store now and then how far things have expired."""
+        self._upkeep.every(_LOOK_INTERVAL_S, "the time", self._look)
+
+    async def store(self) -> None:
+        """Note the time of now; what cannot be stored is one line in the log."""
+        self._expiry_time.now_ms()
+        try:
+            await self._metadata.put(PATH, self._expiry_time.encode())
+        except MetadataError as error:
+            log.warning("the time is not stored: %s", error)
+
+    async def _look(self) -> None:
+        self._expiry_time.now_ms()
+        now_s = self._clock.monotonic()
+        if now_s - self._stored_s >= _STORE_INTERVAL_S:
+            self._stored_s = now_s
+            await self.store()

@@ -1,0 +1,71 @@
+"""All use cases, by noun: what a door is given of the broker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from magnetar.base.clock import Clock
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.usecases.cluster import ClusterCases
+from magnetar.broker.usecases.configs import ConfigCases
+from magnetar.broker.usecases.groups import GroupCases
+from magnetar.broker.usecases.history import HistoryCases
+from magnetar.broker.usecases.messages import MessageCases
+from magnetar.broker.usecases.metrics import MetricsCases
+from magnetar.broker.usecases.namespaces import NamespaceCases
+from magnetar.broker.usecases.nodes import NodeCases
+from magnetar.broker.usecases.offsets import OffsetCases
+from magnetar.broker.usecases.peeking import PeekCases
+from magnetar.broker.usecases.pipeline_worker import PipelineWorkerCases
+from magnetar.broker.usecases.pipelines import PipelineCases
+from magnetar.broker.usecases.policies import PolicyCases
+from magnetar.broker.usecases.positions import PositionCases
+from magnetar.broker.usecases.publishing import PublishCases
+from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
+from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.schemas import SchemaCases
+from magnetar.broker.usecases.statistics import StatisticsCases
+from magnetar.broker.usecases.subscribing import SubscribeCases
+from magnetar.broker.usecases.subscriptions import SubscriptionCases
+from magnetar.broker.usecases.tenants import TenantCases
+from magnetar.broker.usecases.topic_state import TopicStateCases
+from magnetar.broker.usecases.topics import TopicCases
+from magnetar.broker.usecases.transactions import TransactionCases
+from magnetar.ledger.entry import EntryKind
+
+
+@dataclass(frozen=True, slots=True)
+class UseCases:
+    """`clock` is the broker's; `kafka_names` says which topic a Kafka client's name stands for, and the reverse.
+
+    A door calls `client_connected` for each connection, with the kind of entries that its clients write: what converts
+    them for the other door's clients is loaded once both have some.
+    """
+
+    clock: Clock
+    client_connected: Callable[[EntryKind], None]
+    kafka_names: KafkaTopics
+    topics: TopicCases
+    pulsar_topics: PulsarTopicCases
+    schemas: SchemaCases
+    publishing: PublishCases
+    messages: MessageCases
+    subscribing: SubscribeCases
+    tenants: TenantCases
+    namespaces: NamespaceCases
+    policies: PolicyCases
+    subscriptions: SubscriptionCases
+    positions: PositionCases
+    history: HistoryCases
+    pipelines: PipelineCases
+    pipeline_worker: PipelineWorkerCases
+    reading: ReadCases
+    groups: GroupCases
+    offsets: OffsetCases
+    transactions: TransactionCases
+    configs: ConfigCases
+    nodes: NodeCases
+    cluster: ClusterCases
+    peeking: PeekCases
+    topic_state: TopicStateCases
+    statistics: StatisticsCases
+    metrics: MetricsCases

@@ -1,0 +1,44 @@
+"""The cluster and its one server: what callers may know, whether it works, and what an administrator has it do."""
+
+from collections.abc import Mapping
+
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import CLUSTER, Caller, Operation
+from magnetar.broker.upkeep.health import Health
+from magnetar.broker.upkeep.housekeeping import Housekeeping
+
+
+class ClusterCases:
+    """See the module's text."""
+
+    def __init__(self, access: AccessControl, health: Health, housekeeping: Housekeeping) -> None:
+        self._access = access
+        self._health = health
+        self._housekeeping = housekeeping
+
+    def describe(self, caller: Caller) -> None:
+        """Whether the caller may know of brokers and their addresses.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+
+    def describe_configs(self, caller: Caller) -> None:
+        """Whether the caller may know how the server is set up.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+
+    def create(self, caller: Caller) -> None:
+        """Whether the caller may add a cluster.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.CREATE, CLUSTER)
+
+    async def check_quotas(self, caller: Caller) -> None:
+        """Look at all topics' backlogs now, and act on their policies.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.ALTER, CLUSTER)
+        await self._housekeeping.run_once()
+
+    # --- health: load balancers ask, which have no rights -------------------------------------------------------------
+
+    async def health_checks(self) -> Mapping[str, str | None]:
+        """All parts of the server by name, and what is wrong with each."""
+        return await self._health.checks()
+
+    def health_notes(self) -> Mapping[str, str]:
+        """What else there is to say of its health, by name."""
+        return self._health.notes()

@@ -1,0 +1,215 @@
+"""Which parts of the broker each use case is given."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.history.segments import SegmentCatalogue
+from magnetar.broker.history.stored_records import StoredRecords
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.log.opening import Opener
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.subscriptions.admin import SubscriptionAdmin
+from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.broker.upkeep.health import Health
+from magnetar.broker.upkeep.housekeeping import Housekeeping
+from magnetar.broker.upkeep.metrics import Measured
+from magnetar.broker.usecases.cases import UseCases
+from magnetar.broker.usecases.cluster import ClusterCases
+from magnetar.broker.usecases.configs import ConfigCases
+from magnetar.broker.usecases.groups import GroupCases
+from magnetar.broker.usecases.history import HistoryCases
+from magnetar.broker.usecases.messages import MessageCases
+from magnetar.broker.usecases.metrics import MetricsCases
+from magnetar.broker.usecases.namespaces import NamespaceCases
+from magnetar.broker.usecases.nodes import NodeCases
+from magnetar.broker.usecases.offsets import OffsetCases
+from magnetar.broker.usecases.peeking import PeekCases
+from magnetar.broker.usecases.pipeline_worker import PipelineWorkerCases
+from magnetar.broker.usecases.pipelines import PipelineCases
+from magnetar.broker.usecases.policies import PolicyCases
+from magnetar.broker.usecases.positions import PositionCases
+from magnetar.broker.usecases.publishing import PublishCases
+from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
+from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.schemas import SchemaCases
+from magnetar.broker.usecases.statistics import StatisticsCases
+from magnetar.broker.usecases.subscribing import SubscribeCases
+from magnetar.broker.usecases.subscriptions import SubscriptionCases
+from magnetar.broker.usecases.tenants import TenantCases
+from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.broker.usecases.topic_state import TopicStateCases
+from magnetar.broker.usecases.topics import TopicCases
+from magnetar.broker.usecases.transactions import TransactionCases
+
+
+class Settings(Protocol):
+    """Those of the broker's settings that are rules of a use case."""
+
+    @property
+    def auto_create_topics(self) -> bool: ...
+    @property
+    def delete_topics(self) -> bool: ...
+    @property
+    def partition_count_default(self) -> int: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def data_dir(self) -> str: ...
+    @property
+    def given(self) -> Mapping[str, str]: ...
+
+
+class Parts(Measured, Protocol):
+    """The broker, as far as its use cases are made from it."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    clock: Clock
+    pulsar_topics: PulsarTopics
+    namespaces: Namespaces
+    schemas: SchemaRegistry
+    opener: Opener
+    interop: Interop
+    housekeeping: Housekeeping
+    nodes: Nodes
+    health: Health
+    subscription_admin: SubscriptionAdmin
+    pipelines: Pipelines
+    segments: SegmentCatalogue
+    stored_records: StoredRecords
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    time_lookups: TimeLookups
+
+    async def delete_topic(self, topic: Topic) -> None: ...
+    async def unload(self, partition: Partition) -> None: ...
+    async def truncate(self, partition: Partition) -> None: ...
+
+
+def compose(parts: Parts, access: AccessControl) -> UseCases:
+    """The use cases of a broker that has these parts; `access` is what each of them asks."""
+    settings = parts.settings
+    topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
+    reading = ReadCases(topic_access, parts.interop, parts.time_lookups)
+    publishing = PublishCases(
+        parts.clock,
+        access,
+        topic_access,
+        parts.pulsar_topics,
+        parts.namespaces,
+        parts.producers,
+        parts.schemas,
+        parts.subscriptions,
+        parts.opener,
+        parts.housekeeping.check_producers,
+    )
+    return UseCases(
+        clock=parts.clock,
+        client_connected=parts.interop.client_connected,
+        kafka_names=parts.kafka_topics,
+        topics=TopicCases(
+            access,
+            topic_access,
+            parts.topics,
+            parts.kafka_topics,
+            parts.delete_topic,
+            may_create=settings.auto_create_topics,
+            may_delete=settings.delete_topics,
+            partition_count_default=settings.partition_count_default,
+        ),
+        pulsar_topics=PulsarTopicCases(access, parts.pulsar_topics, parts.namespaces, parts.topics.observers),
+        schemas=SchemaCases(access, parts.schemas, parts.pulsar_topics, parts.namespaces),
+        publishing=publishing,
+        messages=MessageCases(
+            parts.clock,
+            publishing,
+            reading,
+            parts.stored_records,
+            parts.opener,
+        ),
+        subscribing=SubscribeCases(
+            access,
+            parts.pulsar_topics,
+            parts.namespaces,
+            parts.producers,
+            parts.schemas,
+            parts.subscriptions,
+        ),
+        tenants=TenantCases(access, parts.namespaces, parts.pulsar_topics),
+        namespaces=NamespaceCases(access, parts.namespaces, parts.pulsar_topics, parts.unload),
+        policies=PolicyCases(access, parts.namespaces, parts.pulsar_topics),
+        subscriptions=SubscriptionCases(
+            access, parts.clock, parts.pulsar_topics, parts.subscriptions, parts.subscription_admin
+        ),
+        positions=PositionCases(
+            access,
+            parts.topics,
+            parts.kafka_topics,
+            parts.cursors,
+            parts.segments,
+            parts.subscription_admin,
+        ),
+        history=HistoryCases(
+            access, parts.topics, parts.kafka_topics, parts.segments, parts.stored_records, parts.schemas
+        ),
+        pipelines=PipelineCases(access, parts.pipelines),
+        pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes),
+        cluster=ClusterCases(access, parts.health, parts.housekeeping),
+        peeking=PeekCases(access, parts.pulsar_topics, parts.subscriptions.forms, parts.opener),
+        topic_state=TopicStateCases(
+            access,
+            parts.topics,
+            parts.pulsar_topics,
+            parts.subscriptions.forms,
+            parts.unload,
+            parts.truncate,
+        ),
+        statistics=StatisticsCases(
+            access,
+            parts.clock,
+            parts.pulsar_topics,
+            parts.namespaces,
+            parts.rates,
+            parts.producers,
+            parts.subscriptions,
+            parts.subscription_admin,
+            parts.groups.consumes,
+            parts.housekeeping.expired,
+        ),
+        metrics=MetricsCases(access, parts, parts.interop, parts.pipelines),
+        reading=reading,
+        groups=GroupCases(access, parts.nodes, parts.groups),
+        offsets=OffsetCases(
+            access,
+            parts.nodes,
+            parts.groups.offsets,
+            parts.transactions,
+            parts.topics,
+            parts.kafka_topics,
+        ),
+        transactions=TransactionCases(
+            access, topic_access, parts.nodes, parts.transactions, parts.producer_ids, parts.kafka_topics
+        ),
+        configs=ConfigCases(
+            access, topic_access, parts.nodes, parts.topics, parts.kafka_topics, settings.given
+        ),
+        nodes=NodeCases(
+            access,
+            parts.nodes,
+            parts.topics,
+            parts.kafka_topics,
+            settings.cluster_id,
+            settings.data_dir,
+        ),
+    )

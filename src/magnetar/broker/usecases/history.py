@@ -1,0 +1,209 @@
+"""What topics have stored, for readers that take most of it from files: where a range lies, and the tail.
+
+Topics are named as Kafka's clients name them.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName
+from magnetar.broker.history.model import Located, Range
+from magnetar.broker.history.segments import SegmentCatalogue
+from magnetar.broker.history.stored_records import StoredRecords
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.schemas.model import SchemaVersion
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, topic_resource
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.storage.store import Buffer
+
+# What Kafka, Pulsar and our own writers in Spark keep for themselves, where something has made them here.
+_INTERNAL: Final = frozenset(
+    (
+        "__consumer_offsets",
+        "__transaction_state",
+        "__change_events",
+        "__transaction_buffer_snapshot",
+        "__spark_sink",
+    )
+)
+
+
+class ReadableTopic(NamedTuple):
+    """A topic with something to read."""
+
+    name: TopicName
+    partition_count: int
+    is_partitioned: bool
+
+
+class PartitionOffsets(NamedTuple):
+    """Where a partition begins and ends; `at_time` is None when no time was asked for, or nothing is that new."""
+
+    topic: TopicName
+    partition: int
+    earliest: int
+    high_watermark: int
+    last_stable: int
+    at_time: int | None
+
+
+class RecordReader:
+    """One partition's stored records, for a caller who was found to have the right to read them."""
+
+    def __init__(self, partition: Partition, records: StoredRecords) -> None:
+        self._partition = partition
+        self._records = records
+
+    @property
+    def earliest(self) -> int:
+        return self._partition.log.log_start
+
+    @property
+    def high_watermark(self) -> int:
+        return self._partition.log.high_watermark
+
+    @property
+    def last_stable(self) -> int:
+        return self._partition.last_stable_offset
+
+    @property
+    def is_crowded(self) -> bool:
+        """As many readers wait as may."""
+        return self._records.is_crowded
+
+    def check(self, offset: int) -> None:
+        """Raises UnknownTopic, OffsetOutOfRange: there is, and will be, nothing to read at `offset`."""
+        self._records.check(self._partition, offset)
+
+    async def wait(self, offset: int, wait_s: float) -> None:
+        """Return when there is something to read at `offset`, or after `wait_s`.  Cancelling it is harmless."""
+        await self._records.wait(self._partition, offset, wait_s)
+
+    async def read(
+        self, offset: int, end_offset: int, bytes_max: int, *, as_kafka: bool = False
+    ) -> list[Buffer]:
+        """As `StoredRecords.read`.
+
+        Raises:
+            UnknownTopic, OffsetOutOfRange, StorageError
+        """
+        return await self._records.read(self._partition, offset, end_offset, bytes_max, as_kafka=as_kafka)
+
+
+class HistoryCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        topics: TopicRegistry,
+        kafka_topics: KafkaTopics,
+        segments: SegmentCatalogue,
+        records: StoredRecords,
+        schemas: SchemaRegistry,
+    ) -> None:
+        self._schemas = schemas
+        self._access = access
+        self._topics = topics
+        self._kafka_topics = kafka_topics
+        self._segments = segments
+        self._records = records
+
+    def topics(self, caller: Caller) -> Iterable[ReadableTopic | None]:
+        """The topics with something to read that the caller may describe; None for each of the others, so that a loop
+        over very many can give the event loop its turns.
+        """
+        for topic in self._topics:
+            name = topic.name
+            is_shown = (
+                name.persistent
+                and name.local not in _INTERNAL
+                and self._access.permits(caller, Operation.DESCRIBE, topic.resource)
+            )
+            yield ReadableTopic(name, topic.partition_count, topic.is_partitioned) if is_shown else None
+
+    def schema(self, caller: Caller, topic: str, version: int | None = None) -> SchemaVersion:
+        """One version of a topic's schema, or the newest one.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, SchemaNotFound
+        """
+        name = self._kafka_topics.name(topic)
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
+        return self._schemas.get(self._kafka_topics.get(topic).name, version)
+
+    async def offsets(
+        self, caller: Caller, topic: str, index: int, timestamp_ms: int | None = None
+    ) -> PartitionOffsets:
+        """Where a partition begins and ends, and its first offset at or after a time.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, NonPersistent, StorageError
+        """
+        name = self._kafka_topics.name(topic)
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
+        partition = self._segments.partition(topic, index)
+        at_time = None
+        if timestamp_ms is not None:
+            at_time = await self._segments.offset_at(partition, timestamp_ms)
+        log = partition.log
+        return PartitionOffsets(
+            partition.topic.name,
+            partition.index,
+            log.log_start,
+            log.high_watermark,
+            partition.last_stable_offset,
+            at_time,
+        )
+
+    async def locate(
+        self, caller: Caller, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
+    ) -> tuple[str | None, Sequence[Located | BrokerError]]:
+        """Which files hold each range, or why the caller does not learn that; and the lease on all files of the answer.
+
+        With `lease_id`, that lease is renewed and extended; else with `lease_s` a new one is given, if there are any
+        files to keep.
+
+        Raises:
+            LeaseNotFound, TooManyLeases
+        """
+        refused: dict[int, BrokerError] = {}
+        for number, one in enumerate(wanted):
+            try:
+                name = self._kafka_topics.name(one.topic)
+                self._access.require(caller, Operation.READ, topic_resource(name.full))
+            except BrokerError as error:
+                refused[number] = error
+        allowed = [one for number, one in enumerate(wanted) if number not in refused]
+        lease, located = await self._segments.locate_all(allowed, lease_id, lease_s)
+        found = iter(located)
+        return lease, [refused.get(number) or next(found) for number in range(len(wanted))]
+
+    def reader(self, caller: Caller, topic: str, index: int) -> RecordReader:
+        """What reads a partition's stored records.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, NonPersistent
+        """
+        name = self._kafka_topics.name(topic)
+        self._access.require(caller, Operation.READ, topic_resource(name.full))
+        return RecordReader(self._segments.partition(topic, index), self._records)
+
+    @property
+    def store_id(self) -> str | None:
+        """Of the store that paths of segments belong to; None for one without files."""
+        return self._segments.store_id
+
+    # --- leases: their ids are known only to readers that had the right to what they are on ---------------------------
+
+    async def renew_lease(self, lease_id: str, lease_s: int | None) -> None:
+        """Let a lease end `lease_s` from now, or its own length.  Raises LeaseNotFound."""
+        await self._segments.leases.renew(lease_id, lease_s)
+
+    async def end_lease(self, lease_id: str) -> None:
+        """Its files are not needed any more.  Raises LeaseNotFound."""
+        await self._segments.leases.end(lease_id)

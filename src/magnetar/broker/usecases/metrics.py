@@ -1,0 +1,34 @@
+"""The server's numbers, for programs that watch it."""
+
+from magnetar.base.metrics import Metrics
+from magnetar.broker.interop.interop import Interop
+from magnetar.broker.interop.metrics import declare_interop_metrics
+from magnetar.broker.jobs.metrics import declare_pipeline_metrics
+from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import CLUSTER, Caller, Operation
+from magnetar.broker.upkeep.metrics import GroupProgress, Measured, declare_broker_metrics
+
+
+class MetricsCases:
+    """See the module's text."""
+
+    def __init__(
+        self, access: AccessControl, broker: Measured, interop: Interop, pipelines: Pipelines
+    ) -> None:
+        self._access = access
+        self._broker = broker
+        self._interop = interop
+        self._pipelines = pipelines
+
+    def declare(self, metrics: Metrics) -> GroupProgress:
+        """Add the broker's numbers to `metrics`, once; what `refresh` wants."""
+        declare_broker_metrics(metrics, self._broker)
+        declare_interop_metrics(metrics, self._interop)
+        declare_pipeline_metrics(metrics, self._pipelines)
+        return GroupProgress(metrics, self._broker)
+
+    async def refresh(self, caller: Caller, progress: GroupProgress) -> None:
+        """Read what only the event loop can: the metrics may be rendered then.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        await progress.refresh()

@@ -1,0 +1,138 @@
+"""Namespaces: listed, shown, made, deleted, unloaded.  Their policies are in `policies.py`."""
+
+import asyncio
+import itertools
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from magnetar.base.names import TopicName
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.errors import InvalidNamespace, NamespaceNotFound
+from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, JsonValue, Namespace
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import (
+    CLUSTER,
+    Caller,
+    Operation,
+    namespace_resource,
+    tenant_resource,
+    topic_resource,
+)
+from magnetar.broker.topics.pulsar import PulsarTopics
+
+
+class NamespaceCases:
+    """See the module's text.  A namespace's name is `tenant/namespace`."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        namespaces: Namespaces,
+        pulsar_topics: PulsarTopics,
+        unload: Callable[[Partition], Awaitable[None]],
+    ) -> None:
+        self._access = access
+        self._namespaces = namespaces
+        self._pulsar_topics = pulsar_topics
+        self._unload = unload
+
+    def list(self, caller: Caller, tenant: str) -> Sequence[str]:
+        """The names of a tenant's namespaces, ascending.
+
+        Raises:
+            TenantNotAuthorized, TenantNotFound
+        """
+        self._access.require(caller, Operation.DESCRIBE, tenant_resource(tenant))
+        return self._namespaces.names_of(tenant)
+
+    def list_served(self, caller: Caller) -> Sequence[Namespace]:
+        """All namespaces, as this server serves them all.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        return [self._namespaces.require(name) for name in self._namespaces.names]
+
+    def describe(self, caller: Caller, name: str) -> Namespace:
+        """Raises NamespaceNotAuthorized, NamespaceNotFound."""
+        self._access.require(caller, Operation.DESCRIBE, namespace_resource(name))
+        return self._namespaces.require(name)
+
+    async def create(
+        self,
+        caller: Caller,
+        name: str,
+        policies: Mapping[str, JsonValue],
+        bundle_count: int = BUNDLE_COUNT_DEFAULT,
+    ) -> None:
+        """Make a namespace with these policies.
+
+        Raises:
+            NamespaceNotAuthorized, TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy, MetadataError
+        """
+        self._access.require(caller, Operation.CREATE, namespace_resource(name))
+        await self._namespaces.create(name, policies, bundle_count)
+
+    async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
+        """Delete a namespace; with `force` its topics, too.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound, NamespaceNotEmpty, MetadataError
+        """
+        self._access.require(caller, Operation.DELETE, namespace_resource(name))
+        if name not in self._namespaces:
+            raise NamespaceNotFound(f"Namespace {name} does not exist.")
+        await self._pulsar_topics.delete_namespace(name, force=force)
+
+    def check_replication(self, caller: Caller, name: str) -> None:
+        """Whether the caller may set which clusters have the namespace: there is one, so nothing is changed.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound
+        """
+        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
+        self._namespaces.require(name)
+
+    # --- parts of the hash space -------------------------------------------------------------------------------------
+
+    def bundle_of(self, caller: Caller, topic: TopicName, index: int) -> str:
+        """The part of its namespace's hash space that a topic falls into, or (`index` from 0) one of its partitions.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound
+        """
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
+        boundaries = self._namespaces.require(topic.namespace_name).bundle_boundaries
+        position = _position(topic.full if index < 0 else topic.partition_name(index))
+        low, high = next(
+            (low, high)
+            for low, high in itertools.pairwise(boundaries)
+            if position < int(high, 16) or high == boundaries[-1]
+        )
+        return f"{low}_{high}"
+
+    async def unload(self, caller: Caller, name: str, bundle: str = "") -> None:
+        """Close all producers and consumers of a namespace, or of one part of its hash space: they come back.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound
+            InvalidNamespace: it has no such part.
+        """
+        self._access.require(caller, Operation.ALTER, namespace_resource(name))
+        if name not in self._namespaces:
+            raise NamespaceNotFound("Namespace not found")
+        low, high = 0, 1 << 32
+        if bundle:
+            boundaries = self._namespaces.require(name).bundle_boundaries
+            begin, _, end = bundle.partition("_")
+            if begin not in boundaries or end not in boundaries:
+                raise InvalidNamespace(f"Invalid bundle range {bundle[:100]}")
+            low = int(begin, 16)
+            high = int(end, 16) + (end == boundaries[-1])
+        topics = self._pulsar_topics
+        names = topics.names(name, persistent=True) + topics.names(name, persistent=False)
+        chosen = [one for one in names if low <= _position(one) < high]
+        await asyncio.gather(*(self._unload(topics.partition(one)) for one in chosen))
+
+
+def _position(full_name: str) -> int:
+    """Where a topic, or a partition, lies in its namespace's hash space."""
+    return zlib.crc32(full_name.encode())

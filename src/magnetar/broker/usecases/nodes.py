@@ -1,0 +1,195 @@
+"""Nodes: which there are, what they coordinate and lead, and what they have on their disk.
+
+What a client has to know to connect anywhere (nodes, controller, the cluster's id) is for every client, as in Kafka.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.errors import LogDirNotFound, ReplicaNotAvailable, UnknownTopic
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import (
+    CLUSTER,
+    Caller,
+    Operation,
+    group_resource,
+    transactional_id_resource,
+)
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """What a node has in its data directory: (topic as Kafka's clients are shown it, [(partition, bytes)]).
+
+    The volume's sizes are None when the directory cannot be looked at.
+    """
+
+    path: str
+    topics: Sequence[tuple[str, Sequence[tuple[int, int]]]]
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+
+
+class NodeCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        nodes: Nodes,
+        topics: TopicRegistry,
+        kafka_topics: KafkaTopics,
+        cluster_id: str,
+        data_dir: str,
+    ) -> None:
+        self._access = access
+        self._nodes = nodes
+        self._topics = topics
+        self._kafka_topics = kafka_topics
+        self.cluster_id = cluster_id
+        self._data_dir = data_dir
+
+    # --- for every client --------------------------------------------------------------------------------------------
+
+    @property
+    def all(self) -> Sequence[Node]:
+        """In order of id."""
+        return self._nodes.all
+
+    @property
+    def controller_id(self) -> int:
+        return self._nodes.controller_id
+
+    def operations(self, caller: Caller) -> list[Operation]:
+        """What the caller may do to the cluster; an empty list for a caller that may not describe it."""
+        if not self._access.permits(caller, Operation.DESCRIBE, CLUSTER):
+            return []
+        return self._access.permitted(caller, CLUSTER)
+
+    # --- coordinators ------------------------------------------------------------------------------------------------
+
+    def group_coordinator(self, caller: Caller, group_id: str) -> Node:
+        """Raises GroupNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
+        return self._nodes.coordinator_of(group_id)
+
+    def transaction_coordinator(self, caller: Caller, transactional_id: str) -> Node:
+        """Raises TransactionalIdNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE, transactional_id_resource(transactional_id))
+        return self._nodes.coordinator_of(transactional_id)
+
+    # --- leaders and replicas ----------------------------------------------------------------------------------------
+
+    def quorum(self, caller: Caller) -> Node:
+        """The only voter behind the metadata, which lies in one store.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        return self._nodes.by_id[self._nodes.controller_id]
+
+    def reassignments(self, caller: Caller) -> Sequence[tuple[Topic, int]]:
+        """Partitions that move between nodes: none, as nodes share one store.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        return ()
+
+    def elect_leaders(
+        self, caller: Caller, partitions: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], BrokerError | None]:
+        """Let preferred replicas lead.  They do, so nothing changes; partitions that do not exist get an error.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        self._access.require(caller, Operation.ALTER, CLUSTER)
+        return {one: self._missing(*one) for one in partitions}
+
+    def _missing(self, kafka_name: str, index: int) -> UnknownTopic | None:
+        try:
+            topic = self._kafka_topics.get(kafka_name)
+        except BrokerError:
+            return UnknownTopic(f"No such topic as {kafka_name}")
+        if not 0 <= index < topic.partition_count:
+            return UnknownTopic(f"No such partition as {kafka_name}-{index}")
+        return None
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    def to_move_replicas(self, caller: Caller) -> None:
+        """Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.ALTER, CLUSTER)
+
+    def move_replica(self, node: Node, path: str, kafka_name: str, index: int) -> None:
+        """Move the node's replica to a data directory, of which there is one, so that nothing moves.
+
+        Raises:
+            LogDirNotFound, InvalidTopicName, UnknownTopic, ReplicaNotAvailable
+        """
+        if path != self._data_dir:
+            raise LogDirNotFound(f"there is no data directory {path}")
+        topic = self._kafka_topics.get(kafka_name)
+        if not 0 <= index < topic.partition_count:
+            raise UnknownTopic(f"{topic.name} has no partition {index}")
+        if node.node_id not in topic.replicas[index]:
+            raise ReplicaNotAvailable(f"node {node.node_id} has no replica of {topic.name} {index}")
+
+    async def log_dir(
+        self, caller: Caller, node: Node, wanted: Iterable[tuple[str, Iterable[int]]] | None
+    ) -> LogDir:
+        """How much each partition of the node has stored, of those that are wanted and there (None: of all), and the
+        space on the volume.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        found = []
+        for kafka_name, topic, indexes in self._every() if wanted is None else self._those(wanted):
+            sizes = [
+                (index, _size_bytes(topic, index))
+                for index in indexes
+                if 0 <= index < topic.partition_count and node.node_id in topic.replicas[index]
+            ]
+            if sizes:
+                found.append((kafka_name, sizes))
+        try:
+            total, usable = await asyncio.to_thread(_volume_bytes, self._data_dir)
+        except OSError:
+            return LogDir(self._data_dir, found)
+        return LogDir(self._data_dir, found, total, usable)
+
+    def _every(self) -> Iterator[tuple[str, Topic, Iterable[int]]]:
+        for topic in self._topics:
+            yield self._kafka_topics.shown(topic.name), topic, range(topic.partition_count)
+
+    def _those(
+        self, wanted: Iterable[tuple[str, Iterable[int]]]
+    ) -> Iterator[tuple[str, Topic, Iterable[int]]]:
+        for kafka_name, indexes in wanted:
+            try:
+                topic = self._kafka_topics.get(kafka_name)
+            except BrokerError:
+                continue  # what is not here has no size: it is left out, as Kafka does
+            yield kafka_name, topic, dict.fromkeys(indexes)
+
+
+def _size_bytes(topic: Topic, index: int) -> int:
+    partition = topic.opened(index)
+    return 0 if partition is None else partition.log.size_bytes
+
+
+def _volume_bytes(directory: str) -> tuple[int, int]:
+    volume = os.statvfs(directory or ".")
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

@@ -1,0 +1,156 @@
+"""Committed offsets of Kafka's groups: committed, fetched, deleted.
+
+A group's right comes first, then that to each topic: where a topic is refused, the others are served.  A topic is
+named as a client writes it, or by its id; what stands for it is its full name, or why it is refused.  The name of a
+topic that does not exist is no error here: the group refuses each of its partitions.
+"""
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeAlias
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName
+from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.model import CommitRequest
+from magnetar.broker.groups.offsets import GroupOffsets
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    group_resource,
+    topic_resource,
+    transactional_id_resource,
+)
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.transactions.coordinator import TransactionCoordinator
+from magnetar.ledger.cursor import Cursor
+
+TopicKey: TypeAlias = str | bytes  # as a client names it, or its id
+Found: TypeAlias = str | BrokerError  # a topic's full name, or why it is refused
+
+
+class CommittedTopic(NamedTuple):
+    """What a group has committed in one topic, by partition; None where an open transaction would be the first."""
+
+    name: str  # full
+    topic_id: bytes
+    cursors: Mapping[int, Cursor | None]
+
+
+class Committed(NamedTuple):
+    """All that a group has committed; `pending` are partitions whose offset an open transaction may move."""
+
+    error: GroupError
+    cursors: Mapping[str, Mapping[int, Cursor]] = {}
+    pending: Set[tuple[str, int]] = frozenset()
+
+
+class OffsetCases:
+    """See the module's text.  `node` is the one that the client asks."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        nodes: Nodes,
+        offsets: GroupOffsets,
+        transactions: TransactionCoordinator,
+        topics: TopicRegistry,
+        kafka_topics: KafkaTopics,
+    ) -> None:
+        self._access = access
+        self._nodes = nodes
+        self._offsets = offsets
+        self._transactions = transactions
+        self._topics = topics
+        self._kafka_topics = kafka_topics
+
+    # --- commit ------------------------------------------------------------------------------------------------------
+
+    def to_commit(self, caller: Caller, node: Node, group_id: str, topics: Iterable[TopicKey]) -> list[Found]:
+        """The topics that offsets are committed for.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.READ, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        return [self._topic(caller, Operation.READ, one) for one in topics]
+
+    def commit(self, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
+        """Commit offsets of what `to_commit` gave: checked now, and answered one by one when they are durable."""
+        return self._offsets.commit(request)
+
+    def to_commit_in_transaction(
+        self, caller: Caller, node: Node, transactional_id: str, group_id: str, topics: Iterable[TopicKey]
+    ) -> list[Found]:
+        """The topics that a transaction commits a group's offsets for; `TransactionCases.commit_offsets` does it.
+
+        Raises:
+            TransactionalIdNotAuthorized, GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
+        return self.to_commit(caller, node, group_id, topics)
+
+    # --- fetch -------------------------------------------------------------------------------------------------------
+
+    def fetch(self, caller: Caller, node: Node, group_id: str, *, stable: bool) -> Committed:
+        """All that a group has committed, of which the caller is shown what `shown` and `every_shown` give.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        error, cursors = self._offsets.fetch_all(group_id)
+        if error is not GroupError.NONE:
+            return Committed(error)
+        return Committed(error, cursors, self._transactions.pending_offsets(group_id) if stable else set())
+
+    def shown(self, caller: Caller, topic: TopicKey) -> Found:
+        """A topic that the caller wants to see a group's offsets of."""
+        return self._topic(caller, Operation.DESCRIBE, topic)
+
+    def every_shown(self, caller: Caller, committed: Committed) -> Iterable[CommittedTopic]:
+        """All topics of a group that there are and that the caller may describe."""
+        rows: dict[str, dict[int, Cursor | None]]
+        rows = {full: dict(cursors) for full, cursors in committed.cursors.items()}
+        for full, index in committed.pending:
+            rows.setdefault(full, {}).setdefault(index, None)
+        for full, cursors in rows.items():
+            topic = self._topics.find(TopicName.parse(full))
+            if topic is not None and self._access.permits(caller, Operation.DESCRIBE, topic.resource):
+                yield CommittedTopic(full, topic.topic_id, cursors)
+
+    # --- delete ------------------------------------------------------------------------------------------------------
+
+    def to_delete(self, caller: Caller, node: Node, group_id: str, topics: Iterable[TopicKey]) -> list[Found]:
+        """The topics that a group's offsets are deleted of.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.DELETE, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        return [self._topic(caller, Operation.READ, one) for one in topics]
+
+    async def delete(
+        self, group_id: str, partitions: Sequence[tuple[str, int]]
+    ) -> tuple[GroupError, list[GroupError]]:
+        """Delete offsets of what `to_delete` gave: what is wrong with all of it, and an answer for each partition."""
+        return await self._offsets.delete(group_id, partitions)
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    def _topic(self, caller: Caller, operation: Operation, wanted: TopicKey) -> Found:
+        try:
+            if isinstance(wanted, bytes):
+                topic = self._topics.get_by_id(wanted)
+                self._access.require_unnamed(caller, operation, topic.resource)
+                return topic.name.full
+            full = self._kafka_topics.name(wanted).full
+            self._access.require(caller, operation, topic_resource(full))
+        except BrokerError as refusal:
+            return refusal
+        return full

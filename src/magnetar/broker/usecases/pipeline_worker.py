@@ -1,0 +1,62 @@
+"""What the pipelines' worker asks and says: its lease, its orders, its reports.
+
+The worker is the server's own program.  Its door knows it by its token, and lets no other program in here; so no rights
+are asked for, and there is no caller.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from magnetar.broker.cluster.model import Endpoint, Nodes
+from magnetar.broker.jobs.model import Pipeline, WorkerSays
+from magnetar.broker.jobs.pipelines import Pipelines
+
+
+class PipelineWorkerCases:
+    """See the module's text."""
+
+    def __init__(self, pipelines: Pipelines, nodes: Nodes) -> None:
+        self._pipelines = pipelines
+        self._nodes = nodes
+
+    async def take_lease(self, worker: str, host: str, pid: int, place: str) -> int:
+        """The epoch of the worker's lease.  Raises WorkerBusy, MetadataError."""
+        return await self._pipelines.take_lease(worker, host, pid, place)
+
+    @property
+    def table_roots(self) -> Sequence[str]:
+        """Folders and URLs below which tables may lie."""
+        roots = self._pipelines.table_roots
+        return [*roots.folders, *roots.urls]
+
+    def kafka_endpoints(self) -> Iterable[Endpoint]:
+        """The first listener of each node, for the worker's Kafka clients."""
+        for node in self._nodes.all:
+            yield from list(node.advertised.values())[:1]
+
+    @property
+    def version(self) -> str:
+        """Of what `orders` gives."""
+        return self._pipelines.version
+
+    async def orders(
+        self, worker: str, epoch: int, known: str, wait_s: float
+    ) -> tuple[str, Sequence[Pipeline]] | None:
+        """All pipelines, with the version of that; None when `known` is the version and stays it for `wait_s`.
+
+        Raises:
+            WorkerFenced
+        """
+        return await self._pipelines.orders(worker, epoch, known, wait_s)
+
+    async def report(self, worker: str, epoch: int, reports: Mapping[str, Any], says: WorkerSays) -> None:
+        """What the worker says of its pipelines, by name, and of itself.
+
+        Raises:
+            WorkerFenced, InvalidPipeline, MetadataError
+        """
+        await self._pipelines.reported(worker, epoch, reports, says)
+
+    def end(self, worker: str, epoch: int) -> None:
+        """The worker has stopped everything.  Raises WorkerFenced."""
+        self._pipelines.lease.end(worker, epoch)

@@ -1,0 +1,115 @@
+"""Pipelines: declared, listed, shown, started, stopped, deleted by people.
+
+What their worker asks and says is in `pipeline_worker.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar.broker.jobs.model import Holder, Pipeline, State, WorkerSays
+from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import CLUSTER, Caller, Operation, pipeline_resource
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineView:
+    """A pipeline, what it does now and why, and the numbers that its worker last reported; `reported_ms` is None when
+    the worker has said nothing of it.
+    """
+
+    pipeline: Pipeline
+    state: State
+    reason: str
+    status: Mapping[str, Any]
+    reported_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """The worker that runs the pipelines, and what it last said of itself."""
+
+    holder: Holder
+    says: WorkerSays
+
+
+class PipelineCases:
+    """See the module's text."""
+
+    def __init__(self, access: AccessControl, pipelines: Pipelines) -> None:
+        self._access = access
+        self._pipelines = pipelines
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def list(self, caller: Caller) -> Sequence[PipelineView]:
+        """The pipelines that the caller may describe, by name."""
+        return [
+            self._view(one)
+            for one in self._pipelines.all()
+            if self._access.permits(caller, Operation.DESCRIBE, pipeline_resource(one.name))
+        ]
+
+    def describe(self, caller: Caller, name: str) -> PipelineView:
+        """Raises PipelineNotAuthorized, PipelineNotFound."""
+        self._access.require(caller, Operation.DESCRIBE, pipeline_resource(name))
+        return self._view(self._pipelines.get(name))
+
+    def worker(self, caller: Caller) -> WorkerView | None:
+        """The worker that runs all pipelines, if one does.  Raises ClusterNotAuthorized."""
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        return self._worker()
+
+    def worker_or_none(self, caller: Caller) -> WorkerView | None:
+        """As `worker`, beside a list of pipelines: None, too, when the caller may not know."""
+        return self._worker() if self._access.permits(caller, Operation.DESCRIBE, CLUSTER) else None
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, caller: Caller, name: str, kind: str, config: Mapping[str, Any], *, start: bool = True
+    ) -> PipelineView:
+        """Declare a pipeline, which starts if `start` says so.
+
+        Raises:
+            PipelineNotAuthorized, InvalidPipeline, PipelineExists, MetadataError
+        """
+        self._access.require(caller, Operation.CREATE, pipeline_resource(name))
+        return self._view(await self._pipelines.create(name, kind, config, start=start))
+
+    async def start(self, caller: Caller, name: str) -> PipelineView:
+        """Let it run.  Raises PipelineNotAuthorized, PipelineNotFound, MetadataError."""
+        self._access.require(caller, Operation.ALTER, pipeline_resource(name))
+        return self._view(await self._pipelines.start(name))
+
+    async def stop(self, caller: Caller, name: str) -> PipelineView:
+        """Let it rest where it is.  Raises as `start`."""
+        self._access.require(caller, Operation.ALTER, pipeline_resource(name))
+        return self._view(await self._pipelines.stop(name))
+
+    async def restart(self, caller: Caller, name: str) -> PipelineView:
+        """Stop it, and let it run again.  Raises as `start`."""
+        self._access.require(caller, Operation.ALTER, pipeline_resource(name))
+        return self._view(await self._pipelines.restart(name))
+
+    async def delete(self, caller: Caller, name: str, *, force: bool = False) -> bool:
+        """Stop it for good: now (true), or as soon as the worker has stopped it (false), which `force` does not await.
+
+        Raises as `start`.
+        """
+        self._access.require(caller, Operation.DELETE, pipeline_resource(name))
+        return await self._pipelines.delete(name, force=force)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _view(self, pipeline: Pipeline) -> PipelineView:
+        state, reason = self._pipelines.state(pipeline)
+        report = self._pipelines.report(pipeline)
+        if report is None:
+            return PipelineView(pipeline, state, reason, {}, None)
+        return PipelineView(pipeline, state, reason, report.status, report.at_ms)
+
+    def _worker(self) -> WorkerView | None:
+        holder = self._pipelines.lease.holder
+        return None if holder is None else WorkerView(holder, self._pipelines.worker)

@@ -1,0 +1,132 @@
+"""Policies of namespaces and topics: shown and changed.
+
+What is set is {key: JSON value} of `broker/policy/policies.py`; what is set for a topic goes before its namespace's.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from magnetar.base.names import TopicName
+from magnetar.broker.policy.model import JsonValue, Level, Namespace
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.policy.policies import POLICIES, checked
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
+from magnetar.broker.topics.pulsar import PulsarTopics
+
+Update = Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]]
+PROPERTIES: Final = "properties"  # the policy that keeps what users have said of a namespace or topic
+
+
+def is_policy(key: str) -> bool:
+    """Whether there is a policy of this name that has an effect here."""
+    return key in POLICIES
+
+
+def checked_properties(content: JsonValue) -> Mapping[str, str]:
+    """Properties of a topic as they will be stored; InvalidPolicy when they cannot be."""
+    properties: Mapping[str, str] = checked(PROPERTIES, content, Level.TOPIC)
+    return properties
+
+
+class TopicLayers(NamedTuple):
+    """Policies that are set for a topic itself, and those of its namespace, which hold where it has none."""
+
+    topic: Mapping[str, JsonValue]
+    namespace: Mapping[str, JsonValue]
+
+
+class PolicyCases:
+    """See the module's text."""
+
+    def __init__(self, access: AccessControl, namespaces: Namespaces, pulsar_topics: PulsarTopics) -> None:
+        self._access = access
+        self._namespaces = namespaces
+        self._pulsar_topics = pulsar_topics
+
+    # --- of a namespace ----------------------------------------------------------------------------------------------
+
+    def of_namespace(self, caller: Caller, name: str) -> Namespace:
+        """A namespace, for its `policies`.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound
+        """
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, namespace_resource(name))
+        return self._namespaces.require(name)
+
+    async def change_namespace(self, caller: Caller, name: str, update: Update) -> None:
+        """Replace what is set by what `update` makes of a copy of it; a value of None is none.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has changed.
+        """
+        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
+        await self._namespaces.change(name, update)
+
+    async def remove_namespace_property(self, caller: Caller, name: str, key: str) -> str:
+        """Remove one property of a namespace; what it was, empty when it was not set.
+
+        Raises as `change_namespace`.
+        """
+        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
+        had: str = self._namespaces.require(name).policies.get(PROPERTIES, {}).get(key, "")
+        await self._namespaces.change(name, lambda values: without_property(values, key))
+        return had
+
+    # --- of a topic --------------------------------------------------------------------------------------------------
+
+    def of_topic(self, caller: Caller, topic: TopicName) -> TopicLayers:
+        """What is set for a topic, and for its namespace.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+        """
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, topic_resource(topic.full))
+        self._pulsar_topics.get(topic)
+        namespace = self._namespaces.require(topic.namespace_name)
+        return TopicLayers(self._namespaces.topic_policies(topic), namespace.policies)
+
+    async def change_topic(self, caller: Caller, topic: TopicName, update: Update) -> None:
+        """As `change_namespace`, for what is set for one topic.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound, UnknownTopic, InvalidPolicy, MetadataError: nothing has changed.
+        """
+        self._access.require(caller, Operation.ALTER_CONFIGS, topic_resource(topic.full))
+        self._pulsar_topics.get(topic)
+        await self._namespaces.change_topic(topic, update)
+
+    def topic_properties(self, caller: Caller, topic: TopicName) -> Mapping[str, str]:
+        """What users have said of a topic.  Raises as `of_topic`."""
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
+        self._pulsar_topics.get(topic)
+        return self._properties(topic)
+
+    async def add_topic_properties(self, caller: Caller, topic: TopicName, added: Mapping[str, str]) -> None:
+        """Add to a topic's properties, or change some.  Raises as `change_topic`."""
+        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
+        self._pulsar_topics.get(topic)
+        await self._namespaces.change_topic(topic, lambda values: with_properties(values, added))
+
+    async def remove_topic_property(self, caller: Caller, topic: TopicName, key: str) -> None:
+        """Remove one property of a topic, if it is set.  Raises as `change_topic`."""
+        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
+        self._pulsar_topics.get(topic)
+        if key in self._properties(topic):
+            await self._namespaces.change_topic(topic, lambda values: without_property(values, key))
+
+    def _properties(self, topic: TopicName) -> Mapping[str, str]:
+        found: Mapping[str, str] = self._namespaces.topic_policies(topic).get(PROPERTIES, {})
+        return found
+
+
+def with_properties(values: Mapping[str, JsonValue], added: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Policies with these properties added."""
+    return {**values, PROPERTIES: {**values.get(PROPERTIES, {}), **added} or None}
+
+
+def without_property(values: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
+    """Policies without one of their properties."""
+    left = {name: text for name, text in values.get(PROPERTIES, {}).items() if name != key}
+    return {**values, PROPERTIES: left or None}

@@ -1,0 +1,143 @@
+"""Where one subscription stands in the partitions of many topics: shown, set and dropped in one step.
+
+To the caller's rights it is what a Kafka group is: a subscription of no topic in particular, and the topics beside it.
+What is done to a subscription of one topic is in `subscriptions.py`.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import OffsetOutOfRange
+from magnetar.broker.history.segments import SegmentCatalogue
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, group_resource, topic_resource
+from magnetar.broker.subscriptions.admin import SubscriptionAdmin
+from magnetar.broker.subscriptions.errors import SubscriptionNotFound
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.ledger.cursor_store import CursorStore
+
+
+class Position(NamedTuple):
+    """Where a subscription stands in a partition, and how many messages it has not acknowledged there."""
+
+    topic: TopicName
+    partition: int
+    offset: int
+    backlog: int
+
+
+class WantedPosition(NamedTuple):
+    """`topic` is as Kafka's clients write it."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class PositionCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        topics: TopicRegistry,
+        kafka_topics: KafkaTopics,
+        cursors: CursorStore,
+        segments: SegmentCatalogue,
+        admin: SubscriptionAdmin,
+    ) -> None:
+        self._access = access
+        self._topics = topics
+        self._kafka_topics = kafka_topics
+        self._cursors = cursors
+        self._segments = segments
+        self._admin = admin
+
+    def read(self, caller: Caller, name: str, topics: Collection[str] | None = None) -> Sequence[Position]:
+        """Where a subscription stands in the topics that the caller may describe, or in those of them in `topics`.
+
+        Raises:
+            GroupNotAuthorized, InvalidTopicName
+            SubscriptionNotFound: it stands in none of them.
+        """
+        self._access.require(caller, Operation.DESCRIBE, group_resource(name))
+        rows = [
+            Position(partition.topic.name, partition.index, offset, self._admin.backlog(partition, name))
+            for partition, offset in self._standing(name, topics)
+            if self._permits(caller, Operation.DESCRIBE, partition)
+        ]
+        if not rows:
+            raise SubscriptionNotFound(f"there is no subscription {name[:200]}")
+        return rows
+
+    async def hold(
+        self, caller: Caller, name: str, wanted: Sequence[WantedPosition]
+    ) -> Sequence[BrokerError | None]:
+        """Have a subscription that holds what lies from these offsets on; why not, for those that cannot be.
+
+        It is made where there is none, and moved forward where there is.  All is stored in one step.
+
+        Raises:
+            GroupNotAuthorized, SubscriptionNotAllowed, SubscriptionBusy, MetadataError: nothing is stored.
+        """
+        self._access.require(caller, Operation.READ, group_resource(name))
+        found: dict[Partition, int] = {}
+        errors: list[BrokerError | None] = []
+        for one in wanted:
+            try:
+                found[self._to_hold(caller, one)] = one.offset
+                errors.append(None)
+            except BrokerError as error:
+                errors.append(error)
+        await self._admin.hold(name, found)
+        return errors
+
+    async def drop(
+        self, caller: Caller, name: str, topics: Collection[str] | None = None, *, force: bool = False
+    ) -> int:
+        """Drop a subscription of all topics, or of `topics`; in how many partitions it was.
+
+        Raises:
+            GroupNotAuthorized, InvalidTopicName, SubscriptionBusy, MetadataError
+        """
+        self._access.require(caller, Operation.DELETE, group_resource(name))
+        found = self._standing(name, topics)
+        for partition, _ in found:
+            await self._admin.delete(partition, name, force=force)
+        return len(found)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _to_hold(self, caller: Caller, wanted: WantedPosition) -> Partition:
+        topic = self._kafka_topics.name(wanted.topic)
+        self._access.require(caller, Operation.READ, topic_resource(topic.full))
+        partition = self._segments.partition(wanted.topic, wanted.partition)
+        end = partition.log.high_watermark
+        if wanted.offset > end:
+            raise OffsetOutOfRange(
+                f"{wanted.topic} partition {wanted.partition} ends at {end}: a subscription cannot stand at"
+                f" {wanted.offset}"
+            )
+        return partition
+
+    def _permits(self, caller: Caller, operation: Operation, partition: Partition) -> bool:
+        return self._access.permits(caller, operation, topic_resource(partition.topic.name.full))
+
+    def _standing(self, name: str, topics: Collection[str] | None) -> list[tuple[Partition, int]]:
+        """Partitions with the subscription, and its position in each."""
+        wanted = None if topics is None else {self._kafka_topics.name(one).full for one in topics}
+        found = []
+        for full, partitions in sorted(self._cursors.subscription(name).items()):
+            if wanted is not None and full not in wanted:
+                continue
+            topic = self._topics.find(TopicName.parse(full))
+            if topic is None:
+                continue  # it is being deleted
+            for index, cursor in sorted(partitions.items()):
+                if index < topic.partition_count:
+                    found.append((topic.partition(index), cursor.mark_delete))
+        return found

@@ -1,0 +1,185 @@
+"""Publishing: to the topics of Kafka's requests, and by the producers that Pulsar's clients open."""
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+
+from magnetar.base.clock import Clock
+from magnetar.base.names import parse_partition
+from magnetar.broker.errors import PolicyViolation, TopicTerminated
+from magnetar.broker.log.batch_check import check_keys
+from magnetar.broker.log.opening import Opener
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.model import Policies
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.producers.admission import Producers
+from magnetar.broker.producers.errors import EncryptionRequired, TooManyProducers
+from magnetar.broker.producers.producer import Producer
+from magnetar.broker.schemas.model import Schema
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    subscription_resource,
+    topic_resource,
+    transactional_id_resource,
+)
+from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.ledger.entry import Entry
+from magnetar.storage.store import Done
+from magnetar.wire.kafka.records import read_header
+from magnetar.wire.pulsar.entry import EntryView
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedProducer:
+    """What a producer may go on with.  `schema_version` is empty for one without a schema."""
+
+    partition: Partition
+    producer: Producer
+    schema_version: bytes
+    _requires_encryption: bool
+    _clock: Clock
+
+    @property
+    def last_sequence_id(self) -> int:
+        """Of its name in its partition: as `Partition.last_sequence_id`."""
+        return self.partition.last_sequence_id(self.producer.name)
+
+    def publish(self, payload: memoryview, view: EntryView, is_transactional: bool, done: Done) -> Entry:
+        """Append an entry to the producer's partition; see `Partition.publish`.
+
+        Raises:
+            EncryptionRequired, InvalidRecord, TopicTerminated, ProducersHeld, ProducersRefused, StorageError
+            PolicyViolation: it would be part of a transaction.
+        """
+        if self._requires_encryption and not view.is_encrypted:
+            raise EncryptionRequired("Messages must be encrypted")
+        if is_transactional:
+            raise PolicyViolation("Transactions are not available")
+        producer = self.producer
+        producer.messages_in += view.num_messages
+        producer.bytes_in += len(payload)
+        return self.partition.publish(payload, view, self._clock.now_ms(), done)
+
+
+class PublishCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        access: AccessControl,
+        topic_access: TopicAccess,
+        pulsar_topics: PulsarTopics,
+        namespaces: Namespaces,
+        producers: Producers,
+        schemas: SchemaRegistry,
+        subscriptions: Subscriptions,
+        opener: Opener,
+        check_backlog: Callable[[Partition, Policies], Awaitable[None]],
+    ) -> None:
+        self._clock = clock
+        self._access = access
+        self._topic_access = topic_access
+        self._pulsar_topics = pulsar_topics
+        self._namespaces = namespaces
+        self._producers = producers
+        self._schemas = schemas
+        self._subscriptions = subscriptions
+        self._check_backlog = check_backlog
+        self._opener = opener
+
+    # --- Kafka's -----------------------------------------------------------------------------------------------------
+
+    def to_write(self, caller: Caller, kafka_name: str) -> Topic:
+        """A topic to append batches to.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic
+        """
+        return _changeable(self._topic_access.get(caller, Operation.WRITE, kafka_name))
+
+    def to_write_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
+        """As `to_write`; UnknownTopicId when no topic has this id."""
+        return _changeable(self._topic_access.get_by_id(caller, Operation.WRITE, topic_id))
+
+    def check_transactional(self, caller: Caller, transactional_id: str) -> None:
+        """The right to write in transactions of this id.
+
+        Raises:
+            TransactionalIdNotAuthorized
+        """
+        self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
+
+    async def look_into(self, owner: Hashable, batch: memoryview) -> None:
+        """Check the keys of a batch that `Partition.append` wants opened; `owner` is on whose behalf.
+
+        Raises:
+            InvalidRecord, TooLargeExpanded, StorageError
+        """
+        await self._opener.run(owner, partial(check_keys, batch, read_header(batch)))
+
+    # --- Pulsar's ----------------------------------------------------------------------------------------------------
+
+    async def open_producer(
+        self,
+        caller: Caller,
+        topic: str,
+        producer: Producer,
+        *,
+        schema: Schema | None,
+        encrypts: bool,
+        initial_subscription: str = "",
+    ) -> OpenedProducer:
+        """Let `producer` publish to the partition that `topic` names, which is made if the policy allows that.
+
+        `initial_subscription` is made beside it: a dead letter topic must keep its messages for a later reader.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
+            TooManyTopics, TopicTerminated, EncryptionRequired, TooManyProducers, ProducersHeld, ProducersRefused,
+            IncompatibleSchema, InvalidSchema, PolicyViolation, ProducerBusy, ProducerFenced, MetadataError
+        """
+        full = parse_partition(topic)[0].full
+        self._access.require(caller, Operation.WRITE, topic_resource(full))
+        if initial_subscription:
+            self._access.require(caller, Operation.READ, subscription_resource(full, initial_subscription))
+        partition = await self._pulsar_topics.open(topic)
+        policies = self._namespaces.policies_of(partition.topic.name)
+        if policies.encryption_required and not encrypts:
+            raise EncryptionRequired(f"Encryption is required in {topic}")
+        producers = self._producers.of(partition)
+        if 0 < policies.producers_max <= len(producers):
+            raise TooManyProducers("Topic reached max producers limit")
+        await self._check_backlog(partition, policies)
+        schema_version = await self._schemas.check_producer(partition.topic.name, schema)
+        if partition.is_terminated:
+            raise TopicTerminated("Topic was already terminated")
+        if initial_subscription and partition.topic.name.persistent:
+            await self._subscribe_first(partition, initial_subscription, policies)
+        await producers.admit(producer)
+        return OpenedProducer(partition, producer, schema_version, policies.encryption_required, self._clock)
+
+    async def _subscribe_first(self, partition: Partition, subscription: str, policies: Policies) -> None:
+        if not policies.auto_subscription_creation and subscription not in self._subscriptions.names(
+            partition
+        ):
+            raise PolicyViolation(
+                "Could not create the initial subscription due to the auto subscription creation is not allowed."
+            )
+        await self._subscriptions.create(partition, subscription, partition.log.log_start)
+
+    def close_producer(self, opened: OpenedProducer) -> None:
+        """The producer leaves."""
+        self._producers.of(opened.partition).remove(opened.producer)
+
+
+def _changeable(topic: Topic) -> Topic:
+    if topic.is_internal:
+        topic.check_changeable()
+    return topic

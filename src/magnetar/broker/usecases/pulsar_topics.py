@@ -1,0 +1,197 @@
+"""Topics as Pulsar's clients and administrators name them: looked up, counted, listed, watched, made, grown, deleted.
+
+A text names a whole topic or one partition of it; a `TopicName` is a whole topic.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.errors import PolicyViolation
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
+from magnetar.broker.topics.observers import TopicsObserver, TopicsObservers
+from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.policies import PROPERTIES
+
+# A client that wants transactions asks first for the topic of their coordinators.
+_COORDINATORS: Final = TopicName("pulsar", "system", "transaction_coordinator_assign")
+
+
+class TopicMetadata(NamedTuple):
+    """As `PulsarTopicCases.partition_count` counts; of a partition there are no properties."""
+
+    partition_count: int
+    properties: Mapping[str, str]
+
+
+class PulsarTopicCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        pulsar_topics: PulsarTopics,
+        namespaces: Namespaces,
+        observers: TopicsObservers,
+    ) -> None:
+        self._access = access
+        self._pulsar_topics = pulsar_topics
+        self._namespaces = namespaces
+        self._observers = observers
+
+    # --- found -------------------------------------------------------------------------------------------------------
+
+    def lookup(self, caller: Caller, topic: TopicName) -> None:
+        """Whether the topic is served here: every topic of a namespace is, before it is made, too.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound
+            PolicyViolation: the topic stands for Pulsar's transactions.
+        """
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(topic.full))
+        _refuse_transactions(topic)
+        self._pulsar_topics.find(topic)
+
+    def lookup_namespace(self, caller: Caller, namespace: str) -> None:
+        """As `lookup`, for the topics that a pattern names.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound
+        """
+        self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
+        self._namespaces.require(namespace)
+
+    def partition_count(self, caller: Caller, topic: str) -> int:
+        """How many partitions a topic has: 0 for one that is not partitioned, and for a partition.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+        """
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(parse_partition(topic)[0].full))
+        return self._pulsar_topics.partition_count(topic)
+
+    async def partition_count_or_create(self, caller: Caller, topic: str, *, may_create: bool = True) -> int:
+        """As `partition_count`, for a client that is about to use the topic.
+
+        A topic that is not there is made when the namespace's policy makes partitioned ones.  The right to describe it
+        is enough for that, as in Pulsar.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed, TooManyTopics,
+            MetadataError
+            PolicyViolation: the topic stands for Pulsar's transactions.
+        """
+        name, _ = parse_partition(topic)
+        self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
+        _refuse_transactions(name)
+        return await self._pulsar_topics.partition_count_or_create(topic, may_create=may_create)
+
+    async def metadata(self, caller: Caller, topic: str, *, may_create: bool) -> TopicMetadata:
+        """The partition count, as `partition_count` or (`may_create`) as `partition_count_or_create`, with properties.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed, PolicyViolation,
+            MetadataError
+        """
+        if may_create:
+            count = await self.partition_count_or_create(caller, topic)
+        else:
+            count = self.partition_count(caller, topic)
+        name, index = parse_partition(topic)
+        properties = self._namespaces.topic_policies(name).get(PROPERTIES, {}) if index < 0 else {}
+        return TopicMetadata(count, properties)
+
+    # --- listed ------------------------------------------------------------------------------------------------------
+
+    def names(self, caller: Caller, namespace: str, *, persistent: bool | None = None) -> list[str]:
+        """The full names of everything that holds messages in a namespace: topics, or their partitions, ascending.
+
+        They are those of both domains, the persistent ones first, unless `persistent` says which.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound
+        """
+        self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
+        domains = (True, False) if persistent is None else (persistent,)
+        return [
+            name for domain in domains for name in self._pulsar_topics.names(namespace, persistent=domain)
+        ]
+
+    def partitioned(self, caller: Caller, namespace: str, *, persistent: bool) -> list[str]:
+        """The full names of the partitioned topics of a namespace, ascending.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound
+        """
+        self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
+        return self._pulsar_topics.partitioned(namespace, persistent=persistent)
+
+    def watch(self, caller: Caller, namespace: str, observer: TopicsObserver) -> list[str]:
+        """The names of the namespace's persistent topics, as `names` has them; of none while there is no namespace.
+
+        `observer` hears of all topics that come and go from now on, whatever their namespace, until `unwatch`.
+
+        Raises:
+            NamespaceNotAuthorized
+        """
+        self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
+        self._observers.add(observer)
+        return self._pulsar_topics.names(namespace, persistent=True) if namespace in self._namespaces else []
+
+    def unwatch(self, observer: TopicsObserver) -> None:
+        """End what `watch` began."""
+        self._observers.discard(observer)
+
+    # --- changed -----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        caller: Caller,
+        topic: TopicName,
+        partition_count: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic with `partition_count` partitions, or one that is not partitioned when it is 0.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound, TopicExists, InvalidPartitions, InvalidPolicy, TooManyTopics,
+            MetadataError
+        """
+        self._access.require(caller, Operation.CREATE, topic_resource(topic.full))
+        await self._pulsar_topics.create(topic, partition_count)
+        if properties:
+            await self._namespaces.change_topic(topic, lambda values: {**values, PROPERTIES: properties})
+
+    async def grow(self, caller: Caller, topic: TopicName, partition_count: int) -> None:
+        """Add partitions until there are `partition_count`.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound, NotPartitioned, InvalidPartitions, MetadataError
+        """
+        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
+        await self._pulsar_topics.grow(topic, partition_count)
+
+    def to_delete(self, caller: Caller, topic: TopicName) -> Topic:
+        """A topic for `delete`.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+        """
+        self._access.require(caller, Operation.DELETE, topic_resource(topic.full))
+        return self._pulsar_topics.get(topic)
+
+    async def delete(self, topic: Topic, *, force: bool = False) -> None:
+        """Delete what `to_delete` has found, with everything that belongs to it; `force` disconnects its clients.
+
+        Raises:
+            UnknownTopic, TopicInUse, MetadataError
+        """
+        await self._pulsar_topics.delete(topic.name, force=force)
+
+
+def _refuse_transactions(topic: TopicName) -> None:
+    if topic == _COORDINATORS:
+        raise PolicyViolation("Transactions of Pulsar are not available: Magnetar does not support them")

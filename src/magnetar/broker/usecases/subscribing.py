@@ -1,0 +1,150 @@
+"""Subscribing: consumers join subscriptions of Pulsar's, are moved, and leave.
+
+What a consumer that has joined asks for and acknowledges goes to its `SubscribedConsumer` directly.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from magnetar.base.names import parse_partition
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.producers.admission import Producers
+from magnetar.broker.schemas.model import Schema
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, subscription_resource
+from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
+from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
+from magnetar.broker.subscriptions.model import SubscribeRequest
+from magnetar.broker.subscriptions.positions import LastMessage
+from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics.pulsar import PulsarTopics
+
+
+class LastPositions(NamedTuple):
+    """The topic's last message; and (ledger id, entry id) of what the subscription has behind it as a whole.
+
+    `partition` is -1 for a topic that is not partitioned.
+    """
+
+    partition: int
+    message: LastMessage
+    mark_delete: tuple[int, int]
+
+
+class SubscribeCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        pulsar_topics: PulsarTopics,
+        namespaces: Namespaces,
+        producers: Producers,
+        schemas: SchemaRegistry,
+        subscriptions: Subscriptions,
+    ) -> None:
+        self._access = access
+        self._pulsar_topics = pulsar_topics
+        self._namespaces = namespaces
+        self._producers = producers
+        self._schemas = schemas
+        self._subscriptions = subscriptions
+
+    async def subscribe(
+        self,
+        caller: Caller,
+        topic: str,
+        wanted: SubscribeRequest,
+        port: ConsumerPort,
+        *,
+        schema: Schema | None,
+        may_create_topic: bool,
+    ) -> SubscribedConsumer:
+        """Connect a consumer to a subscription of the partition that `topic` names; both are made if they may be.
+
+        Nothing is delivered before the consumer asks for it.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
+            TooManyTopics, SubscriptionNotAllowed, SubscriptionNotFound, SubscriptionBusy, ConsumerBusy,
+            ConsumerAssignError, IncompatibleSchema, InvalidSchema, MetadataError, StorageError
+        """
+        full = parse_partition(topic)[0].full
+        self._access.require(caller, Operation.READ, subscription_resource(full, wanted.subscription))
+        if not wanted.subscription:
+            raise SubscriptionNotAllowed("Empty subscription name")
+        partition = await self._pulsar_topics.open(topic, may_create=may_create_topic)
+        if not self._namespaces.policies_of(partition.topic.name).auto_subscription_creation:
+            wanted = replace(wanted, may_create=False)
+        if schema is not None:
+            await self._check_schema(partition, schema)
+        return await self._subscriptions.subscribe(partition, wanted, port)
+
+    async def _check_schema(self, partition: Partition, schema: Schema) -> None:
+        has_producers = bool(self._producers.find(partition))
+        is_idle = (
+            not has_producers
+            and partition.log.next_offset == partition.log.log_start
+            and not any(one.consumers for one in self._subscriptions.of(partition))
+        )
+        await self._schemas.check_consumer(
+            partition.topic.name, schema, is_idle=is_idle, has_producers=has_producers
+        )
+
+    # --- of a consumer that has subscribed ---------------------------------------------------------------------------
+
+    async def leave(self, consumer: SubscribedConsumer) -> None:
+        """The consumer leaves.  When it was the last one, its subscription's position is stored when this returns."""
+        await self._subscriptions.leave(consumer)
+
+    def leave_later(self, consumer: SubscribedConsumer) -> None:
+        """As `leave`, for a connection that is lost: the consumer is gone when this returns."""
+        self._subscriptions.leave_later(consumer)
+
+    async def unsubscribe(self, consumer: SubscribedConsumer, *, force: bool) -> None:
+        """Drop the subscription for its only consumer, or (`force`) whatever others there are.
+
+        Raises:
+            ConsumerBusy, MetadataError
+        """
+        await self._subscriptions.unsubscribe(consumer, force=force)
+
+    async def seek(
+        self, consumer: SubscribedConsumer, *, position: tuple[int, int] | None = None, time_ms: int = 0
+    ) -> None:
+        """Start over from the entry at `position` (ledger id, entry id), or from the first message of a time or later.
+
+        The subscription's consumers are closed, and come back.
+
+        Raises:
+            SubscriptionNotAllowed, MetadataError, StorageError
+        """
+        subscription = _persistent(consumer, "Seek is not supported on non-persistent topic")
+        partition = subscription.partition
+        if position is None:
+            find = positions.offset_at_time(partition, time_ms)
+        else:
+            find = positions.offset_of(partition, *position)
+        await self._subscriptions.seek(subscription, find)
+
+    async def last_positions(self, consumer: SubscribedConsumer) -> LastPositions:
+        """How far the topic and the consumer's subscription have got.
+
+        Raises:
+            SubscriptionNotAllowed, StorageError
+        """
+        subscription = _persistent(consumer, "getLastMessageId is not supported on non-persistent topic")
+        partition = subscription.partition
+        last = await positions.last_message(partition, self._subscriptions.forms)
+        below = await positions.position_below(partition, subscription.cursor.mark_delete)
+        return LastPositions(partition.index if partition.topic.is_partitioned else -1, last, below)
+
+
+def _persistent(consumer: SubscribedConsumer, refusal: str) -> Subscription:
+    if not isinstance(consumer.subscription, Subscription):
+        raise SubscriptionNotAllowed(refusal)
+    return consumer.subscription

@@ -1,0 +1,274 @@
+"""Subscriptions as administrators see them: listed, made, moved, peeked into, dropped.
+
+A subscription belongs to a topic, and has a position in each of its partitions.  A topic is named as Pulsar names it:
+as a whole, or by one of its partitions (`...-partition-3`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from magnetar.base.clock import Clock
+from magnetar.base.names import parse_partition
+from magnetar.broker.interop.model import Formed
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    namespace_resource,
+    subscription_resource,
+    topic_resource,
+)
+from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.admin import SubscriptionAdmin, offset_of
+from magnetar.broker.subscriptions.errors import NothingExpired, SubscriptionNotAllowed, SubscriptionNotFound
+from magnetar.broker.subscriptions.model import MessagePosition
+from magnetar.broker.subscriptions.registry import Subscriptions
+from magnetar.broker.topics.pulsar import PulsarTopics
+
+LATEST: Final = MessagePosition(positions.LATEST, positions.LATEST)
+# From so many messages on Pulsar looks through a backlog for what is old, and answers that all is well whatever it
+# finds; a shorter one without anything that old is a conflict.
+_LONG_BACKLOG: Final = 1000
+_Result = TypeVar("_Result")
+
+
+class SubscriptionCases:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        clock: Clock,
+        pulsar_topics: PulsarTopics,
+        subscriptions: Subscriptions,
+        admin: SubscriptionAdmin,
+    ) -> None:
+        self._access = access
+        self._clock = clock
+        self._pulsar_topics = pulsar_topics
+        self._subscriptions = subscriptions
+        self._admin = admin
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def names(self, caller: Caller, topic: str) -> Sequence[str]:
+        """The subscriptions of a topic, Kafka's groups among them: those that the caller may read by.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+        """
+        full = parse_partition(topic)[0].full
+        self._access.require(caller, Operation.READ, topic_resource(full))
+        found: set[str] = set()
+        for one in self._pulsar_topics.partitions(topic):
+            found.update(self._admin.names(one))
+        return [name for name in sorted(found) if self._may_read(caller, full, name)]
+
+    async def peek(self, caller: Caller, topic: str, name: str, number: int) -> Formed | None:
+        """The `number`-th message, from 1, that is not acknowledged; None when there are fewer.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, WrongKindOfTopic,
+            SubscriptionNotFound, StorageError
+        """
+        self._require(caller, topic, name)
+        partition = self._pulsar_topics.one_partition(topic, "Peek messages")
+        return await self._admin.peek(partition, name, number, self._subscriptions.forms)
+
+    async def properties(self, caller: Caller, topic: str, name: str) -> Mapping[str, str]:
+        """A subscription's own properties.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, SubscriptionNotFound
+        """
+        self._require(caller, topic, name)
+
+        async def read(partition: Partition) -> Mapping[str, str]:
+            return self._subscriptions.properties(self._admin.cursor(partition, name))
+
+        return (await self._each(topic, name, read))[0]
+
+    # --- making and dropping -----------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        caller: Caller,
+        topic: str,
+        name: str,
+        start: MessagePosition = LATEST,
+        properties: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Make a subscription that holds what lies behind `start`; false when the topic has it in all partitions.
+
+        A topic that is not there is made, if the namespace's policy says so.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
+            TooManyTopics, SubscriptionNotAllowed, StorageError, MetadataError
+        """
+        self._require(caller, topic, name)
+        if not name:
+            raise SubscriptionNotAllowed("a subscription has a name")
+        parsed, index = parse_partition(topic)
+        if self._pulsar_topics.find(parsed) is None and index < 0:
+            count = await self._pulsar_topics.partition_count_or_create(topic)
+            if count == 0:
+                await self._pulsar_topics.open(topic)
+        made = [
+            await self._admin.create(one, name, await offset_of(one, start), properties)
+            for one in self._pulsar_topics.partitions(topic)
+        ]
+        return any(made)
+
+    async def delete(self, caller: Caller, topic: str, name: str, *, force: bool = False) -> None:
+        """Drop a subscription; `force` disconnects its consumers.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, SubscriptionNotFound,
+            SubscriptionBusy, MetadataError
+        """
+        self._require(caller, topic, name)
+        await self._each(topic, name, lambda one: self._admin.delete(one, name, force=force))
+
+    async def set_properties(
+        self, caller: Caller, topic: str, name: str, properties: Mapping[str, str]
+    ) -> None:
+        """Replace a subscription's own properties.
+
+        Raises:
+            InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, SubscriptionNotFound,
+            SubscriptionNotAllowed, MetadataError
+        """
+        self._require(caller, topic, name)
+        await self._each(topic, name, lambda one: self._subscriptions.set_properties(one, name, properties))
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+    #
+    # Each of these raises, besides what it says: InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic,
+    # SubscriptionNotFound, SubscriptionBusy, StorageError, MetadataError.
+
+    async def skip_all(self, caller: Caller, topic: str, name: str) -> None:
+        """Acknowledge the whole backlog."""
+        self._require(caller, topic, name)
+        await self._each(topic, name, partial(self._skip_all, name))
+
+    async def skip(self, caller: Caller, topic: str, name: str, count: int) -> None:
+        """Acknowledge the next `count` messages.  Raises WrongKindOfTopic."""
+        self._require(caller, topic, name)
+        partition = self._pulsar_topics.one_partition(topic, "Skip messages")
+        await self._admin.skip(partition, name, max(count, 0))
+
+    async def expire(self, caller: Caller, topic: str, name: str, seconds: int) -> None:
+        """Acknowledge what is older than so many seconds.  Raises NothingExpired."""
+        self._require(caller, topic, name)
+        before_ms = self._clock.now_ms() - seconds * 1000
+        counts = await self._each(topic, name, lambda one: self._admin.expire(one, name, before_ms))
+        if not any(counts) and not self._has_long_backlog(topic, name):
+            raise _nothing_expired(topic, name)
+
+    async def expire_to(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
+        """Acknowledge everything before a message id.  Raises WrongKindOfTopic, NothingExpired."""
+        self._require(caller, topic, name)
+        partition = self._pulsar_topics.one_partition(topic, "Expire messages to a position")
+        offset = await offset_of(partition, position)
+        if self._admin.cursor(partition, name).mark_delete >= offset:
+            raise _nothing_expired(topic, name)
+        await self._admin.skip_to(partition, name, offset)
+
+    async def expire_all(self, caller: Caller, topic: str, seconds: int) -> None:
+        """As `expire`, for all subscriptions of a topic that the caller may read by.  Raises TopicNotAuthorized."""
+        full = parse_partition(topic)[0].full
+        self._access.require(caller, Operation.READ, topic_resource(full))
+        before_ms = self._clock.now_ms() - seconds * 1000
+        count = 0
+        names = set()
+        for partition in self._pulsar_topics.partitions(topic):
+            for name in self._subscriptions.names(partition):
+                if self._may_read(caller, full, name):
+                    names.add(name)
+                    count += await self._admin.expire(partition, name, before_ms)
+        if not count and not any(self._has_long_backlog(topic, name) for name in names):
+            raise _nothing_expired(topic, "any of them")
+
+    async def reset_to_time(self, caller: Caller, topic: str, name: str, time_ms: int) -> None:
+        """Start over from the first message published at or after a time."""
+        self._require(caller, topic, name)
+        await self._each(
+            topic,
+            name,
+            lambda one: self._admin.reset(one, name, partial(positions.offset_at_time, one, time_ms)),
+        )
+
+    async def reset(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
+        """Start over from a message id.  Raises WrongKindOfTopic."""
+        self._require(caller, topic, name)
+        partition = self._pulsar_topics.one_partition(topic, "Reset-cursor at position")
+        await self._admin.reset(partition, name, partial(offset_of, partition, position))
+
+    # --- all topics of a namespace -----------------------------------------------------------------------------------
+
+    async def clear_backlogs(self, caller: Caller, namespace: str, name: str = "") -> None:
+        """Acknowledge the backlogs of all subscriptions in a namespace, or of those of one name.
+
+        Raises:
+            NamespaceNotAuthorized, NamespaceNotFound, SubscriptionBusy, MetadataError
+        """
+        self._access.require(caller, Operation.READ, namespace_resource(namespace))
+        for partition in self._of_namespace(namespace):
+            for one in self._subscriptions.names(partition):
+                if not name or one == name:
+                    await self._skip_all(one, partition)
+
+    async def delete_everywhere(self, caller: Caller, namespace: str, name: str) -> None:
+        """Drop the subscriptions of one name of all topics of a namespace.  Raises as `clear_backlogs`."""
+        self._access.require(caller, Operation.READ, namespace_resource(namespace))
+        for partition in self._of_namespace(namespace):
+            if name in self._subscriptions.names(partition):
+                await self._admin.delete(partition, name)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _require(self, caller: Caller, topic: str, name: str) -> None:
+        resource = subscription_resource(parse_partition(topic)[0].full, name)
+        self._access.require(caller, Operation.READ, resource)
+
+    def _may_read(self, caller: Caller, full_name: str, name: str) -> bool:
+        return self._access.permits(caller, Operation.READ, subscription_resource(full_name, name))
+
+    async def _skip_all(self, name: str, partition: Partition) -> None:
+        await self._admin.skip_to(partition, name, partition.log.high_watermark)
+
+    async def _each(
+        self, topic: str, name: str, act: Callable[[Partition], Awaitable[_Result]]
+    ) -> list[_Result]:
+        """Do something for every partition that has the subscription; SubscriptionNotFound when none has."""
+        results = []
+        for partition in self._pulsar_topics.partitions(topic):
+            try:
+                self._admin.cursor(partition, name)
+            except SubscriptionNotFound:
+                continue
+            results.append(await act(partition))
+        if not results:
+            raise SubscriptionNotFound(f"Subscription {name} not found for topic {topic}")
+        return results
+
+    def _has_long_backlog(self, topic: str, name: str) -> bool:
+        return any(
+            name in self._admin.names(one) and self._admin.backlog(one, name) >= _LONG_BACKLOG
+            for one in self._pulsar_topics.partitions(topic)
+        )
+
+    def _of_namespace(self, namespace: str) -> list[Partition]:
+        return [
+            self._pulsar_topics.partition(name)
+            for name in self._pulsar_topics.names(namespace, persistent=True)
+        ]
+
+
+def _nothing_expired(topic: str, name: str) -> NothingExpired:
+    return NothingExpired(
+        f"Expire message by timestamp not issued on topic {topic} for subscription {name}: nothing is that old"
+    )

@@ -1,0 +1,54 @@
+"""Tenants: listed, shown, made, changed, deleted."""
+
+from collections.abc import Sequence
+
+from magnetar.broker.policy.model import Tenant
+from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import CLUSTER, Caller, Operation, tenant_resource
+from magnetar.broker.topics.pulsar import PulsarTopics
+
+
+class TenantCases:
+    """See the module's text."""
+
+    def __init__(self, access: AccessControl, namespaces: Namespaces, pulsar_topics: PulsarTopics) -> None:
+        self._access = access
+        self._namespaces = namespaces
+        self._pulsar_topics = pulsar_topics
+
+    def list(self, caller: Caller) -> Sequence[str]:
+        """The names of all tenants, ascending: for callers that may describe the cluster, as in Pulsar.
+
+        Raises:
+            ClusterNotAuthorized
+        """
+        self._access.require(caller, Operation.DESCRIBE, CLUSTER)
+        return self._namespaces.tenants
+
+    def describe(self, caller: Caller, name: str) -> Tenant:
+        """Raises TenantNotAuthorized, TenantNotFound."""
+        self._access.require(caller, Operation.DESCRIBE, tenant_resource(name))
+        return self._namespaces.tenant(name)
+
+    async def create(self, caller: Caller, tenant: Tenant) -> None:
+        """Raises TenantNotAuthorized, TenantExists, InvalidNamespace, UnknownCluster, MetadataError."""
+        self._access.require(caller, Operation.CREATE, tenant_resource(tenant.name))
+        await self._namespaces.create_tenant(tenant)
+
+    async def update(self, caller: Caller, tenant: Tenant) -> None:
+        """Raises TenantNotAuthorized, TenantNotFound, InvalidNamespace, UnknownCluster, MetadataError."""
+        self._access.require(caller, Operation.ALTER, tenant_resource(tenant.name))
+        await self._namespaces.update_tenant(tenant)
+
+    async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
+        """Delete a tenant; with `force` all that is in it.
+
+        Raises:
+            TenantNotAuthorized, TenantNotFound, TenantNotEmpty, MetadataError
+        """
+        self._access.require(caller, Operation.DELETE, tenant_resource(name))
+        if force:
+            for namespace in self._namespaces.names_of(name):
+                await self._pulsar_topics.delete_namespace(namespace, force=True)
+        await self._namespaces.delete_tenant(name)

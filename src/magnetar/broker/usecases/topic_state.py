@@ -1,0 +1,74 @@
+"""What is done to a topic as a whole: unloaded, terminated, truncated."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from magnetar.base.names import TopicName, parse_partition
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, Operation, topic_resource
+from magnetar.broker.subscriptions import positions
+from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.topics.errors import WrongKindOfTopic
+from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.peeking import MessageId, partition_index
+
+
+class TopicStateCases:
+    """See the module's text.  `unload` and `truncate` are the broker's."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        topics: TopicRegistry,
+        pulsar_topics: PulsarTopics,
+        forms: Forms,
+        unload: Callable[[Partition], Awaitable[None]],
+        truncate: Callable[[Partition], Awaitable[None]],
+    ) -> None:
+        self._access = access
+        self._topics = topics
+        self._pulsar_topics = pulsar_topics
+        self._forms = forms
+        self._unload = unload
+        self._truncate = truncate
+
+    async def unload(self, caller: Caller, topic: str) -> None:
+        """Close the producers and consumers of a topic, or of one partition, positions stored: they come back.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
+        """
+        self._access.require(caller, Operation.ALTER, topic_resource(parse_partition(topic)[0].full))
+        for partition in self._pulsar_topics.partitions(topic):
+            await self._unload(partition)
+
+    async def truncate(self, caller: Caller, topic: str) -> None:
+        """Remove all messages of a topic, or of one partition, acknowledged or not.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
+        """
+        self._access.require(caller, Operation.DELETE, topic_resource(parse_partition(topic)[0].full))
+        for partition in self._pulsar_topics.partitions(topic):
+            await self._truncate(partition)
+
+    async def terminate(self, caller: Caller, topic: TopicName, *, partitioned: bool) -> Sequence[MessageId]:
+        """Take no more messages, for good; the last one of each partition.
+
+        Raises:
+            TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
+            WrongKindOfTopic: it is partitioned and `partitioned` says that it is not, or the reverse.
+        """
+        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
+        found = self._pulsar_topics.get(topic)
+        if found.is_partitioned is not partitioned:
+            raise WrongKindOfTopic(f"{topic.full} is {'' if found.is_partitioned else 'not '}partitioned")
+        await self._topics.terminate(found)
+        return [await self._end(found, index) for index in range(found.partition_count)]
+
+    async def _end(self, topic: Topic, index: int) -> MessageId:
+        partition = topic.partition(index)
+        last = await positions.last_message(partition, self._forms)
+        return MessageId(last.ledger_id, last.entry_id, partition_index(partition))

@@ -1,0 +1,170 @@
+"""Kafka's transactions, and the ids of idempotent producers.
+
+`node` is the node that a client asks: it answers for the transactional ids that it coordinates.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from magnetar.base.errors import BrokerError
+from magnetar.base.names import TopicName
+from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.model import CommitRequest
+from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import (
+    CLUSTER,
+    Caller,
+    Operation,
+    ResourceType,
+    group_resource,
+    topic_resource,
+    transactional_id_resource,
+)
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.transactions.coordinator import Initialised, TransactionCoordinator
+from magnetar.broker.transactions.errors import TransactionError
+from magnetar.broker.transactions.model import Producer, TopicPartition, TransactionRecord
+from magnetar.broker.usecases.topic_access import TopicAccess
+
+
+class TransactionCases:
+    """See the module's text.  What a transaction answers is a `TransactionError`, which need not be one."""
+
+    def __init__(
+        self,
+        access: AccessControl,
+        topic_access: TopicAccess,
+        nodes: Nodes,
+        transactions: TransactionCoordinator,
+        producer_ids: ProducerIds,
+        kafka_topics: KafkaTopics,
+    ) -> None:
+        self._access = access
+        self._topic_access = topic_access
+        self._nodes = nodes
+        self._transactions = transactions
+        self._producer_ids = producer_ids
+        self._kafka_topics = kafka_topics
+
+    # --- producers ---------------------------------------------------------------------------------------------------
+
+    async def allocate_producer_id(self, caller: Caller) -> int:
+        """An id for an idempotent producer: for callers that may write to at least one topic, as in Kafka.
+
+        Raises:
+            ClusterNotAuthorized, MetadataError
+        """
+        if not self._access.permits_any(caller, Operation.WRITE, ResourceType.TOPIC):
+            self._access.require(caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
+        return await self._producer_ids.allocate()
+
+    async def init_producer(
+        self, caller: Caller, node: Node, transactional_id: str, timeout_ms: int, claimed: Producer | None
+    ) -> Initialised:
+        """Give a transactional id to a new producer; `claimed` is one that wants its next epoch.
+
+        Raises:
+            TransactionalIdNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
+        self._nodes.check_coordinator(node, transactional_id)
+        return await self._transactions.init_producer(transactional_id, timeout_ms, claimed)
+
+    # --- what a transaction is made of -------------------------------------------------------------------------------
+
+    def to_add_partitions(
+        self, caller: Caller, node: Node, transactional_id: str, wanted: Iterable[tuple[str, Iterable[int]]]
+    ) -> dict[tuple[str, int], TopicPartition | BrokerError]:
+        """Partitions for `add_partitions`, by the name that the client wrote, or why they are refused.
+
+        Raises:
+            TransactionalIdNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
+        self._nodes.check_coordinator(node, transactional_id)
+        found: dict[tuple[str, int], TopicPartition | BrokerError] = {}
+        for kafka_name, indexes in wanted:
+            try:
+                full, count = self._writable(caller, kafka_name)
+            except BrokerError as refusal:
+                found |= {(kafka_name, index): refusal for index in indexes}
+                continue
+            for index in indexes:
+                known = 0 <= index < count
+                found[kafka_name, index] = (full, index) if known else UnknownTopic(f"{full} has no {index}")
+        return found
+
+    def _writable(self, caller: Caller, kafka_name: str) -> tuple[str, int]:
+        topic = self._topic_access.get(caller, Operation.WRITE, kafka_name)
+        return topic.name.full, topic.partition_count
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> TransactionError:
+        """Let the transaction write to what `to_add_partitions` has found."""
+        return await self._transactions.add_partitions(transactional_id, producer, partitions)
+
+    async def add_group(
+        self, caller: Caller, node: Node, transactional_id: str, producer: Producer, group_id: str
+    ) -> TransactionError:
+        """Let the transaction commit offsets of a group.
+
+        Raises:
+            TransactionalIdNotAuthorized, GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
+        self._access.require(caller, Operation.READ, group_resource(group_id))
+        self._nodes.check_coordinator(node, transactional_id)
+        return await self._transactions.add_group(transactional_id, producer, group_id)
+
+    async def commit_offsets(
+        self, transactional_id: str, producer: Producer, request: CommitRequest
+    ) -> Sequence[GroupError | TransactionError]:
+        """Keep offsets of what `OffsetCases.to_commit_in_transaction` gave until the transaction commits."""
+        return await self._transactions.commit_offsets(transactional_id, producer, request)
+
+    async def end(
+        self, caller: Caller, node: Node, transactional_id: str, producer: Producer, *, commit: bool
+    ) -> TransactionError:
+        """Commit or abort.
+
+        Raises:
+            TransactionalIdNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.WRITE, transactional_id_resource(transactional_id))
+        self._nodes.check_coordinator(node, transactional_id)
+        return await self._transactions.end(transactional_id, producer, commit=commit)
+
+    # --- for administrators ------------------------------------------------------------------------------------------
+
+    def describe(self, caller: Caller, node: Node, transactional_id: str) -> TransactionRecord | None:
+        """What the id holds open; without the topics that the caller may not describe.
+
+        Raises:
+            TransactionalIdNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.DESCRIBE, transactional_id_resource(transactional_id))
+        self._nodes.check_coordinator(node, transactional_id)
+        record = self._transactions.describe(transactional_id)
+        if record is None:
+            return None
+        topics = {full for full, _ in record.partitions}
+        seen = {
+            one for one in topics if self._access.permits(caller, Operation.DESCRIBE, topic_resource(one))
+        }
+        return replace(record, partitions=frozenset(one for one in record.partitions if one[0] in seen))
+
+    def shown_name(self, full: str) -> str:
+        """What a client of Kafka's is shown for a topic of a transaction."""
+        return self._kafka_topics.shown(TopicName.parse(full))
+
+    def list(self, caller: Caller, node: Node) -> Iterator[tuple[str, TransactionRecord]]:
+        """The node's transactional ids that the caller may describe, with their records."""
+        for transactional_id, record in self._transactions.listed():
+            if self._nodes.coordinates(node, transactional_id) and self._access.permits(
+                caller, Operation.DESCRIBE, transactional_id_resource(transactional_id)
+            ):
+                yield transactional_id, record

@@ -1,0 +1,12 @@
+"""What a managed ledger is at: whether it takes appends, and why not."""
+
+from enum import Enum, auto
+
+
+class State(Enum):
+    IDLE = auto()  # no writer: the next append opens one
+    OPENING = auto()  # a first writer is on its way; appends queue
+    WRITING = auto()
+    FAILED = auto()  # an append failed; refuses appends until all that was in flight has failed
+    CLOSED = auto()
+    REFUSED = auto()  # ledgers of the chain are missing

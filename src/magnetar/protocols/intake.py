@@ -1,0 +1,201 @@
+"""Frames in: what a connection receives is cut, counted, and handed to its session, each frame when its turn has come.
+
+A frame is handled at once unless reading is paused (`backpressure.py`), a request is at work that all others wait for,
+or the turn is over: a few milliseconds of work on what came at once, as 64 KiB can be 1,500 requests of which each
+describes a large topic.  What cannot be handled now is *held*, and nothing is read before it has been handled.
+
+A frame that is being received or held counts in the memory of all connections (`base/memory_budget.py`); the session
+counts what it keeps of a frame that it has handled.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from magnetar.base.arena import Arena
+from magnetar.base.clock import Clock
+from magnetar.base.errors import WireError
+from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.turns import TURN_S
+from magnetar.protocols.backpressure import Backpressure, Reading, nothing
+from magnetar.protocols.traffic import Traffic
+from magnetar.wire.framing import SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
+
+LIGHT_S: Final = 0.0005
+
+
+class FramedTraffic(Traffic):
+    """What the sessions of a door share when they receive frames."""
+
+    def __init__(self, memory: MemoryBudget, clock: Clock, arena: Arena) -> None:
+        super().__init__(memory, clock)
+        self.arena = arena
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+
+
+class Limits(NamedTuple):
+    """How large a frame may be, and how much of one connection may be unanswered."""
+
+    frame_bytes: int
+    requests: int
+    bytes: int
+
+
+class Intake:
+    """See the module's text."""
+
+    __slots__ = (
+        "_abort", "_frame_cost", "_handle", "_held", "_holds_all", "_is_closed", "_is_light", "_memory", "_reader",
+        "_traffic", "backpressure", "get_buffer", "monotonic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        traffic: FramedTraffic,
+        reading: Reading,
+        limits: Limits,
+        handle: Callable[[Frame], None],
+        abort: Callable[[str], None],
+        ran_short: Callable[[], None] | None = None,
+    ) -> None:
+        """`abort` is given the reason why the connection has to be closed.
+
+        `ran_short` is called when one of its requests makes all connections together hold too much; with it, nothing
+        that is received is handled before they hold less.
+        """
+        self._traffic = traffic
+        self._memory = traffic.memory
+        self.monotonic = traffic.monotonic
+        self._handle = handle
+        self._abort = abort
+        self._holds_all = ran_short is not None
+        self.backpressure = Backpressure(
+            reading, traffic, limits.requests, limits.bytes, self._handle_held, ran_short
+        )
+        self._reader = FrameReader(traffic.scratch, traffic.arena.take, limits.frame_bytes, self._admit)
+        self.get_buffer = self._reader.get_buffer
+        self._held: deque[Frame] = deque()
+        self._frame_cost = 0  # what frames that are being received or held count
+        self._is_closed = False
+        self._is_light = False  # what it sent last took next to no time
+
+    def received(self, count: int) -> None:
+        """`count` bytes were put into the buffer that `get_buffer` gave."""
+        self._traffic.received_bytes += count
+        backpressure = self.backpressure
+        try:
+            frames = self._reader.received(count)
+        except WireError as error:
+            self._abort(str(error))
+            return
+        if frames:
+            if frames[0].owned:
+                self._memory.end_frame(self)
+            monotonic = self.monotonic
+            turns = self._traffic.turns
+            began_s = monotonic()
+            over_s = began_s + turns.left_s
+            memory = self._memory
+            # Nearly always decided without a call; the back-pressure looks again with each request that begins.
+            is_over = self._holds_all and memory.used > memory.bytes_max and memory.is_over
+            for position, frame in enumerate(frames):
+                if self._is_closed:
+                    return
+                has_turn = (self._is_light and not position) or monotonic() < over_s
+                if backpressure.is_paused or backpressure.at_work is not None or is_over or not has_turn:
+                    self._hold(frames[position:])
+                    if has_turn:
+                        backpressure.pause()
+                    else:
+                        backpressure.await_turn()
+                    break
+                self._handle(frame)
+                if frame.owned:
+                    self._give_back(frame)
+            used_s = monotonic() - began_s
+            turns.spend(used_s)
+            self._is_light = used_s < LIGHT_S
+        if self._reader.is_waiting:
+            backpressure.awaits_memory = True
+            backpressure.pause()
+
+    def _handle_held(self) -> None:
+        over_s = self.monotonic() + TURN_S
+        while self._held and not self.backpressure.is_paused and self.backpressure.at_work is None:
+            if self.monotonic() >= over_s:
+                self.backpressure.await_turn()
+                return
+            frame = self._held.popleft()
+            self._handle(frame)
+            self._give_back(frame)
+        if self._held:
+            self.backpressure.pause()  # for what is at work
+
+    def _hold(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            if not frame.owned:
+                self._charge(len(frame.data))
+                frame = Frame(memoryview(bytearray(frame.data)), True)
+            self._held.append(frame)
+
+    # --- the memory of all connections -------------------------------------------------------------------------------
+
+    def _admit(self, frame_bytes: int) -> bool:
+        """Whether there is memory for a frame now; a small one is always received."""
+        if frame_bytes <= SMALL_FRAME_BYTES_MAX:
+            self._charge(frame_bytes)
+        elif self._memory.begin_frame(self, frame_bytes):
+            self._frame_cost += self._memory.cost(frame_bytes)
+        else:
+            return False
+        return True
+
+    def _charge(self, frame_bytes: int) -> None:
+        cost = self._memory.cost(frame_bytes)
+        self._frame_cost += cost
+        self._memory.take_frame(cost)
+
+    def _give_back(self, frame: Frame) -> None:
+        """A frame has been handled; all of them are given back when the connection ends."""
+        if not self._is_closed:
+            cost = self._memory.cost(len(frame.data))
+            self._frame_cost -= cost
+            self._memory.give_frame(cost)
+
+    def memory_granted(self, cost: int) -> None:
+        """There is memory for the frame that waits for it."""
+        self._frame_cost += cost
+        try:
+            frames = self._reader.go_on()
+        except WireError as error:
+            self._abort(str(error))
+            return
+        if not self._reader.is_receiving:
+            self._memory.end_frame(self)
+        self._hold(frames)
+        self.backpressure.awaits_memory = self._reader.is_waiting
+        self.backpressure.resume_if_possible()
+
+    def frame_filled(self) -> int:
+        """How much of the frame has come that is being received."""
+        return self._reader.filled_bytes
+
+    def is_paused(self) -> bool:
+        return self.backpressure.is_paused
+
+    def cut_off(self, reason: str) -> None:
+        self._abort(reason)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Receive nothing more, and handle nothing of what is held."""
+        self._is_closed = True
+        self._handle = self._abort = (
+            nothing  # the session knows this: a cycle would leave both to the collector
+        )
+        self._held.clear()
+        self._reader.close()
+        self._memory.end_frame(self)
+        self._memory.give_frame(self._frame_cost)
+        self.backpressure.close()

@@ -1,0 +1,27 @@
+"""What every handler has at hand: the caller, the node that it asks and the version of its request."""
+
+from dataclasses import dataclass
+
+from magnetar.broker.cluster.model import Node
+from magnetar.broker.security.model import Caller
+from magnetar.broker.usecases.cases import UseCases
+from magnetar.protocols.kafka.service import KafkaService
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """See the module's text.  Requests of one connection that agree in all of it share one."""
+
+    service: KafkaService
+    cases: UseCases
+    caller: Caller
+    node: Node  # the node id whose listener was connected to
+    listener_name: str
+    connection_id: int
+    client_host: str
+    local_host: str  # the address that the client connected to
+    api_version: int
+    client_id: str | None
+    # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must
+    # outlive stage one has to be copied.
+    owns_memory: bool

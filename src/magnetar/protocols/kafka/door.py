@@ -1,0 +1,71 @@
+"""The Kafka protocol as a door: its listeners, for each node of the process."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.listeners import ANY_HOST
+from magnetar.base.metrics import Metrics
+from magnetar.base.settings import ServerSettings
+from magnetar.base.settings_network import client_host
+from magnetar.broker.cluster.model import Endpoint, Nodes
+from magnetar.protocols.door import AcceptedPeer, Door, DoorContext, DoorListener, Session
+from magnetar.protocols.kafka.apis import load_apis
+from magnetar.protocols.kafka.metrics import declare_kafka_metrics
+from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
+from magnetar.protocols.kafka.session import KafkaSession
+
+NAME: Final = "kafka"
+
+
+class KafkaDoor(Door):
+    """See the module's text."""
+
+    name = NAME
+    _service: KafkaService
+    _nodes: Nodes
+    _context: DoorContext
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+
+    def listeners(self) -> Sequence[DoorListener]:
+        nodes, network = self._settings.nodes, self._settings.network
+        return [
+            DoorListener(
+                one.name,
+                one.host,
+                one.port,
+                one.protocol,
+                f"({one.name}, node {nodes.first_id + index})",
+                index,
+            )
+            for index in range(nodes.count)
+            for one in network.listeners_of(index)
+        ]
+
+    def advertised(self, listener: DoorListener, port: int) -> Endpoint:
+        default = (client_host(listener.host), 0)
+        host, told_port = self._settings.network.advertised_of(listener.node).get(listener.name, default)
+        return Endpoint("" if host in ANY_HOST else host, told_port or port)
+
+    def open(self, context: DoorContext) -> None:
+        network = self._settings.network
+        settings = KafkaSettings(
+            request_bytes_max=network.request_bytes_max,
+            fetch_bytes_max=network.fetch_bytes_max,
+            fetch_sessions_max=network.fetch_sessions_max,
+        )
+        self._context = context
+        self._service = KafkaService(context.cases, context.arena, settings, load_apis(), context.memory)
+
+    def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
+        node = self._context.nodes.all[listener.node]
+        return KafkaSession(
+            self._service, peer, node, listener.name, connection_id, peer.client_host, peer.local_host
+        )
+
+    def declare_metrics(self, metrics: Metrics) -> None:
+        declare_kafka_metrics(metrics, self._service, self._context.connection_count)
+
+    def close(self) -> None:
+        self._service.large.close()

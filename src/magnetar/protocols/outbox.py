@@ -1,0 +1,179 @@
+"""What waits to be written to one peer, and whether the peer takes it.
+
+All that becomes ready in one turn of the event loop leaves in one write at its end, in the order in which it was put.
+An answer that has to keep the order of requests has a *place*: it leaves when it is ready and no place before it is
+empty, and until then a large one counts in the memory of all connections.  Once it has left, its request has ended
+(`backpressure.py`).
+
+**A slow peer** does not take what it is sent; the connection says so.  The session sends it no more of what can wait
+(`is_writable`, `when_writable`).  What cannot wait is sent all the same, and once `untaken_bytes_max` of it have piled
+up, no more is read from that peer.  What the socket has not taken counts in the memory of all connections, which also
+limits the time that a peer may take nothing while memory is short (`base/memory_budget.py`, `server/connection.py`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Final, Generic, Protocol, TypeVar
+
+from magnetar.base.turns import TURN_S
+from magnetar.protocols.backpressure import Backpressure
+from magnetar.protocols.door import Buffer
+from magnetar.protocols.traffic import Traffic
+
+UNSENT_BYTES_MAX: Final = 4 << 20  # given to this turn's write: the peer is not writable before the next turn
+JOIN_BYTES_MAX: Final = 16 << 10  # an answer up to this size is one piece, cheaper than a vector of crumbs
+JOIN_PART_BYTES_MAX: Final = 2 << 10  # and so are parts without a place that are smaller on average
+
+
+class Writing(Protocol):
+    """The writing side of a connection."""
+
+    def send(self, parts: list[Buffer]) -> None: ...
+
+
+class Place:
+    """One request's place in the order of answers."""
+
+    __slots__ = ("counted_bytes", "parts", "request_bytes")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.request_bytes = request_bytes  # what back-pressure counts of it
+        self.parts: list[Buffer] | None = None  # the answer, once it is ready; empty when none is due
+        self.counted_bytes = 0  # of the answer, in the memory of all connections
+
+
+AnyPlace = TypeVar("AnyPlace", bound=Place)
+
+
+class Outbox(Generic[AnyPlace]):
+    """See the module's text."""
+
+    __slots__ = (
+        "_backpressure", "_is_closed", "_is_scheduled", "_is_slow", "_memory", "_parts", "_size", "_tells_writable",
+        "_traffic", "_untaken_bytes", "_untaken_bytes_max", "_writing", "places", "when_writable",
+    )  # fmt: skip
+
+    def __init__(
+        self, writing: Writing, traffic: Traffic, backpressure: Backpressure, untaken_bytes_max: int = 0
+    ) -> None:
+        """With 0 as `untaken_bytes_max` nothing is read from a slow peer."""
+        self._writing = writing
+        self._traffic = traffic
+        self._memory = traffic.memory
+        self._backpressure = backpressure
+        self._untaken_bytes_max = untaken_bytes_max
+        self._parts: list[Buffer] = []
+        self._size = 0  # of `_parts`
+        self.places: deque[AnyPlace] = deque()  # of requests in the order in which they began
+        self._is_scheduled = False
+        self._is_closed = False
+        self._is_slow = False
+        self._untaken_bytes = 0
+        self.when_writable: set[Callable[[], None]] = set()  # called when `is_writable` is true again
+        self._tells_writable = False  # as it was asked, and was false
+
+    # --- what is to be sent ------------------------------------------------------------------------------------------
+
+    def put(self, parts: list[Buffer], size: int) -> None:
+        """Send `size` bytes at the end of this turn; no part may change afterwards."""
+        if self._is_closed:
+            return
+        self._traffic.sent_bytes += size
+        self._parts += parts
+        self._size += size
+        if self._is_slow:
+            self._leave_untaken(size)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._traffic.call_soon(self.flush)
+
+    def fill(self, place: Place, parts: list[Buffer], size: int) -> None:
+        """The answer of `place` is ready, and the outbox not closed; no part may change afterwards."""
+        self._traffic.sent_bytes += size
+        if size <= JOIN_BYTES_MAX:
+            place.parts = [b"".join(parts)] if parts else parts
+        else:
+            place.parts = parts
+            place.counted_bytes = size
+            self._memory.take(size)
+        if not self._is_scheduled and self.places[0].parts is not None:
+            self._is_scheduled = True
+            self._traffic.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what is ready now."""
+        self._is_scheduled = False
+        self._traffic.turns.left_s = TURN_S  # what came in this pass has been handled
+        out = self._parts
+        if out:
+            if len(out) > 1 and self._size < JOIN_PART_BYTES_MAX * len(out):
+                out = [b"".join(out)]
+            self._parts, self._size = [], 0
+        count = request_bytes = counted_bytes = 0
+        places = self.places
+        if places:
+            backpressure = self._backpressure
+            out = [*out]  # it may be `_parts` itself
+            while places and (parts := places[0].parts) is not None:
+                place = places.popleft()
+                out += parts
+                counted_bytes += place.counted_bytes
+                request_bytes += place.request_bytes
+                count += 1
+                if place is backpressure.at_work:
+                    backpressure.at_work = None
+        if counted_bytes:
+            self._memory.give(counted_bytes)  # the socket counts from here on
+        if out:
+            self._writing.send(out)
+        if count:
+            self._backpressure.ended(request_bytes, count)
+        if self._tells_writable:
+            self._tell_writable()
+
+    # --- whether the peer takes it -----------------------------------------------------------------------------------
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether what can wait may be sent now; if not, all of `when_writable` are called when it may."""
+        is_writable = not self._is_slow and self._size < UNSENT_BYTES_MAX
+        if not is_writable:
+            self._tells_writable = True
+        return is_writable
+
+    def peer_is_slow(self, slow: bool) -> None:
+        """The peer does not take what it is sent (True), or does again."""
+        self._is_slow = slow
+        self._untaken_bytes = 0
+        if slow:
+            self._leave_untaken(0)
+        else:
+            self._backpressure.outbox_is_full = False
+            self._backpressure.resume_if_possible()
+            if self._tells_writable:
+                self._tell_writable()
+
+    def _leave_untaken(self, size: int) -> None:
+        self._untaken_bytes += size
+        if self._untaken_bytes >= self._untaken_bytes_max:
+            self._backpressure.outbox_is_full = True
+            self._backpressure.pause()
+
+    def _tell_writable(self) -> None:
+        if self.is_writable:
+            self._tells_writable = False
+            for callback in list(self.when_writable):
+                callback()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> Collection[AnyPlace]:
+        """Send nothing more; returns the places whose answers have not left, all of them ended."""
+        self._is_closed = True
+        self._parts.clear()
+        self.when_writable.clear()
+        places, self.places = self.places, deque()
+        for place in places:
+            self._memory.give(place.counted_bytes)
+            self._backpressure.ended(place.request_bytes)
+        return places

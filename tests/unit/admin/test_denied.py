@@ -1,0 +1,450 @@
+"""Every route and the rights that it asks for: what a caller without them is answered, and that nothing changes then.
+
+`tests/authorization/rest.txt` holds what each route asks, and the status of a refusal.  A new route that asks nothing
+and has no reason in `ASKS_NOTHING` fails.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import httpx
+from starlette.applications import Starlette
+
+from magnetar.admin.access import Access
+from magnetar.admin.app import ROUTERS, create_app
+from magnetar.admin.routing import Route
+from magnetar.base.errors import BrokerError
+from magnetar.base.metrics import Metrics
+from magnetar.base.names import TopicName
+from magnetar.broker.policy.model import Tenant
+from magnetar.broker.schemas.model import Schema, SchemaType
+from magnetar.broker.security.model import (
+    ANONYMOUS,
+    CLUSTER,
+    Caller,
+    Operation,
+    Resource,
+    ResourceType,
+    pipeline_resource,
+    subscription_resource,
+    topic_resource,
+)
+from magnetar.testing.pulsar import PulsarDoor, running_door
+
+from .world import World
+
+GOLDEN: Final = Path(__file__).parents[2] / "authorization" / "rest.txt"
+
+_WATCHED: Final = "load balancers ask, who have no rights"
+_KNOWN: Final = "every role may know it, as in Pulsar"
+_WORKER: Final = "it is for the worker, which is known by its token"
+_LEASE: Final = "the id of a lease is known only to a reader that had the right to read"
+_UNSERVED: Final = "it says that Magnetar has nothing there"
+ASKS_NOTHING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "GET /health": _WATCHED,
+        "GET /ready": _WATCHED,
+        "GET /status.html": _WATCHED,
+        "GET /admin/v2/brokers/health": _WATCHED,
+        "GET /admin/v2/brokers/ready": _WATCHED,
+        "GET /admin/v2/brokers/version": _KNOWN,
+        "GET /admin/v2/clusters": _KNOWN,
+        "GET /openapi.json": "it describes the program, not what is in it",
+        "POST /magnetar/v1/worker/lease": _WORKER,
+        "POST /magnetar/v1/worker/orders": _WORKER,
+        "POST /magnetar/v1/worker/report": _WORKER,
+        "POST /magnetar/v1/worker/end": _WORKER,
+        "POST /magnetar/v1/leases/{lease}": _LEASE,
+        "DELETE /magnetar/v1/leases/{lease}": _LEASE,
+        "GET /admin/{path:path}": _UNSERVED,
+        "PUT /admin/{path:path}": _UNSERVED,
+        "POST /admin/{path:path}": _UNSERVED,
+        "DELETE /admin/{path:path}": _UNSERVED,
+    }
+)
+# Listings leave out what the caller may not see: {route: the answer without any right}.
+LISTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "GET /magnetar/v1/pipelines": {"pipelines": [], "worker": None},
+        "GET /magnetar/v1/topics": {"topics": []},
+    }
+)
+# Routes that answer for each of many partitions: a refusal is a row.
+ROWS: Final = frozenset(("POST /magnetar/v1/offsets", "POST /magnetar/v1/segments"))
+
+# What stands in paths: a world that is there, and one that is not.
+THERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tenant": "acme",
+        "namespace": "house",
+        "topic": "t",
+        "name": "s",
+        "cluster": "standalone",
+        "broker": "test",
+    }
+)
+MISSING: Final[Mapping[str, str]] = MappingProxyType(
+    {**THERE, "tenant": "nobody", "namespace": "nothing", "topic": "missing", "name": "none"}
+)
+# Words that mean the same in both worlds.
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "domain": "persistent",
+        "bundle": "0x00000000_0x40000000",
+        "key": "owner",
+        "content": "me",
+        "count": "1",
+        "seconds": "1",
+        "time_ms": "1",
+        "number": "1",
+        "ledger_id": "0",
+        "entry_id": "0",
+        "version": "0",
+        "lease": "0" * 32,
+        "path": "bookies",
+    }
+)
+# Each is known to some routes, and does nothing elsewhere.
+FLAGS: Final[Mapping[str, str]] = MappingProxyType(
+    dict.fromkeys(
+        ("applied", "checkAllowAutoCreation", "force", "getEarliestTimeInBacklog", "perPartition"), "true"
+    )
+)
+_MESSAGE_ID: Final = {"ledgerId": 0, "entryId": 0}
+_TENANT: Final = {"adminRoles": [], "allowedClusters": ["standalone"]}
+_SCHEMA: Final = {"type": "STRING", "schema": "", "properties": {}}
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+_T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
+_S: Final = _T + "/subscription/{name:path}"
+_SCHEMAS: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+_QUOTA: Final = {"limitSize": 1 << 20, "policy": "producer_request_hold"}
+
+BODIES: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "PUT /admin/v2/tenants/{tenant}": _TENANT,
+        "POST /admin/v2/tenants/{tenant}": _TENANT,
+        f"POST {_N}/replication": ["standalone"],
+        f"POST {_N}/backlogQuota": _QUOTA,
+        f"PUT {_N}/properties": {"owner": "me"},
+        f"POST {_T}/backlogQuota": _QUOTA,
+        f"PUT {_T}/properties": {"owner": "me"},
+        f"PUT {_T}/partitions": 2,
+        f"POST {_T}/partitions": 2,
+        f"PUT {_T}/backlogSize": _MESSAGE_ID,
+        f"POST {_S}/expireMessages": _MESSAGE_ID,
+        f"POST {_S}/resetcursor": _MESSAGE_ID,
+        f"PUT {_S}/properties": {"owner": "me"},
+        f"POST {_SCHEMAS}/schema": _SCHEMA,
+        f"POST {_SCHEMAS}/compatibility": _SCHEMA,
+        f"POST {_SCHEMAS}/version": _SCHEMA,
+    }
+)
+
+
+def full_name(words: Mapping[str, str]) -> str:
+    return f"persistent://{words['tenant']}/{words['namespace']}/{words['topic']}"
+
+
+def own_body(route: str, words: Mapping[str, str]) -> Any:
+    """The body of a request to one of Magnetar's own paths."""
+    topic = full_name(words)
+    rows: Any = [{"topic": topic, "partition": 0}]
+    return {
+        "POST /magnetar/v1/pipelines": {"name": words["name"], "kind": "table", "config": {"topic": topic}},
+        "POST /magnetar/v1/offsets": {"partitions": rows},
+        "POST /magnetar/v1/segments": {"partitions": rows},
+        "POST /magnetar/v1/positions": {
+            "subscription": words["name"],
+            "positions": [{"topic": topic, "partition": 0, "offset": 0}],
+        },
+    }.get(route)
+
+
+def query(route: str, words: Mapping[str, str]) -> dict[str, str]:
+    return {
+        f"DELETE {_T}/properties": {"key": "owner"},
+        "GET /magnetar/v1/entries": {"topic": full_name(words), "partition": "0", "offset": "0"},
+        "GET /magnetar/v1/positions": {"subscription": words["name"]},
+        "DELETE /magnetar/v1/positions": {"subscription": words["name"]},
+    }.get(route, {})
+
+
+class Rules:
+    """An authorizer that notes what it is asked, and denies everything, or what is done to the resources `denied`."""
+
+    def __init__(self) -> None:
+        self.denies = False
+        self.denied: set[Resource] = set()
+        self.asked: list[tuple[Operation, Resource]] = []
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        self.asked.append((operation, resource))
+        if self.denies:
+            assert caller == Caller(ANONYMOUS, "127.0.0.1")
+        return not self.denies and resource not in self.denied
+
+    def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
+        raise AssertionError("the admin API asks for a resource by its name")
+
+    def questions(self) -> list[str]:
+        """As the golden file has them, in the order in which they were asked first."""
+        return list(dict.fromkeys(f"{one.name} {resource.type.value}" for one, resource in self.asked))
+
+
+class House:
+    """A broker with a tenant in it, and a client of its HTTP."""
+
+    def __init__(self, door: PulsarDoor, app: Starlette, http: httpx.AsyncClient, rules: Rules) -> None:
+        self.door = door
+        self.http = http
+        self.rules = rules
+        self.routes = {
+            f"{method} {route.path}": route
+            for route in app.routes
+            if isinstance(route, Route)
+            for method in sorted(route.methods or ())
+        }
+
+    async def ask(
+        self, route: str, world: Mapping[str, str], flags: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        """A request to a route, about what is in `world`."""
+        method, _, path = route.partition(" ")
+        words = {**WORDS, **world}
+        if path == "/magnetar/v1/topics/{topic:path}/schema":
+            words["topic"] = f"{words['tenant']}/{words['namespace']}/{words['topic']}"
+        for name in self.routes[route].param_convertors:
+            path = re.sub(rf"{{{name}(:\w+)?}}", words[name], path)
+        body = BODIES.get(route, own_body(route, world))
+        if body is None and method in ("PUT", "POST"):
+            body = {}
+        content = None if body is None else json.dumps(body)
+        headers = {} if body is None else {"content-type": "application/json"}
+        return await self.http.request(
+            method, path, params={**query(route, world), **(flags or {})}, headers=headers, content=content
+        )
+
+    async def everything(self) -> dict[str, Any]:
+        """All that a request could change."""
+        broker = self.door.broker
+        partitions = [one for topic in broker.topics for one in topic.open_partitions]
+        return {
+            "stored": [(path, one.version, one.value) for path, one in await self.door.metadata.scan("/")],
+            "topics": sorted(
+                (one.name.full, one.partition_count, one.is_terminated) for one in broker.topics
+            ),
+            "logs": [(one.log.name, one.log.log_start, one.log.next_offset) for one in partitions],
+            "subscriptions": [
+                (one.log.name, name, broker.subscription_admin.cursor(one, name).mark_delete)
+                for one in partitions
+                for name in broker.subscriptions.names(one)
+            ],
+            "leases": len(broker.segments.leases),  # type: ignore[arg-type]
+            "worker": broker.pipelines.lease.holder,
+        }
+
+    async def furnish(self) -> None:
+        """Have everything that `THERE` names, made anew where a request has removed it."""
+        broker, topic = self.door.broker, TopicName.parse(full_name(THERE))
+        denied, self.rules.denies = self.rules.denies, False
+        found = broker.topics.find(topic)
+        if found is not None and (found.is_terminated or not found.partition(0).log.high_watermark):
+            await broker.delete_topic(found)
+        namespace = f"{THERE['tenant']}/{THERE['namespace']}"
+        for make in (
+            lambda: broker.namespaces.create_tenant(Tenant(THERE["tenant"])),
+            lambda: broker.namespaces.create(namespace, {"message_ttl_in_seconds": 60}),
+            lambda: broker.pulsar_topics.create(topic),
+            lambda: broker.schemas.register(topic, Schema(SchemaType.STRING), may_update=True),
+            lambda: broker.pipelines.create(THERE["name"], "table", {"topic": topic.full}),
+        ):
+            await _unless_there(make)
+        partition = broker.topics.get(topic).partition(0)
+        if not partition.log.high_watermark:
+            await World(self.door, self.http).publish(3, partition=partition)
+        await broker.subscription_admin.create(partition, THERE["name"], 0)
+        self.rules.denies = denied
+        self.rules.asked.clear()
+
+
+async def _unless_there(make: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await make()
+    except BrokerError as error:
+        if not error.code.endswith("_EXISTS"):
+            raise
+
+
+@asynccontextmanager
+async def house(folder: Path) -> AsyncIterator[House]:
+    rules = Rules()
+    async with running_door(folder, authorizer=rules) as door:
+        app = create_app(door.broker.cases, Metrics(), access=Access.of(["test"]))
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 4711))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            made = House(door, app, http, rules)
+            await made.furnish()
+            yield made
+
+
+def asking(found: House) -> list[str]:
+    return [route for route in found.routes if route not in ASKS_NOTHING]
+
+
+def test_no_route_is_left_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with house(tmp_path) as found:
+            of_modules = {
+                f"{method} {one.path}"
+                for router in ROUTERS
+                for one in router.routes
+                for method in one.methods or ()
+            }
+            assert found.routes.keys() == of_modules | {"GET /metrics", "GET /openapi.json"}
+            assert not ASKS_NOTHING.keys() - found.routes.keys(), "a reason for what is no route any more"
+            assert not (LISTS.keys() | ROWS | BODIES.keys()) - found.routes.keys()
+
+    asyncio.run(main())
+
+
+def test_a_denied_caller_is_told_so_and_nothing_changes(tmp_path: Path) -> None:
+    """What is there and what is not are denied alike."""
+
+    async def main() -> None:
+        async with house(tmp_path) as found:
+            before = await found.everything()
+            found.rules.denies = True
+            for route in asking(found):
+                answers = [
+                    _without_names(await found.ask(route, world, flags))
+                    for world in (THERE, MISSING)
+                    for flags in ({}, FLAGS)
+                ]
+                assert all(one == answers[0] for one in answers), route
+                _check_refusal(route, *answers[0])
+                assert await found.everything() == before, f"{route} has changed something"
+
+    asyncio.run(main())
+
+
+def _without_names(response: httpx.Response) -> tuple[int, Any]:
+    """Status and content, with the reasons' resources taken out."""
+    text = re.sub(r"(is not authorized to [A-Z_]+ [a-z ]+?) [^ \"]+\"", r'\1 X"', response.text)
+    for word in ("tenant", "namespace", "topic", "name"):
+        text = text.replace(full_name(MISSING), full_name(THERE)).replace(
+            f'"{MISSING[word]}"', f'"{THERE[word]}"'
+        )
+    return response.status_code, json.loads(text)
+
+
+_REASON: Final = re.compile(r"User:ANONYMOUS is not authorized to [A-Z_]+ [a-z ]+ X")
+
+
+def _check_refusal(route: str, status: int, content: Any) -> None:
+    if route in LISTS:
+        assert (status, content) == (200, LISTS[route]), route
+    elif route in ROWS:
+        (row,) = content["partitions"]
+        assert (status, row["error"]) == (200, "TOPIC_NOT_AUTHORIZED"), (route, content)
+        assert _REASON.fullmatch(row["reason"]), route
+        assert row.keys() == {"topic", "partition", "error", "reason"}, route
+    elif " /magnetar/" in route:
+        assert status == 403, (route, status, content)
+        assert content["error"].endswith("_NOT_AUTHORIZED"), (route, content)
+        assert _REASON.fullmatch(content["reason"]), route
+    else:
+        assert status in (401, 403), (route, status, content)
+        assert content.keys() == {"reason"}, route
+        assert _REASON.fullmatch(content["reason"]), (route, content)
+
+
+def test_what_each_route_asks_is_written_down(tmp_path: Path) -> None:
+    """With the status of a refusal; of a route that asks more than one question, all are there."""
+
+    async def main() -> list[str]:
+        lines = []
+        async with house(tmp_path) as found:
+            for route in found.routes:
+                await found.furnish()
+                found.rules.denies = True
+                status = (await found.ask(route, THERE)).status_code if route not in ASKS_NOTHING else None
+                refused = found.rules.questions()
+                found.rules.denies = False
+                found.rules.asked.clear()
+                await found.ask(route, THERE)
+                asked = found.rules.questions()
+                assert refused[:1] == asked[:1], route
+                assert bool(asked) is (route not in ASKS_NOTHING), route
+                lines.append(
+                    f"{route}: {', '.join(asked) or 'nothing'}" + (f" ({status})" if status else "") + "\n"
+                )
+        return sorted(lines)
+
+    asked, written = asyncio.run(main()), GOLDEN.read_text().splitlines(keepends=True)
+    new, gone = sorted({*asked} - {*written}), sorted({*written} - {*asked})
+    assert not new, f"write into {GOLDEN}, in order:\n{''.join(new)}"
+    assert not gone, f"remove from {GOLDEN}:\n{''.join(gone)}"
+    assert asked == written, f"{GOLDEN} is not in order"
+
+
+def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> None:
+    """Listings leave out the rest, and rows of one answer are each another question."""
+    other = TopicName.parse("persistent://acme/house/other")
+    full = full_name(THERE)
+
+    async def main() -> None:
+        async with house(tmp_path) as found:
+            broker, http = found.door.broker, found.http
+            await broker.pulsar_topics.create(other)
+            await broker.pipelines.create("another", "table", {"topic": full})
+            partition = broker.topics.get(TopicName.parse(full)).partition(0)
+            await broker.subscription_admin.create(partition, "another", 0)
+            await broker.subscription_admin.create(broker.topics.get(other).partition(0), THERE["name"], 0)
+            found.rules.denied = {
+                topic_resource(other.full),
+                subscription_resource(full, "another"),
+                pipeline_resource("another"),
+                CLUSTER,
+            }
+            listed = (await http.get("/magnetar/v1/topics")).json()["topics"]
+            assert [row["full"] for row in listed] == [full]
+            pipelines = (await http.get("/magnetar/v1/pipelines")).json()
+            assert [row["name"] for row in pipelines["pipelines"]] == [THERE["name"]]
+            assert pipelines["worker"] is None
+            names = await http.get("/admin/v2/persistent/acme/house/t/subscriptions")
+            assert names.json() == [THERE["name"]]
+            positions = await http.get("/magnetar/v1/positions", params={"subscription": THERE["name"]})
+            assert [row["full"] for row in positions.json()["positions"]] == [full]
+
+            rows = [{"topic": one, "partition": 0} for one in (other.full, full, other.full)]
+            for path in ("/magnetar/v1/offsets", "/magnetar/v1/segments"):
+                answers = (await http.post(path, json={"partitions": rows})).json()["partitions"]
+                assert [row["error"] for row in answers] == [
+                    "TOPIC_NOT_AUTHORIZED",
+                    None,
+                    "TOPIC_NOT_AUTHORIZED",
+                ]
+                assert answers[1]["high_watermark"] == 3
+            wanted = [{**row, "offset": 0} for row in rows]
+            held = await http.post(
+                "/magnetar/v1/positions", json={"subscription": "new", "positions": wanted}
+            )
+            assert [row["error"] for row in held.json()["positions"]] == [
+                "TOPIC_NOT_AUTHORIZED",
+                None,
+                "TOPIC_NOT_AUTHORIZED",
+            ]
+            assert broker.cursors.subscription("new").keys() == {full}
+
+            found.door.clock.advance(60)
+            await http.post("/admin/v2/persistent/acme/house/t/all_subscription/expireMessages/30")
+            assert broker.subscription_admin.backlog(partition, THERE["name"]) == 0
+            assert broker.subscription_admin.backlog(partition, "another") == 3
+
+    asyncio.run(main())

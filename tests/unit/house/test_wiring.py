@@ -1,0 +1,212 @@
+"""What an object calls is given to it when it is made: no other code hangs a hook on it later.
+
+An object whose `x.on_done = ...` is assigned later works silently wrong until that has happened.  Looked for are,
+outside of the class and the module that the attribute belongs to:
+
+* an assignment to an attribute that is declared as a callable, or called `on_...`, and one more entry in a
+  list of such;
+* an assignment of a lambda, a `partial` or a method of one's own to any attribute of another object.
+
+Sets of callables are not hooks: a callable that joins one leaves it again.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from .source_trees import Trees, sources
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+GROWS_A_LIST = frozenset({"append", "insert", "extend"})
+
+
+def callable_names(trees: Iterable[ast.Module]) -> set[str]:
+    """What a callable may be called in an annotation: `Callable`, aliases of one, protocols with `__call__`."""
+    known = {"Callable"}
+    before = 0
+    while before < len(known):
+        before = len(known)
+        for statement in (statement for tree in trees for statement in tree.body):
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() | ast.BinOp() as value):
+                    known |= {name} if is_callable(value, known) else set()
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Subscript() | ast.BinOp() as value):
+                    known |= {name} if is_callable(value, known) else set()
+                case ast.ClassDef(name=name, body=body) if any(
+                    isinstance(part, FUNCTIONS) and part.name == "__call__" for part in body
+                ):
+                    known.add(name)
+    return known
+
+
+def is_callable(annotation: ast.expr | None, known: set[str]) -> bool:
+    """Whether this is a callable, perhaps an optional one; also written as text."""
+    match annotation:
+        case ast.Name(id=name):
+            return name in known
+        case ast.Subscript(value=ast.Name(id="Final" | "Annotated"), slice=inner):
+            return is_callable(inner, known)
+        case ast.Subscript(value=outer):
+            return is_callable(outer, known)
+        case ast.BinOp(left=left, right=right):
+            return is_callable(left, known) or is_callable(right, known)
+        case ast.Constant(value=str(text)):
+            with suppress(SyntaxError):  # any other text
+                return is_callable(ast.parse(text, mode="eval").body, known)
+    return False
+
+
+def is_list_of_callables(annotation: ast.expr | None, known: set[str]) -> bool:
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="list"), slice=inner):
+            return is_callable(inner, known)
+    return False
+
+
+def declared(trees: Trees) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """The modules that have a class with this attribute: a callable, or a list of callables."""
+    known = callable_names(trees.values())
+    single: dict[str, set[str]] = defaultdict(set)
+    lists: dict[str, set[str]] = defaultdict(set)
+
+    def declare(module: str, name: str, annotation: ast.expr | None) -> None:
+        if is_callable(annotation, known):
+            single[name].add(module)
+        elif is_list_of_callables(annotation, known):
+            lists[name].add(module)
+
+    for module, tree in trees.items():
+        for made in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            for part in made.body:
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                    declare(module, part.target.id, part.annotation)
+                if isinstance(part, FUNCTIONS):
+                    arguments = [*part.args.args, *part.args.kwonlyargs]
+                    annotations = {argument.arg: argument.annotation for argument in arguments}
+                    for node in ast.walk(part):
+                        match node:
+                            case ast.AnnAssign(target=ast.Attribute(attr=name)):
+                                declare(module, name, node.annotation)
+                            case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Name(id=given)):
+                                declare(module, name, annotations.get(given))
+    return single, lists
+
+
+def methods_of(made: ast.ClassDef) -> set[str]:
+    """Names of what can be called on it; a property is a value."""
+    return {part.name for part in made.body if isinstance(part, FUNCTIONS) and not part.decorator_list}
+
+
+def targets(statement: ast.stmt) -> Iterator[tuple[ast.Attribute, ast.expr | None]]:
+    """The attributes of other objects that a statement assigns, each with what it is given."""
+    match statement:
+        case ast.Assign(targets=wholes, value=value):
+            pass
+        case ast.AnnAssign(target=whole, value=value) | ast.AugAssign(target=whole, value=value):
+            wholes = [whole]
+        case _:
+            return
+    for target_or_tuple in wholes:
+        single = target_or_tuple.elts if isinstance(target_or_tuple, ast.Tuple) else [target_or_tuple]
+        given = value.elts if isinstance(value, ast.Tuple) and len(single) > 1 else [value] * len(single)
+        for target, one in zip(single, given, strict=True):
+            if isinstance(target, ast.Attribute) and not is_own(target):
+                yield target, one
+
+
+def is_own(attribute: ast.Attribute) -> bool:
+    return isinstance(attribute.value, ast.Name) and attribute.value.id in ("self", "cls")
+
+
+def hooks(trees: Trees) -> list[str]:
+    """Where one is assigned, as `module:line: code`."""
+    single, lists = declared(trees)
+    found: set[tuple[str, int, str]] = set()
+    for module, tree in trees.items():
+        for node, inside in with_class(tree, None):
+            methods = methods_of(inside) if inside is not None else set()
+            if isinstance(node, ast.stmt):
+                for target, value in targets(node):
+                    owners = single.get(target.attr, set()) | lists.get(target.attr, set())
+                    is_foreign = bool(owners) and module not in owners
+                    if is_foreign or target.attr.startswith("on_") or is_hook(value, methods):
+                        found.add((module, node.lineno, ast.unparse(node)))
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Attribute() as grown, attr=verb)):
+                    owners = lists.get(grown.attr, set())
+                    if verb in GROWS_A_LIST and not is_own(grown) and owners and module not in owners:
+                        found.add((module, node.lineno, ast.unparse(node)))
+    return [f"{module}:{line}: {code}" for module, line, code in sorted(found)]
+
+
+def is_hook(value: ast.expr | None, methods: set[str]) -> bool:
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Call(func=ast.Name(id="partial")):
+            return True
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return name in methods
+    return False
+
+
+def with_class(node: ast.AST, inside: ast.ClassDef | None) -> Iterator[tuple[ast.AST, ast.ClassDef | None]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, inside
+        yield from with_class(child, child if isinstance(child, ast.ClassDef) else inside)
+
+
+def test_no_hook_is_assigned_after_construction() -> None:
+    assert hooks(sources()) == []
+
+
+OWNER = """
+from collections.abc import Callable
+Done = Callable[[], None]
+class Owner:
+    def __init__(self, told: Done | None = None) -> None:
+        self.told = told
+        self.wake: "Callable[[int], None] | None" = None
+        self.steps: list[Done] = []
+        self.name = ""
+"""
+CALLER = """
+class Caller:
+    def __init__(self, owner):
+        {}
+    def work(self): ...
+    @property
+    def value(self): ...
+"""
+
+
+def found_in(statement: str) -> list[str]:
+    return hooks({"owner.py": ast.parse(OWNER), "caller.py": ast.parse(CALLER.format(statement))})
+
+
+def test_a_hook_would_be_found() -> None:
+    for statement in (
+        "owner.told = other",
+        "owner.wake = other",
+        "owner.name, owner.told = ('', other)",
+        "owner.steps.append(other)",
+        "owner.steps += [other]",
+        "owner.on_end = other",
+        "owner.inner.on_end = None",
+        "owner.name = lambda: 0",
+        "owner.name = partial(other)",
+        "owner.name = self.work",
+    ):
+        assert found_in(statement) == [f"caller.py:4: {statement}"]
+
+
+def test_a_value_is_not_taken_for_a_hook() -> None:
+    for statement in (
+        "owner.name = self.value",
+        "owner.name = owner.told()",
+        "owner.names.append(self.work)",
+        "self.told = self.work",
+        "self.steps.append(self.work)",
+    ):
+        assert found_in(statement) == []

@@ -1,0 +1,175 @@
+"""What the cursor store knows from its start on, what is on its way, and what is gone when something is dropped."""
+
+import asyncio
+
+import pytest
+
+from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.ledger.cursor import Cursor
+from magnetar.ledger.cursor_store import ROOT, CursorKey, CursorStore
+from magnetar.metadata.store import Delete, Put
+from magnetar.testing.metadata import MemoryMetadataStore
+
+from .chain import run
+
+T = "persistent://public/default/t"
+
+
+class Owner:
+    """Keeps what its owner reports."""
+
+    def __init__(self) -> None:
+        self.cursor = Cursor()
+        self.is_in_use = True
+        self.told: list[Cursor | None] = []
+
+    def replaced(self, cursor: Cursor | None) -> None:
+        self.told.append(cursor)
+
+
+async def loaded(store: MemoryMetadataStore) -> CursorStore:
+    cursors = CursorStore(store)
+    await cursors.load()
+    return cursors
+
+
+def key(name: str, partition: int = 0) -> CursorKey:
+    return CursorKey(name, T, partition)
+
+
+@run
+async def test_what_is_held_is_known_from_the_start_on() -> None:
+    store = MemoryMetadataStore()
+    await (await loaded(store)).commit(
+        {key("a"): Cursor(7, holds_data=True), key("b"): Cursor(9, holds_data=True), key("c"): Cursor(3)}
+    )
+    again = await loaded(store)
+    assert again.held_from(T, 0) == 7
+    assert sorted(again.holders(T, 0)) == ["a", "b"]
+    assert again.holders(T, 1) == []
+
+
+@pytest.mark.parametrize("value", [b"", b"\xc5", b"\xc5\x01"])
+def test_a_value_of_a_byte_or_two_is_damage_to_callers_that_ask_for_it_only(value: bytes) -> None:
+    async def scenario() -> None:
+        store = MemoryMetadataStore()
+        await store.put(f"{ROOT}a/{T.replace('/', '%2F')}/0", value)
+        await (await loaded(store)).commit({key("b"): Cursor(1)})
+        cursors = await loaded(store)
+        assert cursors.get(key("b")) == Cursor(1)
+        with pytest.raises(EntryCorrupt):
+            cursors.get(key("a"))
+
+    asyncio.run(scenario())
+
+
+@run
+async def test_what_goes_with_a_commit_is_written_in_the_same_step() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    await store.put("/old", b"")
+    before = store.commit_count
+    await cursors.submit({key("a"): Cursor(1)}, [Put("/new", b"x"), Delete("/old")])
+    assert store.commit_count == before + 1
+    assert [path for path, _ in await store.scan("/") if not path.startswith(ROOT)] == ["/new"]
+
+
+@run
+async def test_a_subscription_that_is_dropped_while_it_is_written_does_not_come_back() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    store.hold()
+    written = [cursors.submit({key(name, 3): Cursor(5)}) for name in ("dropped", "other")]
+    await asyncio.sleep(0)
+    assert cursors.is_being_written(key("dropped", 3))
+    assert not cursors.is_being_written(key("dropped", 4))
+    drop = asyncio.ensure_future(cursors.drop_subscription("dropped"))
+    await asyncio.sleep(0)
+    store.release()
+    await asyncio.gather(*written, drop)
+    assert not cursors.is_being_written(key("dropped", 3))
+    assert cursors.subscriptions() == ["other"]
+    assert (await loaded(store)).subscriptions() == ["other"]
+
+
+@run
+async def test_a_write_that_failed_is_on_its_way_no_more() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    store.fail_next = 1
+    twice = [cursors.submit({key("a"): Cursor(number)}) for number in (1, 2)]
+    assert cursors.is_being_written(key("a"))
+    assert await asyncio.gather(*twice, return_exceptions=True) != [None, None]
+    assert not cursors.is_being_written(key("a"))
+
+
+@run
+async def test_a_failure_that_no_caller_waits_for_any_more_disturbs_no_other() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    store.hold()
+    store.fail_next = 1
+    waiting = asyncio.ensure_future(cursors.commit({key("a"): Cursor(1)}))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.sleep(0)
+    store.release()
+    await cursors.close()
+    await asyncio.sleep(0)
+    assert cursors.get(key("a")) is None
+    assert reported == []
+
+
+@run
+async def test_a_deleted_topic_has_no_holder_and_its_cursors_no_owner() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    await cursors.commit({key("a"): Cursor(7, holds_data=True), key("a", 1): Cursor(1, holds_data=True)})
+    owner, next_one = Owner(), Owner()
+    cursors.attach(key("a"), owner)
+    cursors.attach(CursorKey("a", T + "2", 0), next_one)
+    assert len(list(cursors.forget_topic(T, ""))) == 2
+    assert owner.told == [None]
+    assert next_one.told == []
+    assert (cursors.held_from(T, 0), cursors.holders(T, 1)) == (None, [])
+    cursors.attach(key("a"), Owner())
+    assert cursors.is_in_use(key("a"))
+
+
+@run
+async def test_nothing_is_kept_of_owners_and_holders_that_are_gone() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    owner = Owner()
+    for number in range(2):
+        cursors.attach(key("a", number), owner)
+    cursors.detach(key("a", 0), Owner())
+    assert cursors.is_in_use(key("a", 0)), "it has another owner"
+    cursors.detach(key("a", 0), owner)
+    assert not cursors.is_in_use(key("a", 0))
+    assert cursors.in_use("a")
+    cursors.detach(key("a", 1))
+    cursors.detach(key("a", 1))
+    assert not cursors.in_use("a")
+    assert cursors._owned == {}
+    await cursors.commit({key("a"): Cursor(7, holds_data=True), key("b"): Cursor(3, holds_data=True)})
+    for name, left in (("a", 3), ("b", None)):
+        await cursors.commit({key(name): Cursor(8)})
+        assert cursors.held_from(T, 0) == left
+    assert cursors._holders == {}
+
+
+@run
+async def test_owners_hear_of_what_others_write_and_not_of_what_failed() -> None:
+    store = MemoryMetadataStore()
+    cursors = await loaded(store)
+    owner = Owner()
+    cursors.attach(key("a"), owner)
+    await cursors.commit({key("a"): Cursor(1)})
+    store.fail_next = 1
+    with pytest.raises(MetadataError):
+        await cursors.commit({key("a"): Cursor(2)})
+    await cursors.drop([key("a")])
+    assert owner.told == [Cursor(1), None]

@@ -1,0 +1,320 @@
+"""Every command and the rights that it asks for: the answer to a client without them, and that nothing changes then.
+
+`tests/authorization/pulsar.txt` holds what each command asks.  A command that stands in neither of the two tables here
+fails.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+
+from magnetar.base.names import TopicName
+from magnetar.broker.schemas.model import Schema, SchemaType
+from magnetar.broker.security.model import Caller, Operation, Resource, subscription_resource, topic_resource
+from magnetar.protocols.pulsar.commands import load_commands
+from magnetar.testing.pulsar import PulsarClient, PulsarDoor
+from magnetar.wire.pulsar import PulsarApi_pb2 as pb
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
+from tests.unit.protocols.pulsar.pulsar_consuming import publish, subscribe
+from tests.unit.protocols.pulsar.pulsar_producing import entry, produce
+
+WithDoor = Callable[..., None]
+GOLDEN: Final = Path(__file__).parents[3] / "authorization" / "pulsar.txt"
+TOPIC: Final = "persistent://public/default/t"
+PARTITIONED: Final = TopicName.parse("persistent://public/default/partitioned")
+STRING: Final = pb.Schema(name="String", schema_data=b"", type=pb.Schema.String)
+SHARED: Final = pb.CommandSubscribe.Shared
+
+_CONNECTION: Final = "it is of the connection itself"
+_PRODUCER: Final = "it is of a producer, which PRODUCER has asked for"
+_CONSUMER: Final = "it is of a consumer, which SUBSCRIBE has asked for"
+_TRANSACTION: Final = "it is refused to every client"
+ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        BaseCommand.CONNECT: _CONNECTION,
+        BaseCommand.PING: _CONNECTION,
+        BaseCommand.PONG: _CONNECTION,
+        BaseCommand.AUTH_RESPONSE: _CONNECTION,
+        BaseCommand.SEND: _PRODUCER,
+        BaseCommand.CLOSE_PRODUCER: _PRODUCER,
+        BaseCommand.FLOW: _CONSUMER,
+        BaseCommand.ACK: _CONSUMER,
+        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: _CONSUMER,
+        BaseCommand.SEEK: _CONSUMER,
+        BaseCommand.GET_LAST_MESSAGE_ID: _CONSUMER,
+        BaseCommand.CONSUMER_STATS: _CONSUMER,
+        BaseCommand.UNSUBSCRIBE: _CONSUMER,
+        BaseCommand.CLOSE_CONSUMER: _CONSUMER,
+        BaseCommand.WATCH_TOPIC_LIST_CLOSE: "it ends what WATCH_TOPIC_LIST has asked for",
+        BaseCommand.TC_CLIENT_CONNECT_REQUEST: _TRANSACTION,
+        BaseCommand.NEW_TXN: _TRANSACTION,
+        BaseCommand.ADD_PARTITION_TO_TXN: _TRANSACTION,
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _TRANSACTION,
+        BaseCommand.END_TXN: _TRANSACTION,
+        BaseCommand.END_TXN_ON_PARTITION: _TRANSACTION,
+        BaseCommand.END_TXN_ON_SUBSCRIPTION: _TRANSACTION,
+    }
+)
+
+# What a denied client gets, in which answer.
+DENIED: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
+    {
+        BaseCommand.PRODUCER: (BaseCommand.ERROR, "Produce"),
+        BaseCommand.SUBSCRIBE: (BaseCommand.ERROR, "subscribe"),
+        BaseCommand.LOOKUP: (BaseCommand.LOOKUP_RESPONSE, "Lookup"),
+        BaseCommand.PARTITIONED_METADATA: (
+            BaseCommand.PARTITIONED_METADATA_RESPONSE,
+            "Get Partition Metadata",
+        ),
+        BaseCommand.GET_TOPICS_OF_NAMESPACE: (BaseCommand.ERROR, "GetTopicsOfNamespace"),
+        BaseCommand.WATCH_TOPIC_LIST: (BaseCommand.ERROR, "WatchTopicList"),
+        BaseCommand.GET_SCHEMA: (BaseCommand.GET_SCHEMA_RESPONSE, "GetSchema"),
+        BaseCommand.GET_OR_CREATE_SCHEMA: (BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, "GetOrCreateSchema"),
+    }
+)
+
+
+def asking(topic: str) -> dict[int, list[Any]]:
+    """Commands that ask, about a topic and its namespace, of each kind in each of its forms."""
+    namespace = "/".join(topic.removeprefix("persistent://").split("/")[:2])
+    return {
+        BaseCommand.PRODUCER: [
+            pb.CommandProducer(topic=topic, producer_id=7, request_id=1),
+            pb.CommandProducer(topic=topic, producer_id=7, request_id=1, schema=STRING),
+            pb.CommandProducer(topic=topic, producer_id=7, request_id=1, initial_subscription_name="new"),
+        ],
+        BaseCommand.SUBSCRIBE: [
+            pb.CommandSubscribe(
+                topic=topic, subscription=name, subType=SHARED, consumer_id=7, request_id=1, **fields
+            )
+            for name in ("s", "new")
+            for fields in ({}, {"schema": STRING}, {"durable": False})
+        ],
+        BaseCommand.LOOKUP: [
+            pb.CommandLookupTopic(topic=topic, request_id=1),
+            pb.CommandLookupTopic(topic=f"persistent://{namespace}/t.*", request_id=1),
+        ],
+        BaseCommand.PARTITIONED_METADATA: [
+            pb.CommandPartitionedTopicMetadata(topic=topic, request_id=1),
+            pb.CommandPartitionedTopicMetadata(
+                topic=topic, request_id=1, metadata_auto_creation_enabled=False
+            ),
+        ],
+        BaseCommand.GET_TOPICS_OF_NAMESPACE: [
+            pb.CommandGetTopicsOfNamespace(namespace=namespace, request_id=1, mode=mode)
+            for mode in ("PERSISTENT", "NON_PERSISTENT", "ALL")
+        ],
+        BaseCommand.WATCH_TOPIC_LIST: [
+            pb.CommandWatchTopicList(
+                namespace=namespace, watcher_id=7, request_id=1, topics_pattern=f"{namespace}/.*"
+            )
+        ],
+        BaseCommand.GET_SCHEMA: [
+            pb.CommandGetSchema(topic=topic, request_id=1),
+            pb.CommandGetSchema(topic=topic, request_id=1, schema_version=b""),
+            pb.CommandGetSchema(topic=topic, request_id=1, schema_version=bytes(8)),
+        ],
+        BaseCommand.GET_OR_CREATE_SCHEMA: [
+            pb.CommandGetOrCreateSchema(topic=topic, request_id=1, schema=STRING),
+        ],
+    }
+
+
+def not_asking() -> dict[int, Any]:
+    """Commands that ask nothing, for producer, consumer and watcher 1."""
+    return {
+        BaseCommand.CONNECT: pb.CommandConnect(client_version="test", protocol_version=21),
+        BaseCommand.PING: pb.CommandPing(),
+        BaseCommand.PONG: pb.CommandPong(),
+        BaseCommand.AUTH_RESPONSE: pb.CommandAuthResponse(),
+        BaseCommand.SEND: pb.CommandSend(producer_id=1, sequence_id=0),
+        BaseCommand.CLOSE_PRODUCER: pb.CommandCloseProducer(producer_id=1, request_id=1),
+        BaseCommand.FLOW: pb.CommandFlow(consumer_id=1, messagePermits=10),
+        BaseCommand.ACK: pb.CommandAck(
+            consumer_id=1,
+            ack_type=pb.CommandAck.Individual,
+            message_id=[pb.MessageIdData(ledgerId=0, entryId=0)],
+            request_id=1,
+        ),
+        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: pb.CommandRedeliverUnacknowledgedMessages(
+            consumer_id=1
+        ),
+        BaseCommand.SEEK: pb.CommandSeek(consumer_id=1, request_id=1, message_publish_time=1),
+        BaseCommand.GET_LAST_MESSAGE_ID: pb.CommandGetLastMessageId(consumer_id=1, request_id=1),
+        BaseCommand.CONSUMER_STATS: pb.CommandConsumerStats(consumer_id=1, request_id=1),
+        BaseCommand.UNSUBSCRIBE: pb.CommandUnsubscribe(consumer_id=1, request_id=1),
+        BaseCommand.CLOSE_CONSUMER: pb.CommandCloseConsumer(consumer_id=1, request_id=1),
+        BaseCommand.WATCH_TOPIC_LIST_CLOSE: pb.CommandWatchTopicListClose(watcher_id=1, request_id=1),
+        BaseCommand.TC_CLIENT_CONNECT_REQUEST: pb.CommandTcClientConnectRequest(request_id=1, tc_id=0),
+        BaseCommand.NEW_TXN: pb.CommandNewTxn(request_id=1),
+        BaseCommand.ADD_PARTITION_TO_TXN: pb.CommandAddPartitionToTxn(request_id=1, partitions=[TOPIC]),
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: pb.CommandAddSubscriptionToTxn(
+            request_id=1, subscription=[pb.Subscription(topic=TOPIC, subscription="s")]
+        ),
+        BaseCommand.END_TXN: pb.CommandEndTxn(request_id=1),
+        BaseCommand.END_TXN_ON_PARTITION: pb.CommandEndTxnOnPartition(request_id=1, topic=TOPIC),
+        BaseCommand.END_TXN_ON_SUBSCRIPTION: pb.CommandEndTxnOnSubscription(
+            request_id=1, subscription=pb.Subscription(topic=TOPIC, subscription="s")
+        ),
+    }
+
+
+class Rules:
+    """An authorizer that notes what it is asked, and denies everything or nothing."""
+
+    def __init__(self) -> None:
+        self.denies = False
+        self.asked: list[tuple[Operation, Resource]] = []
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        assert caller.host == "127.0.0.1"
+        self.asked.append((operation, resource))
+        return not self.denies
+
+
+async def furnished(door: PulsarDoor) -> PulsarClient:
+    """A client with producer, consumer and watcher 1 on a topic that has messages, a subscription and a schema."""
+    client = await door.connected()
+    await publish(client, 3)
+    await produce(client)
+    await subscribe(client, permits=0, subType=SHARED)
+    watch = pb.CommandWatchTopicList(
+        namespace="public/default", watcher_id=1, request_id=1, topics_pattern="public/default/.*"
+    )
+    await client.ask(watch, BaseCommand.WATCH_TOPIC_LIST_SUCCESS)
+    await door.broker.schemas.register(TopicName.parse(TOPIC), Schema(SchemaType.JSON, b'{"type": "string"}'))
+    if door.broker.topics.find(PARTITIONED) is None:
+        await door.broker.pulsar_topics.create(PARTITIONED, 3)
+    client.received.clear()
+    return client
+
+
+async def everything(door: PulsarDoor) -> dict[str, Any]:
+    """All that a command could change."""
+    broker = door.broker
+    partitions = [partition for topic in broker.topics for partition in topic.open_partitions]
+    sessions: list[Any] = list(door.service.sessions)
+    return {
+        "stored": [(path, one.version, one.value) for path, one in await door.metadata.scan("/")],
+        "topics": sorted((topic.name.full, topic.partition_count) for topic in broker.topics),
+        "logs": [(one.log.name, one.log.log_start, one.log.next_offset) for one in partitions],
+        "subscriptions": [
+            (name, broker.subscription_admin.cursor(one, name).mark_delete)
+            for one in partitions
+            for name in broker.subscriptions.names(one)
+        ],
+        "consumers": [len(found.consumers) for one in partitions for found in broker.subscriptions.of(one)],
+        "producers": [len(broker.producers.find(one) or ()) for one in partitions],
+        "observers": len(broker.topics.observers),
+        "attached": [(set(one.producers), set(one.consumers), set(one.watchers)) for one in sessions],
+    }
+
+
+async def settled(door: PulsarDoor) -> None:
+    """All commands that were at work have been answered."""
+    while door.service.tasks:
+        await asyncio.wait(set(door.service.tasks))
+    await asyncio.sleep(0)
+
+
+async def refused(door: PulsarDoor, client: PulsarClient, body: Any) -> tuple[int, Any, str]:
+    """The one answer to a command: its type, the error and the text."""
+    client.say(body)
+    await settled(door)
+    ((kind, answer, _),) = client.received
+    client.received.clear()
+    assert answer.request_id == 1
+    fields = answer.DESCRIPTOR.fields_by_name
+    if "error_code" in fields:
+        return kind, answer.error_code, answer.error_message
+    if "response" in fields:
+        assert answer.response == type(answer).Failed
+    return kind, answer.error, answer.message
+
+
+def test_each_command_asks_or_has_a_reason_not_to() -> None:
+    kinds = set(load_commands())
+    assert not ASKS_NOTHING.keys() & DENIED.keys()
+    assert kinds == ASKS_NOTHING.keys() | DENIED.keys()
+    assert ASKS_NOTHING.keys() == not_asking().keys()
+    assert DENIED.keys() == asking(TOPIC).keys()
+
+
+@pytest.mark.parametrize("kind", DENIED, ids=BaseCommand.Type.Name)
+def test_a_denied_client_is_told_so_and_nothing_changes(with_door: WithDoor, kind: int) -> None:
+    """What is there and what is not are denied alike."""
+    rules = Rules()
+    answer, right = DENIED[kind]
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await furnished(door)
+        before = await everything(door)
+        rules.denies = True
+        for topic in (
+            TOPIC,
+            PARTITIONED.full,
+            PARTITIONED.partition_name(1),
+            "persistent://public/default/missing",
+            "persistent://public/missing/t",
+        ):
+            for body in asking(topic)[kind]:
+                error = answer, ServerError.AuthorizationError, f"Client is not authorized to {right}"
+                assert await refused(door, client, body) == error, body
+                assert await everything(door) == before, body
+        client.say(pb.CommandPing())
+        await client.hear(BaseCommand.PONG)
+
+    with_door(scenario, authorizer=rules)
+
+
+def test_what_each_command_asks_is_written_down(with_door: WithDoor) -> None:
+    rules = Rules()
+    found: list[str] = []
+
+    async def scenario(door: PulsarDoor) -> None:
+        bodies = {kind: [body] for kind, body in not_asking().items()} | asking(TOPIC)
+        for kind in sorted(load_commands(), key=BaseCommand.Type.Name):
+            asked: set[str] = set()
+            for body in bodies[kind]:
+                client = await furnished(door)
+                if kind == BaseCommand.CONNECT:
+                    client = door.client()
+                rules.asked.clear()
+                client.say(body, entry(0) if kind == BaseCommand.SEND else b"")
+                await settled(door)
+                assert not client.is_closed, body
+                questions = [f"{operation.name} {resource.type.value}" for operation, resource in rules.asked]
+                assert len(questions) == len(set(questions)), body
+                asked.update(questions)
+                client.leave()
+                await settled(door)
+            found.append(f"{BaseCommand.Type.Name(kind)}: {', '.join(sorted(asked)) or 'nothing'}\n")
+
+    with_door(scenario, authorizer=rules)
+    assert found == GOLDEN.read_text().splitlines(keepends=True)
+
+
+def test_the_questions_name_the_topic_and_the_subscription(with_door: WithDoor) -> None:
+    """A partition is asked for by its topic."""
+    rules = Rules()
+
+    async def scenario(door: PulsarDoor) -> None:
+        client = await furnished(door)
+        rules.asked.clear()
+        partition = PARTITIONED.partition_name(2)
+        await produce(client, 8, topic=partition)
+        await produce(client, 9, topic=partition, initial_subscription_name="first")
+        await subscribe(client, 8, permits=0, topic=partition, subscription="second")
+        topic = topic_resource(PARTITIONED.full)
+        assert [resource for _, resource in rules.asked] == [
+            topic,
+            topic,
+            subscription_resource(PARTITIONED.full, "first"),
+            subscription_resource(PARTITIONED.full, "second"),
+        ]
+
+    with_door(scenario, authorizer=rules)

@@ -1,0 +1,456 @@
+"""Frames reach their session in order, each in its turn, whatever they have to wait for; what waits is counted."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.base.arena import Arena
+from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.turns import TURN_S
+from magnetar.protocols.intake import FramedTraffic, Intake, Limits
+from magnetar.testing.clock import FakeClock
+from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame
+from tests.unit.protocols.doubles import Connection
+
+KIB = 1 << 10
+FRAME_BYTES_MAX = 200 * KIB
+LARGE = SMALL_FRAME_BYTES_MAX + 1
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+class World:
+    """A session that notes frames; each of them takes as long as the test says."""
+
+    def __init__(
+        self,
+        memory_bytes_max: int = 1 << 20,
+        ran_short: Callable[[], None] | None = None,
+        beside: "World | None" = None,
+    ) -> None:
+        self.clock: FakeClock = FakeClock() if beside is None else beside.clock
+        self.memory = MemoryBudget(memory_bytes_max, FakeClock())
+        self.traffic = FramedTraffic(self.memory, self.clock, Arena(1 << 20))
+        if beside is not None:
+            self.traffic = beside.traffic
+        self.peer = Connection()
+        self.frames: list[bytes] = []
+        self.owned: list[bool] = []
+        self.reasons: list[str] = []
+        self.when_handled: Callable[[], None] = lambda: None
+        limits = Limits(FRAME_BYTES_MAX, 1_000, 1 << 20)
+        self.intake = Intake(self.traffic, self.peer, limits, self.handle, self.reasons.append, ran_short)
+        self.backpressure = self.intake.backpressure
+
+    def handle(self, frame: Frame) -> None:
+        self.frames.append(bytes(frame.data))
+        self.owned.append(frame.owned)
+        self.when_handled()
+
+    def give(self, data: bytes, step: int = 1 << 20) -> None:
+        view = memoryview(data)
+        while view:
+            buffer = self.intake.get_buffer()
+            size = min(len(buffer), step, len(view))
+            buffer[:size] = view[:size]
+            self.intake.received(size)
+            view = view[size:]
+
+    def shares(self) -> dict[str, int]:
+        return dict(self.memory.shares())
+
+
+def run(scenario: Callable[[World], Coroutine[Any, Any, None]], *args: Any, **settings: Any) -> None:
+    async def main() -> None:
+        await scenario(World(*args, **settings))
+
+    asyncio.run(main())
+
+
+async def turns(number: int = 3) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+@given(
+    st.lists(st.sampled_from([1, 5, 300, LARGE, 70 * KIB]), max_size=6),
+    st.sampled_from([1_000, 16 * KIB, 1 << 20]),
+)
+def test_frames_come_out_as_they_went_in_however_they_were_cut(sizes: list[int], step: int) -> None:
+    async def scenario(world: World) -> None:
+        bodies = [bytes([index]) * size for index, size in enumerate(sizes)]
+        data = b"".join(map(framed, bodies))
+        world.give(data, step)
+        assert world.frames == bodies
+        assert world.traffic.received_bytes == len(data)
+        assert world.memory.used == 0
+        assert world.shares()["receiving"] == 0
+        assert world.peer.is_read
+        world.intake.close()
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_a_small_frame_is_received_however_short_memory_is() -> None:
+    async def scenario(world: World) -> None:
+        world.memory.take(world.memory.bytes_max)
+        for size, waiting in ((SMALL_FRAME_BYTES_MAX, 0), (LARGE, 1)):
+            world.give(framed(bytes(size))[:50])
+            assert world.peer.is_read != waiting
+            assert world.shares()["waiting"] == waiting
+            world.give(framed(bytes(size))[50:])
+            assert world.frames == [bytes(SMALL_FRAME_BYTES_MAX)]
+
+    run(scenario)
+
+
+def test_a_frame_that_is_being_received_counts_from_its_announcement_on() -> None:
+    async def scenario(world: World) -> None:
+        for size, receiving in ((100, 0), (LARGE, 1)):
+            world.give(framed(bytes(size))[:50])
+            assert world.memory.used == size
+            assert world.shares()["receiving"] == receiving
+            assert world.intake.frame_filled() == 46
+            world.give(framed(bytes(size))[50:])
+            assert world.memory.used == 0
+            assert world.shares()["receiving"] == 0
+        assert world.owned == [True, True]
+        world.give(framed(b"x"))
+        assert world.owned == [True, True, False]
+
+    run(scenario)
+
+
+def test_what_came_at_once_is_handled_a_turn_at_a_time() -> None:
+    async def scenario(world: World) -> None:
+        time_s = count(0, TURN_S / 3)
+        world.intake.monotonic = lambda: next(time_s)
+        bodies = [b"%d" % number for number in range(20)]
+        world.give(b"".join(map(framed, bodies)))
+        done = len(world.frames)
+        assert 1 <= done <= 3
+        assert not world.peer.is_read
+        assert world.memory.used == sum(map(len, bodies[done:]))
+        world.give(framed(b"more"))  # was on its way when reading stopped
+        assert len(world.frames) == done
+        while done < 21:
+            await asyncio.sleep(0)
+            assert done < len(world.frames) <= done + 3
+            done = len(world.frames)
+            assert world.memory.used == sum(map(len, [*bodies, b"more"][done:]))
+        await turns()
+        assert world.frames == [*bodies, b"more"]
+        assert world.peer.is_read
+
+    run(scenario)
+
+
+def test_what_is_held_is_memory_of_its_own() -> None:
+    async def scenario(world: World) -> None:
+        world.backpressure.at_work = world
+        world.give(framed(b"held") + framed(b"too"))
+        world.intake.get_buffer()[:20] = bytes(20)
+        world.backpressure.at_work = None
+        world.backpressure.resume_if_possible()
+        assert world.frames == [b"held", b"too"]
+        assert world.owned == [True, True]
+
+    run(scenario)
+
+
+def test_behind_a_request_that_all_others_wait_for_reading_pauses_when_one_comes() -> None:
+    async def scenario(world: World) -> None:
+        def one_at_a_time() -> None:
+            world.backpressure.at_work = world
+
+        world.when_handled = one_at_a_time
+        world.give(framed(b"1"))
+        assert world.peer.is_read, "a client that waits for its answer may hang up"
+        world.give(framed(b"2") + framed(b"3"))
+        for number in range(1, 4):
+            assert len(world.frames) == number
+            assert world.peer.is_read == (number == 3), "with nothing held the next request is received"
+            world.backpressure.at_work = None
+            world.backpressure.resume_if_possible()
+        assert world.frames == [b"1", b"2", b"3"]
+        assert world.peer.is_read
+        assert not world.traffic.turns._waiting
+
+    run(scenario)
+
+
+def test_a_limit_that_is_reached_in_the_middle_holds_the_rest() -> None:
+    async def scenario(world: World) -> None:
+        world.when_handled = lambda: world.backpressure.began(400 * KIB)
+        world.give(framed(b"1") + framed(b"2") + framed(b"3") + framed(b"4"))
+        assert world.frames == [b"1", b"2", b"3"]
+        assert not world.peer.is_read
+        world.backpressure.ended(800 * KIB, 2)
+        assert world.frames == [b"1", b"2", b"3", b"4"]
+
+    run(scenario, 1 << 30)
+
+
+@pytest.mark.parametrize("holds_all", [False, True])
+def test_while_all_connections_hold_too_much_frames_wait_where_every_one_costs_memory(
+    holds_all: bool,
+) -> None:
+    async def scenario(world: World) -> None:
+        world.memory.take(world.memory.bytes_max + 1)
+        world.give(framed(b"1")[:3])
+        assert world.peer.is_read
+        world.give(framed(b"1")[3:])
+        assert world.frames == ([] if holds_all else [b"1"])
+        assert world.intake.is_paused() == holds_all
+        world.memory.give(world.memory.bytes_max + 1)
+        await turns()
+        assert world.frames == [b"1"]
+        assert world.peer.is_read
+
+    run(scenario, ran_short=(lambda: None) if holds_all else None)
+
+
+def test_frames_are_handled_while_only_that_makes_room() -> None:
+    async def scenario(world: World) -> None:
+        world.memory.take_frame(world.memory.bytes_max + 1)
+        world.give(framed(b"1"))
+        assert world.frames == [b"1"]
+        assert world.peer.is_read
+
+    run(scenario, ran_short=lambda: None)
+
+
+@pytest.mark.parametrize("size", [0, FRAME_BYTES_MAX + 1])
+def test_a_frame_of_impossible_size_ends_the_connection(size: int) -> None:
+    async def scenario(world: World) -> None:
+        world.give(size.to_bytes(4, "big"))
+        [reason] = world.reasons
+        assert f"a frame of {size} bytes" in reason
+
+    run(scenario)
+
+
+def test_a_large_frame_waits_for_memory_and_what_came_before_it_does_not() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 100 * KIB
+        world.memory.take(others)
+        large = framed(bytes(150 * KIB))
+        world.give(framed(b"before") + large[:1_000])
+        assert world.frames == [b"before"]
+        assert not world.peer.is_read
+        assert world.shares()["waiting"] == 1
+        world.give(large[1_000:1_500])  # was on its way when reading stopped
+        world.backpressure.resume_if_possible()
+        assert not world.peer.is_read
+        world.memory.give(others)
+        await turns()
+        assert world.peer.is_read
+        assert world.memory.used == 150 * KIB
+        assert world.intake.frame_filled() == 1_496
+        world.give(large[1_500:] + framed(b"behind"))
+        assert world.frames == [b"before", bytes(150 * KIB), b"behind"]
+        assert world.memory.used == 0
+        assert world.shares()["receiving"] == 0
+        world.intake.close()
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_a_frame_that_was_complete_when_it_got_its_memory_is_handled_then_with_those_behind_it() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 20 * KIB
+        world.memory.take(others)
+        large = framed(bytes(LARGE))
+        data = large + framed(b"behind") + framed(b"last")[:5]
+        world.give(data[:100])
+        world.give(data[100:])
+        assert not world.frames
+        world.memory.give(others)
+        await turns()
+        assert world.frames == [bytes(LARGE), b"behind"]
+        assert world.memory.used == 4, "the last one is being received"
+        assert world.peer.is_read
+        world.give(b"ast")
+        assert world.frames[-1] == b"last"
+        assert world.memory.used == 0
+        assert world.shares()["receiving"] == 0
+
+    run(scenario)
+
+
+def test_the_frame_behind_one_that_waited_is_received_when_there_is_room_for_both() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 20 * KIB
+        world.memory.take(others)
+        large = framed(bytes(LARGE))
+        world.give(large[:100])
+        world.give(large[100:] + large[:100])
+        world.memory.give(others)
+        await turns()
+        assert world.frames == [bytes(LARGE)]
+        assert world.shares()["receiving"] == 1
+        assert world.intake.frame_filled() == 96
+        world.give(large[100:])
+        assert world.frames == [bytes(LARGE)] * 2
+        assert world.memory.used == 0
+        assert world.shares()["receiving"] == 0
+
+    run(scenario)
+
+
+def test_a_frame_that_got_its_memory_alone_is_received_no_longer() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 20 * KIB
+        world.memory.take(others)
+        world.give(framed(bytes(LARGE))[:100])
+        world.give(framed(bytes(LARGE))[100:])
+        world.memory.give(others)
+        await turns()
+        assert world.frames == [bytes(LARGE)]
+        assert world.memory.used == 0
+        assert world.shares()["receiving"] == 0
+
+    run(scenario)
+
+
+def test_two_large_frames_wait_one_behind_the_other() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 20 * KIB
+        world.memory.take(others)
+        large, larger = framed(bytes(LARGE)), framed(bytes(150 * KIB))
+        world.give(large[:100])
+        world.give(large[100:] + larger[:100])
+        world.memory.give(100 * KIB)
+        await turns()
+        assert world.frames == [bytes(LARGE)]
+        assert not world.peer.is_read
+        assert world.shares()["waiting"] == 1
+        world.memory.give(others - 100 * KIB)
+        await turns()
+        assert world.peer.is_read
+        world.give(larger[100:])
+        assert world.frames == [bytes(LARGE), bytes(150 * KIB)]
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_nonsense_behind_a_frame_that_waited_ends_the_connection() -> None:
+    async def scenario(world: World) -> None:
+        others = world.memory.bytes_max - 20 * KIB
+        world.memory.take(others)
+        world.give(framed(bytes(LARGE))[:100])
+        world.give(framed(bytes(LARGE))[100:] + bytes(4))
+        world.memory.give(others)
+        await turns()
+        [reason] = world.reasons
+        assert "a frame of 0 bytes" in reason
+        assert not world.frames
+        assert not world.peer.is_read
+
+    run(scenario)
+
+
+def test_who_makes_no_progress_is_cut_off_by_name() -> None:
+    async def scenario(world: World) -> None:
+        world.intake.cut_off("too slow")
+        assert world.reasons == ["too slow"]
+
+    run(scenario)
+
+
+def test_a_frame_that_ends_its_connection_is_the_last_one() -> None:
+    async def scenario(world: World) -> None:
+        world.when_handled = world.intake.close
+        world.give(framed(b"1") + framed(b"2"))
+        assert world.frames == [b"1"]
+        assert world.memory.used == 0
+        world.intake.received(0)
+        assert world.frames == [b"1"]
+
+    run(scenario)
+
+
+def test_what_is_held_or_received_is_forgotten_with_its_connection() -> None:
+    async def scenario(world: World) -> None:
+        world.backpressure.at_work = world
+        world.give(framed(b"1") + framed(b"2") + framed(bytes(LARGE))[:10])
+        world.give(framed(bytes(LARGE))[10:])
+        assert world.memory.used == LARGE + 2
+        world.backpressure.at_work = None
+        world.when_handled = world.intake.close
+        world.backpressure.resume_if_possible()
+        assert world.frames == [b"1"]
+        assert world.memory.used == 0
+        world.give(framed(b"late") + framed(b"later")[:6])
+        await turns()
+        assert world.frames == [b"1"]
+        assert world.memory.used == 0
+        assert not world.peer.is_read
+
+    run(scenario)
+
+
+def test_a_frame_that_is_being_received_is_forgotten_with_its_connection() -> None:
+    async def scenario(world: World) -> None:
+        world.give(framed(bytes(LARGE))[:10])
+        world.intake.close()
+        assert world.memory.used == 0
+        assert world.shares()["receiving"] == 0
+
+    run(scenario)
+
+
+def test_a_session_that_has_ended_is_freed_without_the_cycle_collector() -> None:
+    async def scenario(world: World) -> None:
+        session = weakref.ref(world)
+        world.give(framed(b"1"))
+        world.intake.close()
+        sessions.append(session)
+
+    sessions: list[weakref.ref[World]] = []
+
+    def intakes() -> int:
+        # By type, as `isinstance` asks a weak proxy for what it stands for, which may be gone.
+        return sum(type(found) is Intake for found in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    before = intakes()
+    try:
+        run(scenario)
+        assert sessions[0]() is None
+        assert intakes() == before
+    finally:
+        gc.enable()
+
+
+def test_a_pass_that_is_used_up_handles_one_request_of_a_client_that_asks_little_and_none_of_others() -> None:
+    # Each connection had five milliseconds of its own in each pass: a hundred made it half a second.
+    async def scenario(world: World) -> None:
+        heavy = World(beside=world)
+        world.clock.advance(1.0)  # how long a request takes is a difference
+        heavy.when_handled = lambda: world.clock.advance(TURN_S)
+        world.give(framed(b"first"))
+        heavy.give(framed(b"1"))
+        assert heavy.frames == [b"1"], "a pass has just begun"
+        world.give(framed(b"second") + framed(b"third"))
+        assert world.frames == [b"first", b"second"]
+        heavy.give(framed(b"2"))
+        assert heavy.frames == [b"1"]
+        await turns()
+        assert world.frames == [b"first", b"second", b"third"]
+        assert heavy.frames == [b"1", b"2"]
+
+    run(scenario)
