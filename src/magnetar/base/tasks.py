@@ -7,7 +7,7 @@ it, before it closes what the work uses.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -26,15 +26,13 @@ class Tasks:
     def __iter__(self) -> Iterator[asyncio.Task[Any]]:
         return iter(list(self._tasks))
 
-    def spawn(self, name: str, work: Coroutine[Any, Any, object]) -> None:
-        """Run `work` in the background; its failure is logged, never lost."""
-        self._started(name, work).add_done_callback(self._report)
+    def spawn(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` in the background; its failure is logged, never lost.  A caller may cancel the task."""
+        return self._started(name, work, self._spawned_ended)
 
     def begin(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` whether its caller goes on waiting for it or not; a caller that waits gets its failure."""
-        task = self._started(name, work)
-        task.add_done_callback(_seen)
-        return task
+        return self._started(name, work, self._begun_ended)
 
     def cancel(self) -> None:
         """End all of them; `ended` waits until they have."""
@@ -46,18 +44,22 @@ class Tasks:
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
-    def _started(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _started(
+        self, name: str, work: Coroutine[Any, Any, T], ended: Callable[[asyncio.Task[Any]], None]
+    ) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # One callback does all that follows: each costs a turn in the loop's queue, and requests are tasks.
+        task.add_done_callback(ended)
         return task
 
-    def _report(self, task: asyncio.Task[Any]) -> None:
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("background work failed: %s", task.get_name(), exc_info=error)
 
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Its caller may have gone: take its failure, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
+    def _begun_ended(self, task: asyncio.Task[Any]) -> None:
+        """Its caller may have gone: take its failure, so that asyncio does not log it."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()

@@ -34,7 +34,7 @@ class Tombstones:
         store: LedgerStore,
         metadata: MetadataStore,
         clock: Clock,
-        spawn: Callable[[str, Coroutine[None, None, None]], None],
+        spawn: Callable[[str, Coroutine[None, None, None]], object],
     ) -> None:
         self._store = store
         self._metadata = metadata

@@ -333,8 +333,7 @@ def test_however_much_a_topic_has_its_deletion_is_one_small_commit_and_the_rest_
         world.metadata.commit = commit  # type: ignore[method-assign]
         await broker.delete_topic(topic)
         assert sizes[0] <= 4
-        while broker._environment.tasks:
-            await asyncio.wait(set(broker._environment.tasks))
+        await broker._environment.tasks.ended()
         assert max(sizes) <= 500
         assert await world.metadata.scan("/cursors/") == []
         assert await world.metadata.scan("/deleted-topics/") == []
