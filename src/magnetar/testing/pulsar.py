@@ -182,7 +182,6 @@ async def running_door(
     finally:
         for session in list(service.sessions):
             session.closed()
-        while service.tasks:
-            await asyncio.wait(set(service.tasks))
+        await service.tasks.ended()
         await broker.stop()
         await store.close()

@@ -1,4 +1,7 @@
-"""Code that begins a task in the server keeps it: the event loop does not, and no other code hears of its failure."""
+"""Code that begins a task in the server keeps it: the event loop does not, and no other code hears of its failure.
+
+One task has an attribute.  An owner of many is a `Tasks` (`base/tasks.py`), and no part keeps a set in its own way.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 from .source_trees import Trees, sources
 
 SERVER = ("admin/", "base/", "broker/", "ledger/", "metadata/", "protocols/", "server/", "storage/")
+OWNER = "base/tasks.py"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -57,12 +61,45 @@ def lost(trees: Trees) -> list[str]:
     return found
 
 
+def collected(trees: Trees) -> list[str]:
+    """Where tasks that are begun are put into a collection."""
+    found = []
+    for module, tree in trees.items():
+        if not module.startswith(SERVER) or module == OWNER:
+            continue
+        for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
+            begun = set()
+            for node in without_inner(function):
+                match node:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=value) if begins_task(value):
+                        begun.add(name)
+                    case ast.Call(func=ast.Attribute(attr="add" | "append"), args=[put]) if (
+                        isinstance(put, ast.Name) and put.id in begun
+                    ) or begins_task(put):
+                        found.append(f"{module}: {ast.unparse(node)}")
+    return found
+
+
 def test_no_task_is_lost() -> None:
     assert lost(sources()) == []
 
 
+def test_whoever_has_many_tasks_keeps_them_in_one_way() -> None:
+    assert collected(sources()) == []
+
+
+def server(body: str) -> Trees:
+    return {"broker/part.py": ast.parse(f"def work(self, loop):\n    {body}")}
+
+
 def in_server(body: str) -> list[str]:
-    return lost({"broker/part.py": ast.parse(f"def work(self, loop):\n    {body}")})
+    return lost(server(body))
+
+
+def test_a_collection_of_tasks_would_be_found() -> None:
+    for body in ("task = loop.create_task(go()); self.tasks.add(task)", "all.append(create_task(go()))"):
+        assert len(collected(server(body))) == 1
+    assert collected(server("self.task = loop.create_task(go()); names.add(name)")) == []
 
 
 def test_a_lost_task_would_be_found() -> None:

@@ -1,6 +1,6 @@
 """The Kafka protocol of one broker: what its sessions share."""
 
-import asyncio
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,14 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.tasks import Tasks
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.intake import FramedTraffic
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.large import LargeMessages
 from magnetar.protocols.kafka.registry import Api, Deferred
+
+log = logging.getLogger(__name__)
 
 MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, unless the settings say otherwise
 FETCHES_ANSWERED_AT_ONCE: Final = 4
@@ -56,7 +59,7 @@ class KafkaService(FramedTraffic):
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }
-        self.tasks: set[asyncio.Task[None]] = set()  # requests at work; they outlive their connections
+        self.tasks = Tasks(log)  # requests at work; they outlive their connections
         self.fetches_waiting: dict[Deferred, None] = {}  # the one that has waited longest first
         self._answers_more_fetches = False
         self.request_counts: Counter[int] = Counter()

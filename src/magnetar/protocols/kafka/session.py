@@ -14,7 +14,7 @@ too, except ApiVersions, whose unknown versions are answered in version 0 so tha
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from struct import Struct
 from typing import Any, Final
@@ -149,9 +149,10 @@ class KafkaSession:
                 backpressure.at_work = slot
             deferred.attach(complete)
             if deferred.stage_one is not None:
-                self._stage_one = self._at_task(self._finish_stage_one(slot, deferred.stage_one))
+                work = self._finish_stage_one(slot, deferred.stage_one)
+                self._stage_one = service.tasks.spawn(api.name, work)
         elif is_coroutine(answer):
-            self._at_task(self._finish(answer, complete))
+            service.tasks.spawn(api.name, self._finish(answer, complete))
             backpressure.at_work = slot
         else:
             complete(answer)
@@ -173,13 +174,6 @@ class KafkaSession:
             client_id,
             owns_memory,
         )
-
-    def _at_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        tasks = self._service.tasks
-        task = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        return task
 
     async def _finish_stage_one(self, slot: _Slot, rest: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -255,7 +249,7 @@ class KafkaSession:
         if isinstance(response, Large):
             complete = partial(self._complete, slot, api, version, correlation_id)
             encoding = self._service.large.encode(api.encode_response, version, response.response)
-            self._at_task(self._finish(encoding, complete))
+            self._service.tasks.spawn(api.name, self._finish(encoding, complete))
             return
         if response is None:
             self._outbox.fill(slot, [], 0)

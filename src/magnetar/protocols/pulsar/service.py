@@ -1,6 +1,6 @@
 """The Pulsar protocol of one broker: what its sessions share."""
 
-import asyncio
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ from magnetar import __version__
 from magnetar.base import randomness
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.tasks import Tasks
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.door import Session
 from magnetar.protocols.intake import FramedTraffic
 from magnetar.protocols.pulsar.registry import Command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
+
+log = logging.getLogger(__name__)
 
 MEMORY_BYTES_MAX: Final = 1 << 30  # of the budget, unless the settings say otherwise
 
@@ -52,7 +55,7 @@ class PulsarService(FramedTraffic):
         self.server_version = f"Magnetar {__version__}"
         self.commands = commands
         self.sessions: set[Session] = set()
-        self.tasks: set[asyncio.Task[None]] = set()  # commands at work; they outlive their connections
+        self.tasks = Tasks(log)  # commands at work; they outlive their connections
         self.command_counts: Counter[int] = Counter()
         # Names that the broker gives to producers differ from those of every earlier process: deduplication goes by
         # them.

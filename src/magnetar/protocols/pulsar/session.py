@@ -155,19 +155,23 @@ class PulsarSession:
             self.send(answer)
         else:
             self.began_work(0)
-            self._run(self._finish(command, body, answer))
+            service.tasks.spawn("a Pulsar command", self._finish(command, body, answer))
 
     async def _finish(
         self, command: Command, body: Any, answer: Coroutine[Any, Any, BaseCommand | None]
     ) -> None:
         try:
-            result = await answer
-            if result is not None:
-                self.send(result)
-        except BrokerError as error:
-            self._refuse(command, body, error)
-        finally:
-            self.ended_work(0)
+            try:
+                result = await answer
+                if result is not None:
+                    self.send(result)
+            except BrokerError as error:
+                self._refuse(command, body, error)
+            finally:
+                self.ended_work(0)
+        except Exception:
+            log.exception("a command of %s failed inside the broker; its connection is closed", self)
+            self.abort("internal error")
 
     def _refuse(self, command: Command, body: Any, error: BrokerError) -> None:
         answer = command.refused(body, error)
@@ -175,19 +179,6 @@ class PulsarSession:
             self.send(answer)
         else:
             self.abort(f"{BaseCommand.Type.Name(command.kind)} cannot be served: {error}")
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self.service.tasks.add(task)
-        task.add_done_callback(self._ran)
-
-    def _ran(self, task: asyncio.Task[None]) -> None:
-        self.service.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error(
-                "a command of %s failed inside the broker; its connection is closed", self, exc_info=error
-            )
-            self.abort("internal error")
 
     # --- bytes out ---------------------------------------------------------------------------------------------------
 

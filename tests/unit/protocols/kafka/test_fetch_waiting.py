@@ -253,7 +253,7 @@ def test_a_large_fetch_does_not_wait_while_no_request_is_handled(
         memory = client.service.memory
         memory.take(memory.bytes_max + 1)
         deferred = begin(client, asked(range(WIDTH)))
-        await asyncio.wait(client.service.tasks)
+        await client.service.tasks.ended()
         assert deferred.resolved
         memory.give(memory.bytes_max + 1)
 
@@ -277,7 +277,7 @@ def test_a_topic_that_goes_while_a_large_fetch_looks_at_it_is_told_so(
         monkeypatch.setattr(handler._Fetch, "_collect_in_turns", then_gone)
         monkeypatch.setattr(handler, "ELEMENTS_AT_ONCE", 10)
         deferred = begin(client, asked(range(WIDTH)))
-        await asyncio.wait(client.service.tasks)
+        await client.service.tasks.ended()
         assert deferred.resolved
         answers: list[Any] = []
         deferred.attach(answers.append)

@@ -81,8 +81,7 @@ def test_a_topic_is_made_though_the_client_hangs_up_meanwhile(with_broker: Run) 
             session.closed()
             await asyncio.sleep(0)
             go_on.set()
-            while client.service.tasks:
-                await asyncio.wait(client.service.tasks)
+            await client.service.tasks.ended()
             assert peer.sent == []
             assert client.broker.topics.get(client.broker.kafka_topics.name(name)).partition_count == 1
 

@@ -121,8 +121,7 @@ def test_what_is_left_of_a_large_command_is_forgotten_with_its_subscription(play
         await world.ask(
             "DELETE", "/admin/v2/persistent/public/default/t/subscription/s?force=true", None, 204
         )
-        while world.door.service.tasks:
-            await asyncio.wait(set(world.door.service.tasks))
+        await world.door.service.tasks.ended()
 
     play(scenario)
 

@@ -216,8 +216,7 @@ async def everything(door: PulsarDoor) -> dict[str, Any]:
 
 async def settled(door: PulsarDoor) -> None:
     """All commands that were at work have been answered."""
-    while door.service.tasks:
-        await asyncio.wait(set(door.service.tasks))
+    await door.service.tasks.ended()
     await asyncio.sleep(0)
 
 

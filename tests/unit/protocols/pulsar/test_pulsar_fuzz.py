@@ -144,8 +144,7 @@ def test_random_commands_break_nothing(
             if not client.is_closed:
                 client.leave()
             await asyncio.sleep(0)
-        while door.service.tasks:
-            await asyncio.wait(set(door.service.tasks))
+        await door.service.tasks.ended()
         for topic in door.broker.topics:
             for partition in topic.open_partitions:
                 await partition.wait_durable(partition.log.next_offset)

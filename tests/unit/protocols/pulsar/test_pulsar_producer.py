@@ -83,8 +83,7 @@ def test_closing_before_it_is_open_leaves_nothing_behind(with_door: WithDoor) ->
         client.say(CommandProducer(topic=TOPIC, producer_id=1, request_id=1))
         success = await client.ask(CommandCloseProducer(producer_id=1, request_id=2), BaseCommand.SUCCESS)
         assert success.request_id == 2
-        while door.service.tasks:
-            await asyncio.wait(set(door.service.tasks))
+        await door.service.tasks.ended()
         await asyncio.sleep(0)
         assert not client.received
         assert not len(door.broker.producers.of(partition_of(door)))
@@ -97,8 +96,7 @@ def test_a_connection_that_breaks_while_it_opens_leaves_nothing_behind(with_door
         client = await door.connected()
         client.say(CommandProducer(topic=TOPIC, producer_id=1, request_id=1, producer_name="p"))
         client.leave()
-        while door.service.tasks:
-            await asyncio.wait(set(door.service.tasks))
+        await door.service.tasks.ended()
         await produce(await door.connected(), producer_name="p")
 
     with_door(scenario)

@@ -121,6 +121,8 @@ def test_a_bug_of_ours_closes_the_connection_and_is_logged(
             await asyncio.sleep(0)
         assert client.is_closed
         assert "a bug" in caplog.text
+        assert "failed inside the broker; its connection is closed" in caplog.text
+        assert not door.service.tasks
 
     with_door(scenario)
 
@@ -140,8 +142,7 @@ def test_work_goes_on_when_its_client_has_gone(with_door: WithDoor) -> None:
         client.say(unsubscribe(1))
         client.leave()
         gate.set()
-        while door.service.tasks:
-            await asyncio.wait(set(door.service.tasks))
+        await door.service.tasks.ended()
         assert ended == [1]
         assert not client.received
         assert door.service.queued_bytes == 0

@@ -192,7 +192,7 @@ def test_a_connection_that_breaks_while_it_subscribes_leaves_the_subscription_fr
         await asyncio.sleep(0.01)
         client.leave()
         door.metadata.release()
-        await asyncio.wait(set(door.service.tasks))
+        await door.service.tasks.ended()
         await subscribe(other)
 
     with_door(scenario)

@@ -401,10 +401,7 @@ class _Fetch:
             self._answer_later(deferred, self.read_later())
 
     def _answer_later(self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]) -> None:
-        tasks = self._context.service.tasks
-        task = asyncio.get_running_loop().create_task(self._finish_later(deferred, work))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        self._context.service.tasks.spawn("Fetch", self._finish_later(deferred, work))
 
     async def _finish_later(
         self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]
