@@ -19,7 +19,7 @@ from magnetar.metadata.store import Delete, Put
 from .subscriptions import driver
 from .test_deletion import KEY, commit, has_nothing
 from .test_producer_state import settle
-from .test_producers import Handle
+from .test_producers import Port
 from .test_topics import NAME, World, run
 
 
@@ -97,14 +97,14 @@ async def test_a_client_that_comes_before_a_deletion_has_its_turn_is_sent_away(w
         assert before.is_closed
         late = await world.sub("late")
         reader = await world.sub("reader", is_durable=False)
-        handle = Handle()
-        producer = Producer("p", 0, False, AccessMode.SHARED, None, handle)
+        port = Port()
+        producer = Producer("p", 0, False, AccessMode.SHARED, None, port)
         await broker.producers.of(partition).admit(producer)
         assert not late.is_closed
     await deletion
     assert late.is_closed
     assert reader.is_closed
-    assert handle.events == ["closed"]
+    assert port.events == ["closed"]
     assert broker.producers._of == {}
 
 

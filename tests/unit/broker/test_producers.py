@@ -39,7 +39,7 @@ class Epochs:
         self.epoch = epoch
 
 
-class Handle:
+class Port:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.when_dead: Callable[[], None] | None = None
@@ -68,12 +68,12 @@ def producer(
     user_named: bool = False,
     topic_epoch: int | None = None,
 ) -> Producer:
-    return Producer(name, epoch, user_named, mode, topic_epoch, Handle())
+    return Producer(name, epoch, user_named, mode, topic_epoch, Port())
 
 
 def events(one: Producer) -> list[str]:
-    assert isinstance(one.handle, Handle)
-    return one.handle.events
+    assert isinstance(one.port, Port)
+    return one.port.events
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -446,8 +446,8 @@ def test_a_client_whose_connection_was_cut_gets_its_name_back(mode: AccessMode) 
         there = PartitionProducers(Epochs())
         old = producer("a", mode, user_named=True)
         await there.admit(old)
-        assert isinstance(old.handle, Handle)
-        old.handle.when_dead = lambda: there.remove(old)
+        assert isinstance(old.port, Port)
+        old.port.when_dead = lambda: there.remove(old)
         new = producer("a", mode, user_named=True, topic_epoch=old.topic_epoch)
         await there.admit(new)
         assert list(there) == [new]

@@ -66,7 +66,7 @@ class PartitionProducers:
         return len(self._by_name)
 
     async def admit(self, producer: Producer) -> None:
-        """Take `producer` in; `is_ready` says whether it may publish, or waits until its handle's `ready` is called.
+        """Take `producer` in; `is_ready` says whether it may publish, or waits until its port's `ready` is called.
 
         Raises:
             ProducerBusy, ProducerFenced: it may not.
@@ -86,7 +86,7 @@ class PartitionProducers:
             and not self._is_exclusive_itself(producer)
         ):
             # Perhaps it is the same client, and its connection was cut: then its earlier self goes now.
-            await earlier.handle.is_alive()
+            await earlier.port.is_alive()
         self._check_exists()
         if producer.mode is AccessMode.SHARED:
             if self._exclusive is not None or self._waiting:
@@ -140,9 +140,9 @@ class PartitionProducers:
             gone += waiting
         else:
             for producer in waiting:
-                producer.handle.refused(fenced)
+                producer.port.refused(fenced)
         for producer in gone:
-            producer.handle.closed()
+            producer.port.closed()
 
     def remove(self, producer: Producer) -> None:
         """`producer` leaves, if it is still there; the next one that waits takes its turn."""
@@ -166,10 +166,10 @@ class PartitionProducers:
             _log.warning(
                 "the next exclusive producer cannot be admitted, its client may try again: %s", error
             )
-            producer.handle.refused(error)
+            producer.port.refused(error)
             return
         if self._by_name.get(producer.name) is producer:
-            producer.handle.ready()
+            producer.port.ready()
 
     def _holder(self) -> str:
         holder = self._exclusive or self._waiting[0]
@@ -208,7 +208,7 @@ class PartitionProducers:
         assert before is not None
         self._exclusive = self._by_name[producer.name] = producer
         producer.is_ready = True
-        before.handle.closed()
+        before.port.closed()
 
     async def _take(self, producer: Producer) -> None:
         """Store the epoch of `producer`, which was decided to be the exclusive one, and let it in."""
@@ -241,7 +241,7 @@ class PartitionProducers:
         if there is not None:
             if not self._takes_over(producer, there):
                 raise ProducerBusy(f"Producer with name '{producer.name}' is already connected to topic")
-            there.handle.closed()
+            there.port.closed()
         self._by_name[producer.name] = producer
 
 

@@ -6,7 +6,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.producers.model import AccessMode, ProducerOrigin
 
 
-class ProducerHandle(Protocol):
+class ProducerPort(Protocol):
     """The producer's side of the door: its protocol implements it."""
 
     def ready(self) -> None:
@@ -37,13 +37,13 @@ class Producer:
         "bytes_in",
         "connected_since_ms",
         "epoch",
-        "handle",
         "is_ready",
         "is_user_named",
         "messages_in",
         "mode",
         "name",
         "origin",
+        "port",
         "topic_epoch",
     )
 
@@ -54,7 +54,7 @@ class Producer:
         is_user_named: bool,
         mode: AccessMode,
         topic_epoch: int | None,
-        handle: ProducerHandle,
+        port: ProducerPort,
         connected_since_ms: int = 0,
         origin: ProducerOrigin | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class Producer:
         self.is_user_named = is_user_named
         self.mode = mode
         self.topic_epoch = topic_epoch
-        self.handle = handle
+        self.port = port
         self.connected_since_ms = connected_since_ms
         self.origin = origin
         self.is_ready = False

@@ -304,7 +304,7 @@ def _wanted(session: PulsarSession, command: CommandProducer, attached: Attached
         is_user_named=bool(command.producer_name) and command.user_provided_producer_name,
         mode=AccessMode(command.producer_access_mode),
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
-        handle=attached,
+        port=attached,
         connected_since_ms=session.service.clock.now_ms(),
         origin=ProducerOrigin(
             session.client_host,
