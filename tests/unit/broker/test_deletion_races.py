@@ -8,7 +8,7 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.broker.errors import UnknownTopic
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.producers.model import AccessMode
+from magnetar.broker.producers.model import ProducerSpec
 from magnetar.broker.producers.producer import Producer
 from magnetar.broker.subscriptions.model import ConsumerSpec, SubscribeRequest, SubscriptionType
 from magnetar.broker.topics.topic import topic_path
@@ -98,7 +98,7 @@ async def test_a_client_that_comes_before_a_deletion_has_its_turn_is_sent_away(w
         late = await world.sub("late")
         reader = await world.sub("reader", is_durable=False)
         port = Port()
-        producer = Producer("p", 0, False, AccessMode.SHARED, None, port)
+        producer = Producer(ProducerSpec("p"), port, 0)
         await broker.producers.of(partition).admit(producer)
         assert not late.is_closed
     await deletion

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magnetar.base.errors import BrokerError, MetadataError
 from magnetar.broker.producers.admission import PartitionProducers
 from magnetar.broker.producers.errors import ProducerBusy, ProducerFenced
-from magnetar.broker.producers.model import AccessMode
+from magnetar.broker.producers.model import AccessMode, ProducerSpec
 from magnetar.broker.producers.producer import Producer
 
 SHARED, EXCLUSIVE = AccessMode.SHARED, AccessMode.EXCLUSIVE
@@ -68,7 +68,7 @@ def producer(
     user_named: bool = False,
     topic_epoch: int | None = None,
 ) -> Producer:
-    return Producer(name, epoch, user_named, mode, topic_epoch, Port())
+    return Producer(ProducerSpec(name, epoch, user_named, mode, topic_epoch), Port(), 0)
 
 
 def events(one: Producer) -> list[str]:

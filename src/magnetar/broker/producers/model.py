@@ -24,3 +24,19 @@ class ProducerOrigin:
     client_version: str
     producer_id: int
     properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSpec:
+    """What a producer says of itself.
+
+    `is_user_named`: a user has chosen its name, and not the broker.  `topic_epoch` is what its client believes the
+    topic's epoch to be, None when it has no idea.
+    """
+
+    name: str
+    epoch: int = 0
+    is_user_named: bool = False
+    mode: AccessMode = AccessMode.SHARED
+    topic_epoch: int | None = None
+    origin: ProducerOrigin | None = None

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.producers.model import AccessMode, ProducerOrigin
+from magnetar.broker.producers.model import ProducerSpec
 
 
 class ProducerPort(Protocol):
@@ -29,8 +29,8 @@ class ProducerPort(Protocol):
 class Producer:
     """One producer as it asks to be admitted.
 
-    `topic_epoch` is what its client believes the topic's epoch to be, None when it has no idea; once the producer is
-    ready it is what holds, None when there never was an exclusive one.
+    `topic_epoch` is what its client believes, as `ProducerSpec` says; once the producer is ready it is what holds, None
+    when there never was an exclusive one.
     """
 
     __slots__ = (
@@ -47,25 +47,15 @@ class Producer:
         "topic_epoch",
     )
 
-    def __init__(
-        self,
-        name: str,
-        epoch: int,
-        is_user_named: bool,
-        mode: AccessMode,
-        topic_epoch: int | None,
-        port: ProducerPort,
-        connected_since_ms: int = 0,
-        origin: ProducerOrigin | None = None,
-    ) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.is_user_named = is_user_named
-        self.mode = mode
-        self.topic_epoch = topic_epoch
+    def __init__(self, spec: ProducerSpec, port: ProducerPort, connected_since_ms: int) -> None:
+        self.name = spec.name
+        self.epoch = spec.epoch
+        self.is_user_named = spec.is_user_named
+        self.mode = spec.mode
+        self.topic_epoch = spec.topic_epoch
+        self.origin = spec.origin
         self.port = port
         self.connected_since_ms = connected_since_ms
-        self.origin = origin
         self.is_ready = False
         self.messages_in = 0
         self.bytes_in = 0

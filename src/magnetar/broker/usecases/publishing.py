@@ -14,7 +14,8 @@ from magnetar.broker.policy.model import Policies
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.errors import EncryptionRequired, TooManyProducers
-from magnetar.broker.producers.producer import Producer
+from magnetar.broker.producers.model import ProducerSpec
+from magnetar.broker.producers.producer import Producer, ProducerPort
 from magnetar.broker.schemas.model import Schema
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.authorizer import AccessControl
@@ -37,18 +38,38 @@ from magnetar.wire.pulsar.entry import EntryView
 
 @dataclass(frozen=True, slots=True)
 class OpenedProducer:
-    """What a producer may go on with.  `schema_version` is empty for one without a schema."""
+    """The handle of a producer that was opened.  `schema_version` is empty for one without a schema."""
 
-    partition: Partition
-    producer: Producer
     schema_version: bytes
+    _partition: Partition
+    _producer: Producer
     _requires_encryption: bool
     _clock: Clock
 
     @property
+    def name(self) -> str:
+        return self._producer.name
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may publish; otherwise it waits to be the exclusive one, and its port hears when it is."""
+        return self._producer.is_ready
+
+    @property
+    def topic_epoch(self) -> int | None:
+        """That of the topic once it is ready; None when the topic never had an exclusive producer."""
+        return self._producer.topic_epoch
+
+    @property
+    def partition_index(self) -> int:
+        """Of its partition; -1 for a topic that is not partitioned."""
+        partition = self._partition
+        return partition.index if partition.topic.is_partitioned else -1
+
+    @property
     def last_sequence_id(self) -> int:
         """Of its name in its partition: as `Partition.last_sequence_id`."""
-        return self.partition.last_sequence_id(self.producer.name)
+        return self._partition.last_sequence_id(self._producer.name)
 
     def publish(self, payload: memoryview, view: EntryView, is_transactional: bool, done: Done) -> Entry:
         """Append an entry to the producer's partition; see `Partition.publish`.
@@ -61,10 +82,10 @@ class OpenedProducer:
             raise EncryptionRequired("Messages must be encrypted")
         if is_transactional:
             raise PolicyViolation("Transactions are not available")
-        producer = self.producer
+        producer = self._producer
         producer.messages_in += view.num_messages
         producer.bytes_in += len(payload)
-        return self.partition.publish(payload, view, self._clock.now_ms(), done)
+        return self._partition.publish(payload, view, self._clock.now_ms(), done)
 
 
 class PublishCases:
@@ -130,13 +151,14 @@ class PublishCases:
         self,
         caller: Caller,
         topic: str,
-        producer: Producer,
+        wanted: ProducerSpec,
+        port: ProducerPort,
         *,
         schema: Schema | None,
         encrypts: bool,
         initial_subscription: str = "",
     ) -> OpenedProducer:
-        """Let `producer` publish to the partition that `topic` names, which is made if the policy allows that.
+        """Let a producer publish to the partition that `topic` names, which is made if the policy allows that.
 
         `initial_subscription` is made beside it: a dead letter topic must keep its messages for a later reader.
 
@@ -145,6 +167,7 @@ class PublishCases:
             TooManyTopics, TopicTerminated, EncryptionRequired, TooManyProducers, ProducersHeld, ProducersRefused,
             IncompatibleSchema, InvalidSchema, PolicyViolation, ProducerBusy, ProducerFenced, MetadataError
         """
+        producer = Producer(wanted, port, self._clock.now_ms())
         full = parse_partition(topic)[0].full
         self._access.require(caller, Operation.WRITE, topic_resource(full))
         if initial_subscription:
@@ -163,7 +186,7 @@ class PublishCases:
         if initial_subscription and partition.topic.name.persistent:
             await self._subscribe_first(partition, initial_subscription, policies)
         await producers.admit(producer)
-        return OpenedProducer(partition, producer, schema_version, policies.encryption_required, self._clock)
+        return OpenedProducer(schema_version, partition, producer, policies.encryption_required, self._clock)
 
     async def _subscribe_first(self, partition: Partition, subscription: str, policies: Policies) -> None:
         if not policies.auto_subscription_creation and subscription not in self._subscriptions.names(
@@ -176,7 +199,7 @@ class PublishCases:
 
     def close_producer(self, opened: OpenedProducer) -> None:
         """The producer leaves."""
-        self._producers.of(opened.partition).remove(opened.producer)
+        self._producers.of(opened._partition).remove(opened._producer)
 
 
 def _changeable(topic: Topic) -> Topic:

@@ -175,7 +175,7 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
 
         attached: Any = client.session.producers[1]
         opened = attached._opened
-        attached._opened = replace(opened, partition=Patched())
+        attached._opened = replace(opened, _partition=Patched())
         for number in range(3):
             send(client, number)
         callbacks[1](StorageError("the disk is gone"))

@@ -17,8 +17,7 @@ from crc32c import crc32c
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.errors import TopicTerminated
 from magnetar.broker.producers.errors import ProducerIdInUse
-from magnetar.broker.producers.model import AccessMode, ProducerOrigin
-from magnetar.broker.producers.producer import Producer
+from magnetar.broker.producers.model import AccessMode, ProducerOrigin, ProducerSpec
 from magnetar.broker.usecases.publishing import OpenedProducer
 from magnetar.ledger.entry import Entry
 from magnetar.protocols.pulsar.errors import error_command, server_error
@@ -72,7 +71,7 @@ class _Sent:
 
 
 class AttachedProducer:
-    """One producer of one connection; the broker's `Producer` is its other half."""
+    """One producer of one connection; the broker's `Producer` is its other half, and calls it as its `ProducerPort`."""
 
     def __init__(self, session: PulsarSession, command: CommandProducer) -> None:
         self.session = session
@@ -93,25 +92,23 @@ class AttachedProducer:
 
     def opened(self, opened: OpenedProducer) -> None:
         self._opened = opened
-        self.state = State.READY if opened.producer.is_ready else State.WAITING
-        partition = opened.partition
-        if partition.topic.is_partitioned:
-            self._receipt.send_receipt.message_id.partition = partition.index
+        self.state = State.READY if opened.is_ready else State.WAITING
+        if opened.partition_index >= 0:
+            self._receipt.send_receipt.message_id.partition = opened.partition_index
 
     def success(self, request_id: int) -> BaseCommand:
         """PRODUCER_SUCCESS as things are now."""
         opened = self._opened
         assert opened is not None
-        producer = opened.producer
         answer = CommandProducerSuccess(
             request_id=request_id,
-            producer_name=producer.name,
+            producer_name=opened.name,
             last_sequence_id=opened.last_sequence_id,
             schema_version=opened.schema_version,
-            producer_ready=producer.is_ready,
+            producer_ready=opened.is_ready,
         )
-        if producer.topic_epoch is not None:
-            answer.topic_epoch = producer.topic_epoch
+        if opened.topic_epoch is not None:
+            answer.topic_epoch = opened.topic_epoch
         return BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=answer)
 
     # --- what the broker's side says ---------------------------------------------------------------------------------
@@ -281,7 +278,8 @@ async def _open(
         opened = await publishing.open_producer(
             session.caller,
             command.topic,
-            _wanted(session, command, attached),
+            _wanted(session, command),
+            attached,
             schema=schema_of(command.schema) if command.HasField("schema") else None,
             encrypts=command.encrypted,
             initial_subscription=command.initial_subscription_name,
@@ -297,15 +295,13 @@ async def _open(
     return attached.success(command.request_id)
 
 
-def _wanted(session: PulsarSession, command: CommandProducer, attached: AttachedProducer) -> Producer:
-    return Producer(
+def _wanted(session: PulsarSession, command: CommandProducer) -> ProducerSpec:
+    return ProducerSpec(
         name=command.producer_name or session.service.generate_producer_name(),
         epoch=command.epoch,
         is_user_named=bool(command.producer_name) and command.user_provided_producer_name,
         mode=AccessMode(command.producer_access_mode),
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
-        port=attached,
-        connected_since_ms=session.service.clock.now_ms(),
         origin=ProducerOrigin(
             session.client_host,
             session.client_version,
