@@ -1,9 +1,10 @@
 """Subscribing: consumers join subscriptions of Pulsar's, are moved, and leave.
 
-What a consumer that has joined asks for and acknowledges goes to its `SubscribedConsumer` directly.
+What a consumer that has joined asks for and acknowledges goes to its subscription by its handle, `OpenedConsumer`.
 """
 
-from dataclasses import replace
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from magnetar.base.names import parse_partition
@@ -17,11 +18,77 @@ from magnetar.broker.security.model import Caller, Operation, subscription_resou
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
-from magnetar.broker.subscriptions.model import SubscribeRequest
+from magnetar.broker.subscriptions.model import AckedId, ConsumerSpec, SubscribeRequest
 from magnetar.broker.subscriptions.positions import LastMessage
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.pulsar import PulsarTopics
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFigures:
+    """What a consumer has had since it connected, in messages; what it may have, and what it holds now."""
+
+    spec: ConsumerSpec
+    connected_since_ms: int
+    messages_out: int
+    bytes_out: int
+    messages_redelivered: int
+    acked_messages: int
+    permits: int
+    unacked_messages: int
+    is_blocked: bool
+    backlog: int  # of its subscription
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedConsumer:
+    """The handle of a consumer that has subscribed."""
+
+    _member: SubscribedConsumer
+
+    def flow(self, permits: int) -> None:
+        """It asks for so many more messages."""
+        member = self._member
+        member.subscription.flow(member, permits)
+
+    def writable(self) -> None:
+        """Its connection takes bytes again."""
+        member = self._member
+        member.subscription.writable(member, True)
+
+    def acknowledge(self, ids: Sequence[AckedId], *, cumulative: bool) -> Awaitable[None] | None:
+        """Take up to `IDS_AT_ONCE` acknowledgements; what is returned is to be awaited."""
+        member = self._member
+        return member.subscription.acknowledge(member, ids, cumulative=cumulative)
+
+    def acknowledge_many(
+        self, pieces: Iterable[Sequence[AckedId]], *, cumulative: bool
+    ) -> Awaitable[None] | None:
+        """As `acknowledge`, piece by piece."""
+        member = self._member
+        return member.subscription.acknowledge_many(member, pieces, cumulative=cumulative)
+
+    def redeliver(self, positions: Sequence[tuple[int, int]] | None, epoch: int | None) -> None:
+        """It wants entries again, by their positions, or (None) all that it has not acknowledged."""
+        member = self._member
+        member.subscription.redeliver(member, positions, epoch)
+
+    def figures(self) -> ConsumerFigures:
+        """As they are now."""
+        member, state = self._member, self._member.state
+        return ConsumerFigures(
+            spec=member.spec,
+            connected_since_ms=member.connected_since_ms,
+            messages_out=member.messages_out,
+            bytes_out=member.bytes_out,
+            messages_redelivered=member.messages_redelivered,
+            acked_messages=member.acked_messages,
+            permits=state.permits,
+            unacked_messages=state.unacked_messages,
+            is_blocked=state.blocked,
+            backlog=member.subscription.backlog(),
+        )
 
 
 class LastPositions(NamedTuple):
@@ -63,7 +130,7 @@ class SubscribeCases:
         *,
         schema: Schema | None,
         may_create_topic: bool,
-    ) -> SubscribedConsumer:
+    ) -> OpenedConsumer:
         """Connect a consumer to a subscription of the partition that `topic` names; both are made if they may be.
 
         Nothing is delivered before the consumer asks for it.
@@ -82,7 +149,7 @@ class SubscribeCases:
             wanted = replace(wanted, may_create=False)
         if schema is not None:
             await self._check_schema(partition, schema)
-        return await self._subscriptions.subscribe(partition, wanted, port)
+        return OpenedConsumer(await self._subscriptions.subscribe(partition, wanted, port))
 
     async def _check_schema(self, partition: Partition, schema: Schema) -> None:
         has_producers = bool(self._producers.find(partition))
@@ -97,24 +164,24 @@ class SubscribeCases:
 
     # --- of a consumer that has subscribed ---------------------------------------------------------------------------
 
-    async def leave(self, consumer: SubscribedConsumer) -> None:
+    async def leave(self, consumer: OpenedConsumer) -> None:
         """The consumer leaves.  When it was the last one, its subscription's position is stored when this returns."""
-        await self._subscriptions.leave(consumer)
+        await self._subscriptions.leave(consumer._member)
 
-    def leave_later(self, consumer: SubscribedConsumer) -> None:
+    def leave_later(self, consumer: OpenedConsumer) -> None:
         """As `leave`, for a connection that is lost: the consumer is gone when this returns."""
-        self._subscriptions.leave_later(consumer)
+        self._subscriptions.leave_later(consumer._member)
 
-    async def unsubscribe(self, consumer: SubscribedConsumer, *, force: bool) -> None:
+    async def unsubscribe(self, consumer: OpenedConsumer, *, force: bool) -> None:
         """Drop the subscription for its only consumer, or (`force`) whatever others there are.
 
         Raises:
             ConsumerBusy, MetadataError
         """
-        await self._subscriptions.unsubscribe(consumer, force=force)
+        await self._subscriptions.unsubscribe(consumer._member, force=force)
 
     async def seek(
-        self, consumer: SubscribedConsumer, *, position: tuple[int, int] | None = None, time_ms: int = 0
+        self, consumer: OpenedConsumer, *, position: tuple[int, int] | None = None, time_ms: int = 0
     ) -> None:
         """Start over from the entry at `position` (ledger id, entry id), or from the first message of a time or later.
 
@@ -131,7 +198,7 @@ class SubscribeCases:
             find = positions.offset_of(partition, *position)
         await self._subscriptions.seek(subscription, find)
 
-    async def last_positions(self, consumer: SubscribedConsumer) -> LastPositions:
+    async def last_positions(self, consumer: OpenedConsumer) -> LastPositions:
         """How far the topic and the consumer's subscription have got.
 
         Raises:
@@ -144,7 +211,8 @@ class SubscribeCases:
         return LastPositions(partition.index if partition.topic.is_partitioned else -1, last, below)
 
 
-def _persistent(consumer: SubscribedConsumer, refusal: str) -> Subscription:
-    if not isinstance(consumer.subscription, Subscription):
+def _persistent(consumer: OpenedConsumer, refusal: str) -> Subscription:
+    subscription = consumer._member.subscription
+    if not isinstance(subscription, Subscription):
         raise SubscriptionNotAllowed(refusal)
-    return consumer.subscription
+    return subscription

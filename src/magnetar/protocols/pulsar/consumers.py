@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from magnetar.base.clock import TimerHandle
-from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.model import Delivery
+from magnetar.broker.usecases.subscribing import OpenedConsumer
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import NO_REQUEST_ID, Buffer, MessageFrames
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -56,7 +56,7 @@ class ConnectedConsumer:
         self.consumer_id = consumer_id
         self.uses_epochs = uses_epochs
         self.state = ConsumerState.OPENING
-        self.member: SubscribedConsumer | None = None
+        self.member: OpenedConsumer | None = None  # only while it is `OPEN`
         self._frames = MessageFrames(consumer_id, partition)
         # Whether it is the active consumer.  The client hears of it once it has asked for messages: Go's client loses
         # what comes right behind SUCCESS, as it knows the consumer only after that.  None: nothing to send.
@@ -66,7 +66,7 @@ class ConnectedConsumer:
         # What happened before SUCCESS was sent, and is sent behind it:
         self._has_ended = False
 
-    def opened(self, member: SubscribedConsumer) -> None:
+    def opened(self, member: OpenedConsumer) -> None:
         """The subscription has the consumer; its SUCCESS has been sent."""
         self.member = member
         self.state = ConsumerState.OPEN
@@ -87,9 +87,8 @@ class ConnectedConsumer:
             self.active_changed(self._is_active)
 
     def writable_again(self) -> None:
-        member = self.member
-        if member is not None and self.state is ConsumerState.OPEN:
-            member.subscription.writable(member, True)
+        if self.member is not None:
+            self.member.writable()
 
     # --- the broker's side -------------------------------------------------------------------------------------------
 
@@ -144,9 +143,9 @@ class ConnectedConsumer:
             del self.session.consumers[self.consumer_id]
 
     def connection_lost(self) -> None:
-        member, was_open = self.member, self.state is ConsumerState.OPEN
+        member = self.member
         self.detach()
-        if was_open and member is not None:
+        if member is not None:
             self.session.cases.subscribing.leave_later(member)
 
     def close_notice(self) -> BaseCommand:

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.model import IDS_AT_ONCE, PERMITS_MAX, AckedId
-from magnetar.protocols.pulsar.consumers import ConnectedConsumer, ConsumerState
+from magnetar.broker.usecases.subscribing import OpenedConsumer
+from magnetar.protocols.pulsar.consumers import ConnectedConsumer
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
 from magnetar.protocols.pulsar.registry import Answer, Command
@@ -34,21 +34,20 @@ REDELIVERED_AT_ONCE: Final = 2_000  # 1,000 come from Java at a time, all that w
 _TYPE_NAMES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")  # by CommandSubscribe.SubType
 
 
-def member_of(session: PulsarSession, consumer_id: int) -> SubscribedConsumer | None:
+def member_of(session: PulsarSession, consumer_id: int) -> OpenedConsumer | None:
     """The consumer of this connection with that id, if it is open."""
     consumer = session.consumers.get(consumer_id)
-    if isinstance(consumer, ConnectedConsumer) and consumer.state is ConsumerState.OPEN:
-        return consumer.member
-    return None
+    return consumer.member if isinstance(consumer, ConnectedConsumer) else None
 
 
 def flow(session: PulsarSession, command: CommandFlow) -> Answer:
-    member = member_of(session, command.consumer_id)
-    # Clients count in signed integers: what looks larger than those is a negative number.
-    if member is not None and command.messagePermits <= PERMITS_MAX:
-        if isinstance(member.port, ConnectedConsumer):
-            member.port.ready()
-        member.subscription.flow(member, command.messagePermits)
+    consumer = session.consumers.get(command.consumer_id)
+    if isinstance(consumer, ConnectedConsumer):
+        member = consumer.member
+        # Clients count in signed integers: what looks larger than those is a negative number.
+        if member is not None and command.messagePermits <= PERMITS_MAX:
+            consumer.ready()
+            member.flow(command.messagePermits)
     return None
 
 
@@ -61,10 +60,10 @@ def ack(session: PulsarSession, command: CommandAck) -> Answer:
     cumulative = command.ack_type == CommandAck.Cumulative
     acked = command.message_id
     if len(acked) <= IDS_AT_ONCE:
-        later = member.subscription.acknowledge(member, _ids(acked), cumulative=cumulative)
+        later = member.acknowledge(_ids(acked), cumulative=cumulative)
     else:
         pieces = (_ids(acked[at : at + IDS_AT_ONCE]) for at in range(0, len(acked), IDS_AT_ONCE))
-        later = member.subscription.acknowledge_many(member, pieces, cumulative=cumulative)
+        later = member.acknowledge_many(pieces, cumulative=cumulative)
     return _acked(command) if later is None else _acked_later(command, later)
 
 
@@ -105,17 +104,17 @@ def redeliver(session: PulsarSession, command: CommandRedeliverUnacknowledgedMes
 
 
 def _redeliver(
-    member: SubscribedConsumer,
+    member: OpenedConsumer,
     command: CommandRedeliverUnacknowledgedMessages,
     ids: Sequence[MessageIdData],
 ) -> None:
     positions = [position_of(one) for one in ids] or None
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
-    member.subscription.redeliver(member, positions, epoch)
+    member.redeliver(positions, epoch)
 
 
 async def _redeliver_in_turns(
-    session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages, member: SubscribedConsumer
+    session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages, member: OpenedConsumer
 ) -> None:
     """As `_redeliver`, for so many that others must have their turn in between."""
     ids = command.message_ids
@@ -135,7 +134,7 @@ def close_consumer(session: PulsarSession, command: CommandCloseConsumer) -> Ans
     return success(command.request_id) if member is None else _left(session, command.request_id, member)
 
 
-async def _left(session: PulsarSession, request_id: int, member: SubscribedConsumer) -> BaseCommand:
+async def _left(session: PulsarSession, request_id: int, member: OpenedConsumer) -> BaseCommand:
     await session.cases.subscribing.leave(member)
     return success(request_id)
 
@@ -151,7 +150,7 @@ async def _unsubscribed(
     session: PulsarSession,
     command: CommandUnsubscribe,
     consumer: ConnectedConsumer,
-    member: SubscribedConsumer,
+    member: OpenedConsumer,
 ) -> BaseCommand:
     await session.cases.subscribing.unsubscribe(member, force=command.force)
     consumer.detach()
@@ -162,25 +161,25 @@ def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> Ans
     member = member_of(session, command.consumer_id)
     if member is None:
         return _stats(command, error_code=ServerError.ConsumerNotFound, error_message="Consumer not found")
-    subscription, state = member.subscription, member.state
-    seconds = max((session.service.clock.now_ms() - member.connected_since_ms) / 1000, 1.0)
-    since = datetime.fromtimestamp(member.connected_since_ms / 1000, UTC)
+    figures = member.figures()
+    seconds = max((session.service.clock.now_ms() - figures.connected_since_ms) / 1000, 1.0)
+    since = datetime.fromtimestamp(figures.connected_since_ms / 1000, UTC)
     return _stats(
         command,
         # Averages since the consumer connected.
-        msgRateOut=member.messages_out / seconds,
-        msgThroughputOut=member.bytes_out / seconds,
-        msgRateRedeliver=member.messages_redelivered / seconds,
-        messageAckRate=member.acked_messages / seconds,
-        consumerName=member.spec.name,
-        availablePermits=max(state.permits, 0),
-        unackedMessages=state.unacked_messages,
-        blockedConsumerOnUnackedMsgs=state.blocked,
+        msgRateOut=figures.messages_out / seconds,
+        msgThroughputOut=figures.bytes_out / seconds,
+        msgRateRedeliver=figures.messages_redelivered / seconds,
+        messageAckRate=figures.acked_messages / seconds,
+        consumerName=figures.spec.name,
+        availablePermits=max(figures.permits, 0),
+        unackedMessages=figures.unacked_messages,
+        blockedConsumerOnUnackedMsgs=figures.is_blocked,
         address=session.client_host,
         connectedSince=since.isoformat(timespec="milliseconds"),
-        type=_TYPE_NAMES[member.spec.type.value],
+        type=_TYPE_NAMES[figures.spec.type.value],
         msgRateExpired=0.0,
-        msgBacklog=subscription.backlog(),
+        msgBacklog=figures.backlog,
     )
 
 

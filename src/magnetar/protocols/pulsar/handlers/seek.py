@@ -1,6 +1,6 @@
 """SEEK and GET_LAST_MESSAGE_ID: from message ids and times to places in the log."""
 
-from magnetar.broker.subscriptions.consumer import SubscribedConsumer
+from magnetar.broker.usecases.subscribing import OpenedConsumer
 from magnetar.protocols.pulsar.errors import error_command
 from magnetar.protocols.pulsar.handlers.consumer import member_of
 from magnetar.protocols.pulsar.handlers.subscribe import position_of, success
@@ -31,7 +31,7 @@ def seek(session: PulsarSession, command: CommandSeek) -> Answer:
     return _seek(session, command, member)
 
 
-async def _seek(session: PulsarSession, command: CommandSeek, member: SubscribedConsumer) -> BaseCommand:
+async def _seek(session: PulsarSession, command: CommandSeek, member: OpenedConsumer) -> BaseCommand:
     position = position_of(command.message_id) if command.HasField("message_id") else None
     await session.cases.subscribing.seek(member, position=position, time_ms=command.message_publish_time)
     return success(command.request_id)
@@ -45,7 +45,7 @@ def get_last_message_id(session: PulsarSession, command: CommandGetLastMessageId
 
 
 async def _last_message_id(
-    session: PulsarSession, command: CommandGetLastMessageId, member: SubscribedConsumer
+    session: PulsarSession, command: CommandGetLastMessageId, member: OpenedConsumer
 ) -> BaseCommand:
     index, last, (ledger_id, entry_id) = await session.cases.subscribing.last_positions(member)
     response = CommandGetLastMessageIdResponse(
