@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class AccessMode(IntEnum):
@@ -26,8 +27,7 @@ class ProducerOrigin:
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSpec:
+class ProducerSpec(NamedTuple):
     """What a producer says of itself.
 
     `is_user_named`: a user has chosen its name, and not the broker.  `topic_epoch` is what its client believes the

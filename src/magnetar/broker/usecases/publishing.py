@@ -1,7 +1,6 @@
 """Publishing: to the topics of Kafka's requests, and by the producers that Pulsar's clients open."""
 
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from functools import partial
 
 from magnetar.base.clock import Clock
@@ -36,15 +35,25 @@ from magnetar.wire.kafka.records import read_header
 from magnetar.wire.pulsar.entry import EntryView
 
 
-@dataclass(frozen=True, slots=True)
 class OpenedProducer:
     """The handle of a producer that was opened.  `schema_version` is empty for one without a schema."""
 
-    schema_version: bytes
-    _partition: Partition
-    _producer: Producer
-    _requires_encryption: bool
-    _clock: Clock
+    __slots__ = ("_clock", "_partition", "_producer", "_requires_encryption", "schema_version")
+
+    def __init__(
+        self,
+        schema_version: bytes,
+        partition: Partition,
+        producer: Producer,
+        clock: Clock,
+        *,
+        requires_encryption: bool,
+    ) -> None:
+        self.schema_version = schema_version
+        self._partition = partition
+        self._producer = producer
+        self._clock = clock
+        self._requires_encryption = requires_encryption
 
     @property
     def name(self) -> str:
@@ -186,7 +195,13 @@ class PublishCases:
         if initial_subscription and partition.topic.name.persistent:
             await self._subscribe_first(partition, initial_subscription, policies)
         await producers.admit(producer)
-        return OpenedProducer(schema_version, partition, producer, policies.encryption_required, self._clock)
+        return OpenedProducer(
+            schema_version,
+            partition,
+            producer,
+            self._clock,
+            requires_encryption=policies.encryption_required,
+        )
 
     async def _subscribe_first(self, partition: Partition, subscription: str, policies: Policies) -> None:
         if not policies.auto_subscription_creation and subscription not in self._subscriptions.names(

@@ -4,7 +4,7 @@ What a consumer that has joined asks for and acknowledges goes to its subscripti
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from magnetar.base.names import parse_partition
@@ -25,8 +25,7 @@ from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.pulsar import PulsarTopics
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerFigures:
+class ConsumerFigures(NamedTuple):
     """What a consumer has had since it connected, in messages; what it may have, and what it holds now."""
 
     spec: ConsumerSpec
@@ -41,11 +40,13 @@ class ConsumerFigures:
     backlog: int  # of its subscription
 
 
-@dataclass(frozen=True, slots=True)
 class OpenedConsumer:
     """The handle of a consumer that has subscribed."""
 
-    _member: SubscribedConsumer
+    __slots__ = ("_member",)
+
+    def __init__(self, member: SubscribedConsumer) -> None:
+        self._member = member
 
     def flow(self, permits: int) -> None:
         """It asks for so many more messages."""

@@ -1,7 +1,6 @@
 """SEND: what becomes of an entry, and which answers its producer gets in which order."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -175,7 +174,7 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
 
         attached: Any = client.session.producers[1]
         opened = attached._opened
-        attached._opened = replace(opened, _partition=Patched())
+        opened._partition = Patched()
         for number in range(3):
             send(client, number)
         callbacks[1](StorageError("the disk is gone"))
@@ -187,7 +186,7 @@ def test_a_stored_failure_is_told_and_nothing_after_it_is_lost_in_between(with_d
         error = await client.hear(BaseCommand.SEND_ERROR)
         assert (error.sequence_id, error.error) == (1, ServerError.PersistenceError)
         assert (await client.hear(BaseCommand.SEND_RECEIPT)).sequence_id == 2
-        attached._opened = opened
+        opened._partition = partition
 
     with_door(scenario)
 
