@@ -1,10 +1,12 @@
 """Topics: described, listed, made, grown, emptied, deleted."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import OffsetOutOfRange, PolicyViolation, TopicExists
+from magnetar.broker.cluster.model import Node
+from magnetar.broker.errors import NotLeader, OffsetOutOfRange, PolicyViolation, TopicExists
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import ConfigEntry
 from magnetar.broker.security.authorizer import AccessControl
@@ -16,6 +18,30 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.topic_access import TopicAccess
 
 HIGH_WATERMARK = -1  # as an offset to delete records up to
+
+
+class PlannedTopic:
+    """The handle of a topic as `TopicCases.create` would make it."""
+
+    __slots__ = ("_topic", "overrides", "partition_count", "replication_factor", "topic_id")
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.topic_id = topic.topic_id
+        self.overrides = topic.overrides
+        self.partition_count = topic.partition_count
+        self.replication_factor = len(topic.replicas[0])
+
+
+class TopicToDelete:
+    """The handle of a topic that its caller may delete."""
+
+    __slots__ = ("_topic", "name", "topic_id")
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.name = topic.name
+        self.topic_id = topic.topic_id
 
 
 class TopicCases:
@@ -86,7 +112,7 @@ class TopicCases:
         if self._kafka_topics.internal.find(name) is not None:
             raise TopicExists(f"Topic '{name.local}' already exists.")
 
-    def plan(self, wanted: NewTopic, planned: Counter[str]) -> Topic:
+    def plan(self, wanted: NewTopic, planned: Counter[str]) -> PlannedTopic:
         """A topic as `create` would make it, after `to_create`: checked but not stored.
 
         `planned` counts, by namespace, the partitions that the same `create` makes; the topic's join them.
@@ -95,16 +121,16 @@ class TopicCases:
             TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig,
             TooManyTopics
         """
-        return self._topics.plan(wanted, planned)
+        return PlannedTopic(self._topics.plan(wanted, planned))
 
-    async def create(self, planned: Sequence[Topic]) -> None:
+    async def create(self, planned: Sequence[PlannedTopic]) -> None:
         """Store topics that `plan` has made, all in one step.
 
         Raises:
             TopicExists, TooManyTopics: another client was faster.
             MetadataError
         """
-        await self._topics.create(planned)
+        await self._topics.create([one._topic for one in planned])
 
     async def ensure(self, caller: Caller, kafka_name: str) -> Topic:
         """The topic, made with the defaults if it is not there.
@@ -155,43 +181,47 @@ class TopicCases:
             if not validate_only:
                 await self._topics.add_partitions(topic, planned)
 
-    def to_delete(self, caller: Caller, kafka_name: str) -> Topic:
+    def to_delete(self, caller: Caller, kafka_name: str) -> TopicToDelete:
         """A topic for `delete`.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
         """
-        return self._topic_access.get(caller, Operation.DELETE, kafka_name)
+        return TopicToDelete(self._topic_access.get(caller, Operation.DELETE, kafka_name))
 
-    def to_delete_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
+    def to_delete_by_id(self, caller: Caller, topic_id: bytes) -> TopicToDelete:
         """Raises UnknownTopicId, TopicNotAuthorized."""
-        return self._topic_access.get_by_id(caller, Operation.DELETE, topic_id)
+        return TopicToDelete(self._topic_access.get_by_id(caller, Operation.DELETE, topic_id))
 
-    async def delete(self, topic: Topic) -> None:
+    async def delete(self, topic: TopicToDelete) -> None:
         """Delete what `to_delete` has found, with everything that belongs to it.
 
         Raises:
             InternalTopic, UnknownTopic, MetadataError
         """
-        await self._delete_topic(topic)
+        await self._delete_topic(topic._topic)
 
-    def to_empty(self, caller: Caller, kafka_name: str, index: int) -> Partition:
-        """A partition for `delete_records`.
+    def delete_records(
+        self, caller: Caller, node: Node, kafka_name: str, index: int, offset: int
+    ) -> Coroutine[Any, Any, int]:
+        """Delete what lies before `offset` of a partition that `node` leads (HIGH_WATERMARK: everything), KIP-107.
+
+        Who may, and which partition it is, is checked now; awaited, it answers where the log begins then.
 
         Raises:
-            InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, StorageError
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, NotLeader, StorageError
+            PolicyViolation: the topic is compacted, and nothing else.
+            OffsetOutOfRange, MetadataError
         """
         topic = self._topic_access.get(caller, Operation.DELETE, kafka_name)
         topic.check_changeable()
-        return topic.partition(index)
+        partition = topic.partition(index)
+        if partition.leader_id != node.node_id:
+            raise NotLeader(f"node {node.node_id} does not lead {topic.name} {index}")
+        return self._delete_below(partition, offset)
 
-    async def delete_records(self, partition: Partition, offset: int) -> int:
-        """Delete what lies before `offset` (HIGH_WATERMARK: everything), KIP-107; where the log begins then.
-
-        Raises:
-            PolicyViolation: the topic is compacted, and nothing else.
-            OffsetOutOfRange, StorageError, MetadataError
-        """
+    @staticmethod
+    async def _delete_below(partition: Partition, offset: int) -> int:
         log = partition.log
         if partition.topic.config.compact and not partition.topic.config.delete:
             raise PolicyViolation("records of a topic with cleanup.policy=compact are not deleted by offset")

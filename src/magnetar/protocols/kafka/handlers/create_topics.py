@@ -15,8 +15,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.errors import InvalidConfig
 from magnetar.broker.topics.model import NewTopic
-from magnetar.broker.topics.topic import Topic
-from magnetar.broker.usecases.topics import TopicCases
+from magnetar.broker.usecases.topics import PlannedTopic, TopicCases
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.registry import Api
@@ -46,7 +45,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         return response
     names = _names(context, wanted, rows)
     counts = Counter(names[topic.name] for topic in request.topics if topic.name in names)
-    planned: list[tuple[Topic, CreatableTopicResult]] = []
+    planned: list[tuple[PlannedTopic, CreatableTopicResult]] = []
     partitions: Counter[str] = Counter()  # by namespace, of what is planned
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for topic in wanted:
@@ -94,7 +93,7 @@ def _plan(
     context: RequestContext,
     wanted: CreatableTopic,
     name: TopicName,
-    planned: list[tuple[Topic, CreatableTopicResult]],
+    planned: list[tuple[PlannedTopic, CreatableTopicResult]],
     partitions: Counter[str],
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
 ) -> CreatableTopicResult:
@@ -144,14 +143,14 @@ def _plan(
         topic.topic_id,
         error_message=None,
         num_partitions=topic.partition_count,
-        replication_factor=len(topic.replicas[0]),
+        replication_factor=topic.replication_factor,
         configs=described[identity],
     )
     planned.append((topic, row))
     return row
 
 
-def _describe(topics: TopicCases, topic: Topic) -> list[CreatableTopicConfigs]:
+def _describe(topics: TopicCases, topic: PlannedTopic) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
         for entry in topics.default_settings(topic.overrides)

@@ -5,14 +5,13 @@ below it is not readable any more, and whole ledgers of it are removed.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
-from magnetar.broker.log.partition import Partition
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
-from magnetar.protocols.kafka.leaders import leader_error
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import delete_records as codec
@@ -36,26 +35,22 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
         for wanted in wanted_topic.partitions:
             rows.append(row := DeleteRecordsPartitionResult(wanted.partition_index, -1))
             try:
-                partition = context.cases.topics.to_empty(
-                    context.caller, wanted_topic.name, wanted.partition_index
+                deletion = context.cases.topics.delete_records(
+                    context.caller, context.node, wanted_topic.name, wanted.partition_index, wanted.offset
                 )
             except InvalidTopicName:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             except BrokerError as error:
                 row.error_code = error_code(error)
             else:
-                row.error_code = leader_error(context, partition)
-                if row.error_code == ErrorCode.NONE:
-                    work.append(_delete(context, partition, wanted.offset, row))
+                work.append(_delete(deletion, row))
     await asyncio.gather(*work)
     return response
 
 
-async def _delete(
-    context: RequestContext, partition: Partition, offset: int, row: DeleteRecordsPartitionResult
-) -> None:
+async def _delete(deletion: Awaitable[int], row: DeleteRecordsPartitionResult) -> None:
     try:
-        row.low_watermark = await context.cases.topics.delete_records(partition, offset)
+        row.low_watermark = await deletion
     except BrokerError as error:
         row.error_code = error_code(error)
 

@@ -11,8 +11,7 @@ from typing import Final
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.topics.topic import Topic
-from magnetar.broker.usecases.topics import TopicCases
+from magnetar.broker.usecases.topics import TopicCases, TopicToDelete
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.registry import Api
@@ -42,7 +41,7 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             code, message = ErrorCode.INVALID_REQUEST, "This version does not support topic deletion."
         response.responses = [DeletableTopicResult(one.name, one.topic_id, code, message) for one in wanted]
         return response
-    found: list[tuple[DeletableTopicResult, Topic]] = []
+    found: list[tuple[DeletableTopicResult, TopicToDelete]] = []
     named: Counter[str | bytes] = Counter(one.topic_id if one.name is None else one.name for one in wanted)
     for one in wanted:
         key = one.topic_id if one.name is None else one.name
@@ -77,7 +76,9 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
     return response
 
 
-def _find(context: RequestContext, wanted: DeleteTopicState, row: DeletableTopicResult) -> Topic | None:
+def _find(
+    context: RequestContext, wanted: DeleteTopicState, row: DeletableTopicResult
+) -> TopicToDelete | None:
     try:
         if wanted.name is None:
             topic = context.cases.topics.to_delete_by_id(context.caller, wanted.topic_id)
@@ -95,7 +96,7 @@ def _find(context: RequestContext, wanted: DeleteTopicState, row: DeletableTopic
     return None
 
 
-async def _delete(topics: TopicCases, row: DeletableTopicResult, topic: Topic) -> None:
+async def _delete(topics: TopicCases, row: DeletableTopicResult, topic: TopicToDelete) -> None:
     try:
         await topics.delete(topic)
     except BrokerError as error:
