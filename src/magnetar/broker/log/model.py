@@ -22,6 +22,20 @@ class TimestampLookup(IntEnum):
     LATEST_TIERED = -5
 
 
+class KnownProducer(NamedTuple):
+    """An idempotent producer that a partition remembers, as its last batch left it.
+
+    `is_marked`: a transaction of it has ended here.  `transaction_offset` is where its open one begins, -1 for none.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    is_marked: bool
+    transaction_offset: int
+
+
 class Appended(NamedTuple):
     """The answer to a producer.  `append_time_ms` is -1 unless the topic stamps records itself."""
 

@@ -19,7 +19,7 @@ from magnetar.broker.errors import InvalidRecord, InvalidTxnState, TopicTerminat
 from magnetar.broker.log import partition_recovery, producer_snapshots
 from magnetar.broker.log.batch_check import check_batch
 from magnetar.broker.log.deduplication import NONE_PUBLISHED, Deduplication
-from magnetar.broker.log.model import Appended
+from magnetar.broker.log.model import Appended, KnownProducer
 from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.topic import PartitionTopic
@@ -255,6 +255,22 @@ class Partition:
     def problem(self) -> str | None:
         """What is wrong, in a sentence for the operator; None for nothing."""
         return None if self.uncertain is None else f"{self.log.name}: {self.uncertain.reason}"
+
+    @property
+    def known_producers(self) -> list[KnownProducer]:
+        """The idempotent producers of which batches are remembered."""
+        return [
+            KnownProducer(
+                producer_id,
+                known.epoch,
+                known.batches[-1].last_sequence,
+                known.batches[-1].timestamp_ms,
+                known.is_marked,
+                self.transactions.first_offset(producer_id),
+            )
+            for producer_id, known in self.producers.items()
+            if known.batches
+        ]
 
     def _forgetful(self, uncertain: Uncertain) -> StorageError:
         return StorageError(f"{self.log.name} does not know its producers: {uncertain.reason}")

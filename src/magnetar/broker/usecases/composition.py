@@ -101,7 +101,6 @@ def compose(parts: Parts, access: AccessControl) -> UseCases:
     """The use cases of a broker that has these parts; `access` is what each of them asks."""
     settings = parts.settings
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
-    reading = ReadCases(topic_access, parts.interop, parts.time_lookups)
     publishing = PublishCases(
         parts.clock,
         access,
@@ -133,8 +132,9 @@ def compose(parts: Parts, access: AccessControl) -> UseCases:
         publishing=publishing,
         messages=MessageCases(
             parts.clock,
+            topic_access,
             publishing,
-            reading,
+            parts.interop,
             parts.stored_records,
             parts.opener,
         ),
@@ -188,7 +188,7 @@ def compose(parts: Parts, access: AccessControl) -> UseCases:
             parts.housekeeping.expired,
         ),
         metrics=MetricsCases(access, parts, parts.interop, parts.pipelines),
-        reading=reading,
+        reading=ReadCases(topic_access, parts.interop, parts.time_lookups),
         groups=GroupCases(access, parts.nodes, parts.groups),
         offsets=OffsetCases(
             access,

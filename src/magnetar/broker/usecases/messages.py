@@ -15,13 +15,14 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import WireError
 from magnetar.broker.errors import CorruptMessage, InvalidRecord
 from magnetar.broker.history.stored_records import StoredRecords
+from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.errors import NeedsOpening
 from magnetar.broker.log.model import AbortedRange
 from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.security.model import Caller
+from magnetar.broker.security.model import Caller, Operation
 from magnetar.broker.usecases.publishing import PublishCases
-from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.ledger.entry import Entry
 from magnetar.wire.kafka.record_reader import Record, read_records
 from magnetar.wire.kafka.record_scan import Budget
@@ -37,14 +38,16 @@ class MessageCases:
     def __init__(
         self,
         clock: Clock,
+        topic_access: TopicAccess,
         publishing: PublishCases,
-        reading: ReadCases,
+        interop: Interop,
         stored_records: StoredRecords,
         opener: Opener,
     ) -> None:
         self._clock = clock
+        self._topic_access = topic_access
         self._publishing = publishing
-        self._reading = reading
+        self._interop = interop
         self._stored_records = stored_records
         self._opener = opener
 
@@ -96,7 +99,7 @@ class MessageCases:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, OffsetOutOfRange, StorageError
             EntryCorrupt, CorruptMessage: what is stored at `offset` cannot be read.
         """
-        found = self._reading.to_read(caller, topic).partition(partition)
+        found = self._topic_access.get(caller, Operation.READ, topic).partition(partition)
         self._stored_records.check(found, offset)
         await self._stored_records.wait(found, offset, wait_s)
         while offset < found.last_stable_offset:
@@ -123,8 +126,8 @@ class MessageCases:
         if entries is None:
             read = await partition.log.read(offset, READ_BYTES_MAX)
             entries = [entry for entry in read if entry.last_offset < end_offset]
-        formed = self._reading.kafka_form(partition, entries)
-        return await self._reading.kafka_form_later(partition, entries) if formed is None else formed
+        formed = self._interop.kafka_form(partition, entries)
+        return await self._interop.kafka_form_later(partition, entries) if formed is None else formed
 
 
 def _settle(durable: "asyncio.Future[None]", error: Exception | None) -> None:

@@ -1,10 +1,32 @@
 """Reading: what Kafka's clients fetch of topics, in the form of their protocol."""
 
+from collections.abc import Hashable
+
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
+from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.model import Caller, Operation
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.wire.kafka.record_scan import Stamped
+
+
+class OffsetLookup:
+    """The handle of a partition whose offsets are looked up by time; `owner` is on whose behalf."""
+
+    __slots__ = ("_lookups", "partition")
+
+    def __init__(self, partition: Partition, lookups: TimeLookups) -> None:
+        self.partition = partition
+        self._lookups = lookups
+
+    async def first_at(self, timestamp_ms: int, owner: Hashable) -> Stamped | None:
+        """As `TimeLookups.first_at`."""
+        return await self._lookups.first_at(self.partition, timestamp_ms, owner)
+
+    async def newest(self, owner: Hashable) -> Stamped | None:
+        """As `TimeLookups.newest`."""
+        return await self._lookups.newest(self.partition, owner)
 
 
 class ReadCases:
@@ -21,8 +43,7 @@ class ReadCases:
         self._topic_access = topic_access
         self.kafka_form = interop.kafka_form
         self.kafka_form_later = interop.kafka_form_later
-        self.first_at = lookups.first_at  # an offset by time, in a partition of a topic that was described
-        self.newest = lookups.newest
+        self._lookups = lookups
 
     def to_read(self, caller: Caller, kafka_name: str) -> Topic:
         """A topic whose records, or whose producers, the caller is shown.
@@ -35,3 +56,12 @@ class ReadCases:
     def to_read_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
         """As `to_read`; UnknownTopicId when no topic has this id."""
         return self._topic_access.get_by_id(caller, Operation.READ, topic_id)
+
+    def to_look_up(self, caller: Caller, kafka_name: str, index: int) -> OffsetLookup:
+        """A partition whose offsets the caller is told: who may describe a topic may have them.
+
+        Raises:
+            InvalidTopicName, TopicNotAuthorized, UnknownTopic, StorageError
+        """
+        partition = self._topic_access.get(caller, Operation.DESCRIBE, kafka_name).partition(index)
+        return OffsetLookup(partition, self._lookups)

@@ -46,15 +46,14 @@ def _describe(context: RequestContext, topic_name: str, index: int) -> Partition
     if row.error_code == ErrorCode.NONE:
         row.active_producers = [
             ProducerState(
-                producer_id,
+                known.producer_id,
                 known.epoch,
-                known.batches[-1].last_sequence,
-                known.batches[-1].timestamp_ms,
+                known.last_sequence,
+                known.last_timestamp_ms,
                 coordinator_epoch=COORDINATOR_EPOCH if known.is_marked else -1,
-                current_txn_start_offset=partition.transactions.first_offset(producer_id),
+                current_txn_start_offset=known.transaction_offset,
             )
-            for producer_id, known in partition.producers.items()
-            if known.batches
+            for known in partition.known_producers
         ]
     return row
 

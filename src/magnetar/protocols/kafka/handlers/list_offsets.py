@@ -15,6 +15,7 @@ from typing import Final
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.log.model import TimestampLookup
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.usecases.reading import OffsetLookup
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.large import Pieces
@@ -59,16 +60,17 @@ def handle(
                 continue
             seen.add(wanted.partition_index)
             try:
-                topic = context.cases.topics.describe(context.caller, wanted_topic.name)
-                partition = topic.partition(wanted.partition_index)
+                lookup = context.cases.reading.to_look_up(
+                    context.caller, wanted_topic.name, wanted.partition_index
+                )
             except BrokerError as error:
                 row.error_code = error_code(error)
                 continue
-            row.error_code = leader_error(context, partition, wanted.current_leader_epoch)
+            row.error_code = leader_error(context, lookup.partition, wanted.current_leader_epoch)
             if row.error_code == ErrorCode.NONE and not _answer_at_once(
-                context, partition, wanted, row, request.isolation_level == _READ_COMMITTED
+                context, lookup.partition, wanted, row, request.isolation_level == _READ_COMMITTED
             ):
-                searches.append(partial(_search, context, partition, wanted.timestamp, row))
+                searches.append(partial(_search, context, lookup, wanted.timestamp, row))
     return _search_all(response, searches) if searches else response
 
 
@@ -121,14 +123,13 @@ async def _search_all(
 
 
 async def _search(
-    context: RequestContext, partition: Partition, timestamp_ms: int, row: ListOffsetsPartitionResponse
+    context: RequestContext, lookup: OffsetLookup, timestamp_ms: int, row: ListOffsetsPartitionResponse
 ) -> None:
-    reading = context.cases.reading
     try:
         if timestamp_ms == TimestampLookup.MAX_TIMESTAMP:
-            found = await reading.newest(partition, context.connection_id)
+            found = await lookup.newest(context.connection_id)
         else:
-            found = await reading.first_at(partition, timestamp_ms, context.connection_id)
+            found = await lookup.first_at(timestamp_ms, context.connection_id)
     except WireError:
         row.error_code = ErrorCode.CORRUPT_MESSAGE
     except BrokerError as error:
@@ -136,7 +137,7 @@ async def _search(
     else:
         if found is not None:
             row.offset, row.timestamp = found
-            row.leader_epoch = partition.log.epoch_at(row.offset)
+            row.leader_epoch = lookup.partition.log.epoch_at(row.offset)
 
 
 API = Api.of(codec, VERSIONS, handle, PIECES)
