@@ -8,8 +8,8 @@ more, up to a limit: a message of which a chunk was never sent must not cost a w
 import asyncio
 from typing import Final
 
+from magnetar.broker.interop.partition import ConvertedLog
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.ledger.readable_log import ReadableLog
 from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 
@@ -19,7 +19,7 @@ _SEARCH_BYTES_MAX: Final = 64 << 20  # read besides twice the message itself
 _AT_A_TIME: Final = 256  # entries looked at before the event loop serves others
 
 
-async def earlier_chunks(log: ReadableLog, last: Entry, view: EntryView) -> list[memoryview] | None:
+async def earlier_chunks(log: ConvertedLog, last: Entry, view: EntryView) -> list[memoryview] | None:
     """The payloads of all chunks in front of `last`, in order; None when they are not all there.
 
     Raises:
@@ -43,7 +43,7 @@ async def earlier_chunks(log: ReadableLog, last: Entry, view: EntryView) -> list
 
 
 async def _chunks_between(
-    log: ReadableLog, offset: int, end: int, uuid: str, budget: int
+    log: ConvertedLog, offset: int, end: int, uuid: str, budget: int
 ) -> tuple[dict[int, memoryview], int]:
     """(payloads by chunk id, bytes read).  A uuid can come again: the last time that it begins counts."""
     found: dict[int, memoryview] = {}

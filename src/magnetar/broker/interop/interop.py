@@ -37,6 +37,7 @@ from magnetar.broker.interop.convert import (
     to_kafka,
 )
 from magnetar.broker.interop.model import Formed, is_marker
+from magnetar.broker.interop.partition import ConvertedPartition
 from magnetar.broker.log.opening import SMALL, Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry import Entry, EntryKind
@@ -150,7 +151,7 @@ class Interop:
 
     # --- for Kafka ---------------------------------------------------------------------------------------------------
 
-    def kafka_form(self, partition: Partition, entries: list[Entry]) -> list[Entry] | None:
+    def kafka_form(self, partition: ConvertedPartition, entries: list[Entry]) -> list[Entry] | None:
         """The entries as record batches, without waiting; None when `kafka_form_later` has to be asked."""
         for entry in entries:
             if entry.kind is not _KAFKA:
@@ -175,7 +176,7 @@ class Interop:
             formed.append(_as_kafka(entry, form))
         return formed
 
-    async def kafka_form_later(self, partition: Partition, entries: Sequence[Entry]) -> list[Entry]:
+    async def kafka_form_later(self, partition: ConvertedPartition, entries: Sequence[Entry]) -> list[Entry]:
         """As `kafka_form`: the first ones, one at least; more than `_GIVEN_BYTES_MAX` are not converted in one go.
 
         Raises:
@@ -189,7 +190,7 @@ class Interop:
             for entry in _up_to(entries, foreign, len(forms))
         ]
 
-    def _settle_for_kafka(self, partition: Partition, entry: Entry, outcome: Outcome) -> Form:
+    def _settle_for_kafka(self, partition: ConvertedPartition, entry: Entry, outcome: Outcome) -> Form:
         assert not isinstance(outcome, LastChunk)
         counters = self.counters
         if isinstance(outcome, Bad):
@@ -201,12 +202,12 @@ class Interop:
         self._for_kafka.keep((partition.log.name, entry.base_offset), outcome)
         return outcome
 
-    async def _assemble(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
+    async def _assemble(self, partition: ConvertedPartition, entry: Entry, view: EntryView) -> Form:
         """The message whose last chunk this is; raises StorageError."""
         async with self._assembling:
             return await self._assemble_alone(partition, entry, view)
 
-    async def _assemble_alone(self, partition: Partition, entry: Entry, view: EntryView) -> Form:
+    async def _assemble_alone(self, partition: ConvertedPartition, entry: Entry, view: EntryView) -> Form:
         try:
             earlier = await earlier_chunks(partition.log, entry, view)
         except EntryCorrupt as error:
@@ -272,7 +273,7 @@ class Interop:
             for entry in _up_to(entries, foreign, len(found))
         ]
 
-    def _own_payload(self, partition: Partition, entry: Entry) -> memoryview | None:
+    def _own_payload(self, partition: ConvertedPartition, entry: Entry) -> memoryview | None:
         """What a Pulsar client published, as it is; None for what no consumer sees."""
         try:
             return None if is_marker(entry.payload) else entry.payload
@@ -290,7 +291,7 @@ class Interop:
             )
         return Form(payload)
 
-    def _settle_for_pulsar(self, partition: Partition, entry: Entry, outcome: Outcome) -> Form:
+    def _settle_for_pulsar(self, partition: ConvertedPartition, entry: Entry, outcome: Outcome) -> Form:
         assert not isinstance(outcome, LastChunk)
         counters = self.counters
         if isinstance(outcome, Bad):
@@ -305,7 +306,7 @@ class Interop:
     # --- on threads --------------------------------------------------------------------------------------------------
 
     async def _formed(
-        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: Convert
+        self, forms: _Forms, partition: ConvertedPartition, entries: Sequence[Entry], convert: Convert
     ) -> list[Form]:
         """The forms of the first entries, of one at least: kept ones, ones on their way, and the others converted."""
         found: list[Form] = []
@@ -320,7 +321,7 @@ class Interop:
         return found
 
     def _begin(
-        self, forms: _Forms, partition: Partition, entries: Sequence[Entry], convert: Convert
+        self, forms: _Forms, partition: ConvertedPartition, entries: Sequence[Entry], convert: Convert
     ) -> "list[Form | asyncio.Future[_Settled]]":
         if self._is_closed:
             raise StorageError(_NOT_NOW)
@@ -340,7 +341,7 @@ class Interop:
         return waits
 
     async def _convert(
-        self, forms: _Forms, partition: Partition, entries: list[Entry], convert: Convert
+        self, forms: _Forms, partition: ConvertedPartition, entries: list[Entry], convert: Convert
     ) -> None:
         name = partition.log.name
         waiting = {entry.base_offset: forms.pending[name, entry.base_offset] for entry in entries}
@@ -374,7 +375,7 @@ class Interop:
                 del forms.pending[name, base_offset]
                 future.set_result(rest)
 
-    def _note(self, partition: Partition, entry: Entry, reader: str, reason: str) -> bool:
+    def _note(self, partition: ConvertedPartition, entry: Entry, reader: str, reason: str) -> bool:
         """Say once that nothing of an entry can be read; whether this was the first time."""
         key = (partition.log.name, entry.base_offset)
         if key in self._noted:
@@ -383,8 +384,8 @@ class Interop:
         if len(self._noted) > _NOTED_MAX:
             self._noted.popitem(last=False)
         log.warning(
-            "%s partition %d: %s clients get nothing of offsets %d to %d: %s",
-            partition.topic.name, partition.index, reader, entry.base_offset, entry.last_offset, reason,
+            "%s: %s clients get nothing of offsets %d to %d: %s",
+            partition, reader, entry.base_offset, entry.last_offset, reason,
         )  # fmt: skip
         return True
 
@@ -400,7 +401,7 @@ def _up_to(entries: Sequence[Entry], foreign: Sequence[Entry], count: int) -> Se
     return [entry for entry in entries if entry.base_offset < end]
 
 
-def _epoch(partition: Partition, entry: Entry) -> int:
+def _epoch(partition: ConvertedPartition, entry: Entry) -> int:
     return partition.log.epoch_at(entry.base_offset)
 
 

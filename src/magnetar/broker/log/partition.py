@@ -84,6 +84,9 @@ class Partition:
         self._stored_snapshot: dict[str, bytes] = {}  # by suffix of the path
         self._duplicates: list[tuple[int, Done]] = []
 
+    def __str__(self) -> str:
+        return f"{self.topic.name} partition {self.index}"
+
     @property
     def messages_in(self) -> int:
         """How many have come in since the log was opened."""
@@ -92,6 +95,11 @@ class Partition:
     @property
     def leader_id(self) -> int:
         return self.replicas[0]
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """What its topic takes."""
+        return self.topic.config.max_message_bytes
 
     @property
     def is_closed(self) -> bool:

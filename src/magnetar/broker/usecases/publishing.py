@@ -28,6 +28,7 @@ from magnetar.broker.security.model import (
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.ledger.entry import Entry
 from magnetar.storage.store import Done
@@ -126,7 +127,7 @@ class PublishCases:
 
     # --- Kafka's -----------------------------------------------------------------------------------------------------
 
-    def to_write(self, caller: Caller, kafka_name: str) -> Topic:
+    def to_write(self, caller: Caller, kafka_name: str) -> WritableTopic:
         """A topic to append batches to.
 
         Raises:
@@ -134,7 +135,7 @@ class PublishCases:
         """
         return _changeable(self._topic_access.get(caller, Operation.WRITE, kafka_name))
 
-    def to_write_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
+    def to_write_by_id(self, caller: Caller, topic_id: bytes) -> WritableTopic:
         """As `to_write`; UnknownTopicId when no topic has this id."""
         return _changeable(self._topic_access.get_by_id(caller, Operation.WRITE, topic_id))
 

@@ -6,7 +6,7 @@ from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.lookups import TimeLookups
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.model import Caller, Operation
-from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import PartitionHandle, ReadableTopic
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.wire.kafka.record_scan import Stamped
 
@@ -14,19 +14,23 @@ from magnetar.wire.kafka.record_scan import Stamped
 class OffsetLookup:
     """The handle of a partition whose offsets are looked up by time; `owner` is on whose behalf."""
 
-    __slots__ = ("_lookups", "partition")
+    __slots__ = ("_lookups", "_partition")
 
     def __init__(self, partition: Partition, lookups: TimeLookups) -> None:
-        self.partition = partition
+        self._partition = partition
         self._lookups = lookups
+
+    @property
+    def partition(self) -> PartitionHandle:
+        return self._partition
 
     async def first_at(self, timestamp_ms: int, owner: Hashable) -> Stamped | None:
         """As `TimeLookups.first_at`."""
-        return await self._lookups.first_at(self.partition, timestamp_ms, owner)
+        return await self._lookups.first_at(self._partition, timestamp_ms, owner)
 
     async def newest(self, owner: Hashable) -> Stamped | None:
         """As `TimeLookups.newest`."""
-        return await self._lookups.newest(self.partition, owner)
+        return await self._lookups.newest(self._partition, owner)
 
 
 class ReadCases:
@@ -45,7 +49,7 @@ class ReadCases:
         self.kafka_form_later = interop.kafka_form_later
         self._lookups = lookups
 
-    def to_read(self, caller: Caller, kafka_name: str) -> Topic:
+    def to_read(self, caller: Caller, kafka_name: str) -> ReadableTopic:
         """A topic whose records, or whose producers, the caller is shown.
 
         Raises:
@@ -53,7 +57,7 @@ class ReadCases:
         """
         return self._topic_access.get(caller, Operation.READ, kafka_name)
 
-    def to_read_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
+    def to_read_by_id(self, caller: Caller, topic_id: bytes) -> ReadableTopic:
         """As `to_read`; UnknownTopicId when no topic has this id."""
         return self._topic_access.get_by_id(caller, Operation.READ, topic_id)
 

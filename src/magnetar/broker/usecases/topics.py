@@ -15,6 +15,7 @@ from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.broker.usecases.topic_access import TopicAccess
 
 HIGH_WATERMARK = -1  # as an offset to delete records up to
@@ -70,7 +71,7 @@ class TopicCases:
 
     # --- found by name or id -----------------------------------------------------------------------------------------
 
-    def describe(self, caller: Caller, kafka_name: str) -> Topic:
+    def describe(self, caller: Caller, kafka_name: str) -> TopicHandle:
         """A topic, to be described.
 
         Raises:
@@ -78,11 +79,11 @@ class TopicCases:
         """
         return self._topic_access.get(caller, Operation.DESCRIBE, kafka_name)
 
-    def describe_by_id(self, caller: Caller, topic_id: bytes) -> Topic:
+    def describe_by_id(self, caller: Caller, topic_id: bytes) -> TopicHandle:
         """Raises UnknownTopicId, TopicNotAuthorized."""
         return self._topic_access.get_by_id(caller, Operation.DESCRIBE, topic_id)
 
-    def list(self, caller: Caller) -> Iterable[Topic]:
+    def list(self, caller: Caller) -> Iterable[TopicHandle]:
         """All topics that the caller may describe, the server's own last."""
         for topic in self._kafka_topics:
             if self._access.permits(caller, Operation.DESCRIBE, topic.resource):
@@ -132,7 +133,7 @@ class TopicCases:
         """
         await self._topics.create([one._topic for one in planned])
 
-    async def ensure(self, caller: Caller, kafka_name: str) -> Topic:
+    async def ensure(self, caller: Caller, kafka_name: str) -> TopicHandle:
         """The topic, made with the defaults if it is not there.
 
         Raises:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.broker.log.partition import Partition
+from magnetar.broker.usecases.handles import ReadablePartition
 
 WAIT_MS_MAX: Final = 300_000
 """A fetch that asks for more is answered after this all the same: the most that librdkafka lets a user ask for
@@ -23,7 +23,9 @@ class _Watch:
 
     __slots__ = ("_waiting", "bytes_left", "is_noted", "log_start", "next_offset", "partition")
 
-    def __init__(self, waiting: "FetchWaiting", partition: Partition, offset: int, bytes_max: int) -> None:
+    def __init__(
+        self, waiting: "FetchWaiting", partition: ReadablePartition, offset: int, bytes_max: int
+    ) -> None:
         self._waiting = waiting
         self.partition = partition
         self.log_start = offset  # while the log begins here at the latest, nothing that is wanted was removed
@@ -50,7 +52,7 @@ class FetchWaiting:
         self._noted: list[_Watch] = []
         self._is_scheduled = False
 
-    def watch(self, partition: Partition, offset: int, bytes_max: int) -> None:
+    def watch(self, partition: ReadablePartition, offset: int, bytes_max: int) -> None:
         """Wait for what comes from `offset` on, of which `bytes_max` count."""
         watch = _Watch(self, partition, offset, bytes_max)
         self._watches.append(watch)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from magnetar.broker.cluster.model import Endpoint, Node
-from magnetar.broker.log.partition import Partition
+from magnetar.broker.usecases.handles import PartitionHandle
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.wire.kafka.error_codes import ErrorCode
 
@@ -27,7 +27,9 @@ def node_endpoints(context: RequestContext, row: Callable[[int, str, int, str | 
     return rows
 
 
-def leader_error(context: RequestContext, partition: Partition, current_leader_epoch: int = -1) -> ErrorCode:
+def leader_error(
+    context: RequestContext, partition: PartitionHandle, current_leader_epoch: int = -1
+) -> ErrorCode:
     """NONE when this node leads the partition in the epoch that the client believes in (-1: in any), KIP-320."""
     if partition.leader_id != context.node.node_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

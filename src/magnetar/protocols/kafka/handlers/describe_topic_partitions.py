@@ -10,7 +10,7 @@ from typing import Final
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.security.errors import NotAuthorized
-from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.permissions import bits
@@ -67,7 +67,9 @@ def handle(
     return response
 
 
-def _find(context: RequestContext, name: str) -> tuple[DescribeTopicPartitionsResponseTopic, Topic | None]:
+def _find(
+    context: RequestContext, name: str
+) -> tuple[DescribeTopicPartitionsResponseTopic, TopicHandle | None]:
     topics = context.cases.topics
     try:
         topic = topics.describe(context.caller, name)
@@ -91,7 +93,7 @@ def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic
     return DescribeTopicPartitionsResponseTopic(code, name)
 
 
-def _partition(topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(topic: TopicHandle, index: int) -> DescribeTopicPartitionsResponsePartition:
     replicas = topic.replicas[index]
     return DescribeTopicPartitionsResponsePartition(
         ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas, [], []

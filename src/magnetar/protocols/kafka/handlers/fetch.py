@@ -17,8 +17,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.log.partition import Partition
-from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import ReadablePartition, ReadableTopic
 from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -72,7 +71,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Any:
     return fetch.wait()
 
 
-_Row = tuple[FetchTarget, Partition, PartitionData]
+_Row = tuple[FetchTarget, ReadablePartition, PartitionData]
 
 
 class _Fetch:
@@ -108,7 +107,7 @@ class _Fetch:
         self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
         self._reset()
         # The caller's right is asked for once in a request, also where it names many partitions, or looks twice.
-        self._topics: dict[TopicKey, Topic] = {}
+        self._topics: dict[TopicKey, ReadableTopic] = {}
         self._refused: dict[TopicKey, BrokerError] = {}
         self._deferred: Deferred | None = None
         self._is_left = False  # the session does not wait for its answer any more
@@ -161,13 +160,13 @@ class _Fetch:
         row.high_watermark = row.last_stable_offset = -1
         self._has_error = True
 
-    def _resolve(self, target: FetchTarget) -> Partition:
+    def _resolve(self, target: FetchTarget) -> ReadablePartition:
         topic = self._topics.get(target.topic)
         if topic is None or topic.is_deleted:
             topic = self._topics[target.topic] = self._to_read(target.topic)
         return topic.partition(target.partition)
 
-    def _to_read(self, key: TopicKey) -> Topic:
+    def _to_read(self, key: TopicKey) -> ReadableTopic:
         known = self._refused.get(key)
         if known is not None:
             raise known.with_traceback(None)
@@ -181,7 +180,7 @@ class _Fetch:
             self._refused[key] = refusal
             raise
 
-    def _checked(self, target: FetchTarget, partition: Partition, row: PartitionData) -> bool:
+    def _checked(self, target: FetchTarget, partition: ReadablePartition, row: PartitionData) -> bool:
         """Fill in where the log begins and ends; False when the row is complete without data."""
         log = partition.log
         wanted = target.request
@@ -209,7 +208,7 @@ class _Fetch:
             return False
         return True
 
-    def _take(self, target: FetchTarget, partition: Partition, row: PartitionData) -> None:
+    def _take(self, target: FetchTarget, partition: ReadablePartition, row: PartitionData) -> None:
         offset = target.request.fetch_offset
         end_offset = self._end_offset(row)
         if offset >= end_offset:
@@ -229,7 +228,7 @@ class _Fetch:
         else:
             self._add(target, partition, row, formed)
 
-    def _refuse_uncertain(self, partition: Partition, row: PartitionData, offset: int) -> None:
+    def _refuse_uncertain(self, partition: ReadablePartition, row: PartitionData, offset: int) -> None:
         try:
             partition.check_committed(offset)
         except BrokerError as error:
@@ -240,7 +239,7 @@ class _Fetch:
         return row.last_stable_offset if self._reads_committed else row.high_watermark
 
     def _add(
-        self, target: FetchTarget, partition: Partition, row: PartitionData, entries: list[Entry]
+        self, target: FetchTarget, partition: ReadablePartition, row: PartitionData, entries: list[Entry]
     ) -> None:
         payloads: list[Any] = [entry.payload for entry in entries]
         size = sum(map(len, payloads))
@@ -285,7 +284,7 @@ class _Fetch:
         room = max(self._bytes_left, COLD_BYTES_AT_ONCE)
         rows = self.cold[start : start + COLD_READS_AT_ONCE]
         for count, (_, partition, _) in enumerate(rows):
-            room -= partition.topic.config.max_message_bytes
+            room -= partition.batch_bytes_max
             if room < 0:
                 return rows[: max(count, 1)]
         return rows
@@ -327,7 +326,7 @@ class _Fetch:
             self._add(target, partition, row, result)
 
     async def _read(
-        self, partition: Partition, target: FetchTarget, bytes_max: int, end_offset: int
+        self, partition: ReadablePartition, target: FetchTarget, bytes_max: int, end_offset: int
     ) -> list[Entry]:
         entries = await partition.log.read(target.request.fetch_offset, bytes_max)
         visible = [entry for entry in entries if entry.last_offset < end_offset]

@@ -14,7 +14,7 @@ from typing import Final
 
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.log.model import TimestampLookup
-from magnetar.broker.log.partition import Partition
+from magnetar.broker.usecases.handles import PartitionHandle
 from magnetar.broker.usecases.reading import OffsetLookup
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -76,7 +76,7 @@ def handle(
 
 def _answer_at_once(
     context: RequestContext,
-    partition: Partition,
+    partition: PartitionHandle,
     wanted: ListOffsetsPartition,
     row: ListOffsetsPartitionResponse,
     reads_committed: bool,

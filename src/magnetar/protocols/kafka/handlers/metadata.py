@@ -13,7 +13,7 @@ from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.broker.errors import UnknownTopic
-from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
@@ -77,24 +77,24 @@ class _Answer:
         self._context = context
         self._request = request
         self._response = response
-        self._found: list[tuple[MetadataResponseTopic, Topic]] = []
+        self._found: list[tuple[MetadataResponseTopic, TopicHandle]] = []
         self._missing: list[MetadataResponseTopic] = []
         self._may_create = context.cases.topics.makes_what_is_missing and (
             request.allow_auto_topic_creation or context.api_version < _AUTO_CREATE_FIELD_SINCE
         )
 
-    def add(self, topic: Topic, name: str) -> None:
+    def add(self, topic: TopicHandle, name: str) -> None:
         row = MetadataResponseTopic(ErrorCode.NONE, name, topic.topic_id, is_internal=topic.is_internal)
         self._response.topics.append(row)
         self._tell_operations(row, topic)
         self._found.append((row, topic))
 
-    def _tell_operations(self, row: MetadataResponseTopic, topic: Topic) -> None:
+    def _tell_operations(self, row: MetadataResponseTopic, topic: TopicHandle) -> None:
         if self._request.include_topic_authorized_operations:
             operations = self._context.cases.topics.operations(self._context.caller, topic.name.full)
             row.topic_authorized_operations = bits(operations)
 
-    def show(self, topic: Topic) -> None:
+    def show(self, topic: TopicHandle) -> None:
         self.add(topic, self._context.cases.kafka_names.shown(topic.name))
 
     def find(self, wanted: MetadataRequestTopic) -> None:
@@ -120,7 +120,7 @@ class _Answer:
         self._response.topics.append(row)
         return row
 
-    async def list_in_turns(self, topics: Sequence[Topic]) -> Large:
+    async def list_in_turns(self, topics: Sequence[TopicHandle]) -> Large:
         await self._context.service.large.each(topics, self.show)
         return await self._finish_in_turns()
 
@@ -176,10 +176,10 @@ class _Answer:
 
 
 def _in_turns(
-    found: Iterable[tuple[MetadataResponseTopic, Topic]],
-) -> Iterator[list[tuple[MetadataResponseTopic, Topic, int, int]]]:
+    found: Iterable[tuple[MetadataResponseTopic, TopicHandle]],
+) -> Iterator[list[tuple[MetadataResponseTopic, TopicHandle, int, int]]]:
     """Which partitions to describe in each turn: (row, topic, first, end) of a few topics, or of a part of one."""
-    parts: list[tuple[MetadataResponseTopic, Topic, int, int]] = []
+    parts: list[tuple[MetadataResponseTopic, TopicHandle, int, int]] = []
     room = ELEMENTS_PER_TURN
     for row, topic in found:
         start = 0
@@ -195,7 +195,7 @@ def _in_turns(
         yield parts
 
 
-def _partitions(topic: Topic, start: int, end: int) -> list[MetadataResponsePartition]:
+def _partitions(topic: TopicHandle, start: int, end: int) -> list[MetadataResponsePartition]:
     return [
         MetadataResponsePartition(
             ErrorCode.NONE, index, replicas[0], topic.leader_epoch(index), replicas, replicas

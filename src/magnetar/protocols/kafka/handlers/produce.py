@@ -17,7 +17,7 @@ from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.errors import InvalidRecord, NotLeader, RecordTooLarge
 from magnetar.broker.log.errors import NeedsOpening
 from magnetar.broker.security.errors import NotAuthorized
-from magnetar.broker.topics.topic import Topic
+from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
@@ -75,7 +75,7 @@ class _Pending(Deferred):
 class _Opening(NamedTuple):
     """A batch that has to be looked into, or comes behind one in its request."""
 
-    topic: Topic
+    topic: WritableTopic
     partition: int
     batch: memoryview
     answer: PartitionProduceResponse
@@ -166,7 +166,7 @@ async def _open_all(context: RequestContext, to_open: list[_Opening], pending: _
     pending.finish_one()
 
 
-def _topic_of(context: RequestContext, data: TopicProduceData) -> Topic:
+def _topic_of(context: RequestContext, data: TopicProduceData) -> WritableTopic:
     publishing = context.cases.publishing
     if context.api_version < _TOPIC_IDS_SINCE:
         return publishing.to_write(context.caller, data.name)
@@ -175,7 +175,7 @@ def _topic_of(context: RequestContext, data: TopicProduceData) -> Topic:
 
 def _append(
     context: RequestContext,
-    topic: Topic,
+    topic: WritableTopic,
     index: int,
     batch: memoryview,
     now_ms: int,
