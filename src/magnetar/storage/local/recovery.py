@@ -169,8 +169,6 @@ def _replay(store: RecoveredStore, found: Recovered) -> None:
         handle = store.disk.open(path, direct=store.direct, sync_writes=sync_writes)
         found.free_files.insert(0, RingFile(path, handle, size))
         found.next_file_number += 1
-    for file in [*found.used_files, *found.free_files]:
-        file.position = 0
 
 
 def _keep_what_was_found(store: RecoveredStore, files: list[RingFile], checkpoint: int) -> None:
