@@ -1,8 +1,23 @@
 """Appending and reading as tests want it: awaitable, and whole ledgers at once."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
 
 from magnetar.storage.store import EntryId, LedgerReader, LedgerWriter, StoredEntry
+
+P = ParamSpec("P")
+
+
+def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that awaits."""
+
+    @wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        asyncio.run(test(*arguments, **named))
+
+    return run
 
 
 def append(

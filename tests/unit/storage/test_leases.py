@@ -1,12 +1,9 @@
 """A leased segment's file outlives its ledger, the process too, and goes when the last lease on it has ended."""
 
-import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
 
 import pytest
 from crc32c import crc32c
@@ -19,10 +16,9 @@ from magnetar.testing.clock import FakeClock
 from magnetar.testing.disk import CrashDisk, Fate
 
 from .conftest import SMALL
-from .helpers import fill, pattern
+from .helpers import fill, in_a_loop, pattern
 
 DATA = Path("/data")
-P = ParamSpec("P")
 
 
 class Rig:
@@ -72,16 +68,6 @@ async def leased(store: LocalLedgerStore, length_s: int) -> tuple[LedgerId, str]
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that awaits."""
-
-    @wraps(test)
-    def run(*arguments: P.args, **named: P.kwargs) -> None:
-        asyncio.run(test(*arguments, **named))
-
-    return run
 
 
 @in_a_loop

@@ -27,44 +27,15 @@ from magnetar.storage.local.ledger import State
 from magnetar.storage.local.recovery import Recovered, recover
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.clock import FakeClock
-from magnetar.testing.disk import CrashDisk, CrashFile, Fate
+from magnetar.testing.disk import CrashDisk, Fate
 
 from .conftest import SMALL
+from .seen_disk import SeenDisk
 
 DATA = Path("/data")
 JOURNAL = DATA / "journal"
 SEGMENTS = DATA / "segments"
 FILE_BLOCKS = SMALL.journal_file_bytes // BLOCK_BYTES
-
-
-class SeenFile(CrashFile):
-    def sync(self) -> None:
-        super().sync()
-        assert isinstance(self._disk, SeenDisk)
-        self._disk.synced.append(self._path.name)
-
-    def close(self) -> None:
-        super().close()
-        assert isinstance(self._disk, SeenDisk)
-        self._disk.still_open.remove(self._path.name)
-
-
-class SeenDisk(CrashDisk):
-    """Notes how files are opened, which of them stay open, and which are synced."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flags: dict[str, tuple[bool, bool]] = {}
-        self.still_open: list[str] = []
-        self.synced: list[str] = []
-
-    def open(
-        self, path: Path, *, create: bool = False, direct: bool = False, sync_writes: bool = False
-    ) -> CrashFile:
-        file = super().open(path, create=create, direct=direct, sync_writes=sync_writes)
-        self.flags[path.name] = (direct, sync_writes)
-        self.still_open.append(path.name)
-        return SeenFile(self, path, file._inode, direct=direct, sync_writes=sync_writes)
 
 
 def entry(ledger_id: int, number: int, size: int = 10) -> bytes:
@@ -119,7 +90,7 @@ class Folder:
         return path
 
     def recover(self, *, direct: bool = True, sync_data: bool = True) -> Recovered:
-        self.disk.still_open.clear()
+        self.disk.opened.clear()
         self.disk.synced.clear()
         return recovered(self.disk, direct=direct, sync_data=sync_data)
 
