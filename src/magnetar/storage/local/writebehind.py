@@ -135,16 +135,16 @@ class WriteBehind:
         ledger = flush.ledger
         ledger.flushing = False
         counters = self._store.counters
+        if ledger.deleted:
+            if flush.create:
+                self._remove_file(ledger)  # one that failed may have made it, too
+            return
         if flush.error is not None:
             counters.flush_errors += 1
             self._on_stuck(f"segment {flush.path.name}: {flush.error}")
             return
         counters.flushes += 1
         counters.flushed_bytes += flush.end - flush.position
-        if ledger.deleted:
-            if flush.create:
-                self._remove_file(ledger)
-            return
         self._new_files = self._new_files or flush.create
         ledger.on_flushed(count, flush.end, flush.new_rest)
         if ledger.dirty_bytes >= self._store.settings.flush_bytes and not self.stuck:
@@ -179,10 +179,13 @@ class WriteBehind:
         return len(self._lost)
 
     async def _checkpoint_alone(self) -> None:
+        self._again = False
         try:
             await self._checkpoint_once()
         finally:
             self._checkpoint = None
+            if self._again:
+                self.checkpoint_soon()
 
     async def _run_checkpoints(self) -> None:
         try:
@@ -297,13 +300,15 @@ class WriteBehind:
             with_files = [sync for sync in syncs if sync.ledger.has_file]
             await self.worker.run(self.crew.sync, with_files)
             for sync in with_files:
+                if sync.ledger.deleted:
+                    continue  # meanwhile: nobody needs what its file has
                 if sync.sync_failed:
                     self._lost.add(sync.ledger.ledger_id)
                     sync.ledger.fence()
                     log.error("segment sync failed, its journal files are kept: file=%s", sync.path.name)
-                if sync.ledger.ledger_id in self._lost and not sync.ledger.deleted:
+                if sync.ledger.ledger_id in self._lost:
                     raise StorageError(f"ledger {sync.ledger.ledger_id} could not be synced")
-                if sync.error is not None and not sync.ledger.deleted:
+                if sync.error is not None:
                     raise StorageError(str(sync.error))
             noted += syncs
         if self._new_files:
@@ -351,7 +356,8 @@ class WriteBehind:
         """The deletion is durable in the journal."""
         self._lost.discard(ledger.ledger_id)
         self._deleted.append(ledger.ledger_id)
-        if ledger.has_file:
+        # A flush that failed may have made a file, too; one that is under way has its file removed when it is reported.
+        if ledger.has_file or (ledger.durable_count and not ledger.flushing):
             self._remove_file(ledger)
 
     def _remove_file(self, ledger: LocalLedger) -> None:
