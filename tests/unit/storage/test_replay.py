@@ -9,7 +9,11 @@ from magnetar.base.errors import StorageError
 from magnetar.storage.local.catalogue import Known
 from magnetar.storage.local.format import (
     BLOCK_BYTES,
+    RECORD_BYTES,
+    RECORD_REST,
+    RECORD_START,
     ROUND,
+    ROUND_BYTES,
     ROUND_MAGIC,
     UNSYNCED,
     Control,
@@ -18,6 +22,8 @@ from magnetar.storage.local.format import (
 )
 from magnetar.storage.local.replay import Damage, Survey, Torn, Whole, survey, walk
 from magnetar.testing.disk import CrashDisk, CrashFile
+
+from .seen_disk import SeenDisk
 
 FOLDER = Path("/journal")
 SALT = 9
@@ -29,6 +35,14 @@ def round_(epoch: int, sequence: int, salt: int = SALT, flags: int = 0) -> bytes
     record = control_record(sequence, Control.CREATE)
     head = round_header(epoch, sequence, len(record), 1, crc32c(record[4:8]), salt, flags)
     return (bytes(head) + record).ljust(BLOCK_BYTES, b"\0")
+
+
+def full_round(epoch: int, sequence: int) -> bytes:
+    """One block, too, and the record ends with it."""
+    size = BLOCK_BYTES - ROUND_BYTES - RECORD_BYTES
+    rest = RECORD_REST.pack(1, 0, 0, 0) + bytes(size)
+    record = RECORD_START.pack(size, crc32c(rest)) + rest
+    return bytes(round_header(epoch, sequence, len(record), 1, crc32c(record[4:8]), SALT, 0)) + record
 
 
 def round_of_version_1(epoch: int, sequence: int) -> bytes:
@@ -49,12 +63,13 @@ ZERO = bytes(BLOCK_BYTES)
 JUNK = b"MGJR, or so it says".ljust(BLOCK_BYTES, b"?")
 
 
-def files(blocks: int = FILE_BLOCKS, **content: bytes) -> CrashDisk:
+def files(blocks: int = FILE_BLOCKS, **content: bytes) -> SeenDisk:
     """A folder of journal files, each filled up with zeroes to so many blocks."""
-    disk = CrashDisk()
+    disk = SeenDisk()
     for name, data in content.items():
         file = disk.open(FOLDER / f"{name}.journal", create=True)
         file.write(data.ljust(blocks * BLOCK_BYTES, b"\0"), 0)
+        file.close()
     return disk
 
 
@@ -227,6 +242,20 @@ def test_damage_to_what_the_checkpoint_covers_is_none() -> None:
     assert walked(disk, known_at(2)) == [-1, -2, 3, 4]
     assert walked(disk, known_at(3)) == [-1, -2, -3, 4]
     assert walked(disk, known_at(1)) == [-1, damage("a", 1, 2, 3), 3, 4]
+    disk = files(a=round_(1, 1) + bad_head(round_(1, 2)) + round_(1, 3) + round_(1, 4))
+    assert walked(disk, known_at(3)) == [-1, -3, 4]
+    assert walked(disk, known_at(2)) == [-1, 3, 4]
+    assert walked(disk, known_at(1)) == [-1, damage("a", 1, 2, 3), 3, 4]
+
+
+def test_a_file_that_begins_damaged_behind_a_damaged_tail_is_named_as_well() -> None:
+    disk = files(a=round_(1, 1) + bad_body(round_(1, 2)), b=bad_head(round_(2, 3)) + round_(2, 4))
+    assert walked(disk) == [1, damage("a", 1, 2, 3), damage("b", 0, 3, 4), 4]
+
+
+def test_a_round_may_end_where_its_file_ends() -> None:
+    disk = files(2, a=round_(1, 1) + full_round(1, 2), b=round_(2, 3))
+    assert walked(disk) == [1, 2, 3]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -237,6 +266,7 @@ def test_files_that_something_has_cut_are_named_and_read_as_far_as_they_go() -> 
     for name, data in (("cut", round_(2, 2) + round_(2, 3)[:100]), ("short", b"x" * 100), ("nothing", b"")):
         disk.open(FOLDER / f"{name}.journal", create=True).write(data, 0)
     disk.open(FOLDER / "other.txt", create=True).write(b"x", 0)
+    disk.opened.clear()
     found = survey(disk, FOLDER, known_at())
     assert found.cut == [("cut.journal", BLOCK_BYTES + 100), ("nothing.journal", 0), ("short.journal", 100)]
     assert {use.file.path.stem: use.file.size for use in found.uses} == {
@@ -244,16 +274,26 @@ def test_files_that_something_has_cut_are_named_and_read_as_far_as_they_go() -> 
         "cut": BLOCK_BYTES,
     }
     assert found.free == []
+    assert disk.still_open == ["cut.journal", "whole.journal"]
     assert walked(disk) == [1, 2]
+
+
+def test_files_are_read_in_whole_blocks_where_the_page_cache_is_passed_by() -> None:
+    """The disk in memory checks it, as a real one would."""
+    disk = files(a=round_(1, 1) + round_(1, 2), b=JUNK + round_(2, 3) + round_(2, 4), c=ZERO)
+    known = known_at()
+    found = survey(disk, FOLDER, known, direct=True, sync_writes=True)
+    assert len([item for item in walk(found, known) if isinstance(item, Whole)]) == 3
+    assert set(disk.flags.values()) == {(True, True)}
 
 
 @pytest.mark.parametrize("reads", [1, 2])
 def test_a_file_that_gets_shorter_meanwhile_is_an_error(monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
     read = CrashFile.read
-    left = [True] * (reads - 1)
+    missing = [0] * (reads - 1) + [1]
 
     def shorter(file: CrashFile, buffer: memoryview, position: int) -> int:
-        return read(file, buffer, position) - (0 if left and left.pop() else 1)
+        return read(file, buffer, position) - (missing.pop(0) if missing else 0)
 
     disk = files(a=round_(1, 1))
     monkeypatch.setattr(CrashFile, "read", shorter)
