@@ -25,6 +25,8 @@ _RAISED: Final = re.compile(
 _CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ")
 _NOISE: Final = re.compile(r"\s*(SQLSTATE: \w+|JVM stacktrace:).*", re.DOTALL)
 _OF_A_STREAM: Final = re.compile(r"^.*?\bterminated with exception: ", re.DOTALL)
+# Of the trace of a Java exception, outermost first.
+_CAUSE: Final = re.compile(r"^Caused by: (?P<text>(?:\w+\.)*\w+(?:: (?P<said>.+))?)$", re.MULTILINE)
 _OURS: Final = ("magnetar.", "pyspark_magnetar.")
 _STREAM: Final = "StreamingQueryException"
 _NO_SPACE: Final = re.compile(r"No space left on device|Disk quota exceeded")
@@ -55,8 +57,17 @@ def explain(error: BaseException) -> tuple[str, bool]:
         name = others[-1]["name"].rpartition(".")[2]
         return _bounded(f"{name}: {_without_condition(others[-1]['text'])}"), name not in _FINAL_SPARK
     if kind == _STREAM and _OF_A_STREAM.match(text):
-        return _bounded(_without_condition(_OF_A_STREAM.sub("", text))), True
-    return _bounded(f"{kind}: {_without_condition(text)}" if text.strip() else kind), True
+        return _bounded(_with_cause(_without_condition(_OF_A_STREAM.sub("", text)), error)), True
+    said = f"{kind}: {_without_condition(text)}" if text.strip() else kind
+    return _bounded(_with_cause(said, error)), True
+
+
+def _with_cause(said: str, error: BaseException) -> str:
+    """What was said, and the innermost cause that the JVM names, unless that was said already."""
+    causes = list(_CAUSE.finditer(str(getattr(error, "_stackTrace", ""))))
+    if not causes or (causes[-1]["said"] or causes[-1]["text"]) in said:
+        return said
+    return f"{said.strip()} ({causes[-1]['text']})"
 
 
 def _without_condition(text: str) -> str:

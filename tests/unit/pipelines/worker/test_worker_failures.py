@@ -19,6 +19,16 @@ class StreamingQueryException(Exception):
     """Named as Spark's."""
 
 
+def traced(text: str, *causes: str) -> StreamingQueryException:
+    """As PySpark gives it: with the JVM's trace beside the text."""
+    error = StreamingQueryException(text)
+    trace = "".join(f"Caused by: {cause}\n\tat org.apache.spark.X.y(X.scala:1)\n" for cause in causes)
+    error._stackTrace = (
+        f"org.apache.spark.SparkException: {text}\n\tat org.apache.spark.A.b(A.scala:9)\n{trace}"  # type: ignore[attr-defined]
+    )
+    return error
+
+
 class AnalysisException(Exception):
     """Named as Spark's."""
 
@@ -77,6 +87,26 @@ class AnalysisException(Exception):
             ),
             "AnalysisException: A column `x` cannot be resolved.",
             False,
+        ),
+        (
+            traced(
+                "Task not serializable",
+                "org.apache.spark.SparkException: Task not serializable",
+                "java.io.NotSerializableException: org.example.Handle",
+            ),
+            "StreamingQueryException: Task not serializable"
+            " (java.io.NotSerializableException: org.example.Handle)",
+            True,
+        ),
+        (
+            traced("the disk has gone", "java.io.IOException: the disk has gone"),
+            "StreamingQueryException: the disk has gone",
+            True,
+        ),
+        (
+            traced("Job aborted", "java.lang.StackOverflowError"),
+            "StreamingQueryException: Job aborted (java.lang.StackOverflowError)",
+            True,
         ),
         (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error", True),
         (
