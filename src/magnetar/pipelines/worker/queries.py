@@ -68,7 +68,7 @@ class Queries:
         folder = own_folder(self._folder, pipeline)
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
         context = Context(self._admin_url, self._bootstrap, folder, self._table_roots)
-        session = self._spark.newSession()
+        session = own_session(self._spark)
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)
         session.streams.addListener(listener)
@@ -111,6 +111,20 @@ class Queries:
         folder = self._folder / name
         if (folder / OWNER).exists():
             shutil.rmtree(folder)
+
+
+def own_session(spark: "SparkSession") -> "SparkSession":
+    """A session with a data source `magnetar` of its own.
+
+    The source that Spark finds by its name is one object for all sessions of the JVM, with a map that every query
+    changes when it starts (Spark 4.3, `PythonUtils.createPythonFunction`).  Two queries that did so at once have left
+    the map with a wrong count, and from then on no task that writes could be sent out: "Task not serializable".
+    """
+    from pyspark_magnetar import DefaultSource
+
+    session = spark.newSession()
+    session.dataSource.register(DefaultSource)
+    return session
 
 
 def own_folder(parent: Path, pipeline: Pipeline) -> Path:

@@ -18,13 +18,15 @@ Traceback (most recent call last):
 class StreamingQueryException(Exception):
     """Named as Spark's."""
 
+    _stackTrace = ""
+
 
 def traced(text: str, *causes: str) -> StreamingQueryException:
     """As PySpark gives it: with the JVM's trace beside the text."""
     error = StreamingQueryException(text)
     trace = "".join(f"Caused by: {cause}\n\tat org.apache.spark.X.y(X.scala:1)\n" for cause in causes)
     error._stackTrace = (
-        f"org.apache.spark.SparkException: {text}\n\tat org.apache.spark.A.b(A.scala:9)\n{trace}"  # type: ignore[attr-defined]
+        f"org.apache.spark.SparkException: {text}\n\tat org.apache.spark.A.b(A.scala:9)\n{trace}"
     )
     return error
 
