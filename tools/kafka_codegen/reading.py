@@ -226,7 +226,7 @@ class Reader:
     def _loop(self, element: Primitive | Struct, target: str, label: str, type_text: str | None) -> None:
         out = self._out
         out.add(f"{target}: {type_text.removesuffix(' | None')} = []" if type_text else f"{target} = []")
-        out.add("for _ in range(n):")
+        out.add("for _ in paced(range(n)) if n >= PACED_MIN else range(n):")
         out.depth += 1
         if isinstance(element, Struct):
             expression = self._struct(element)

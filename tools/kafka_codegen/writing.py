@@ -255,10 +255,8 @@ class Writer:
             return
         item = f"item_{self._ordinal}"
         self._ordinal += 1
-        if nullable:
-            out.add(f"for {item} in {local} or ():")
-        else:
-            out.add(f"for {item} in {local}:")
+        unpaced = f"{local} or ()" if nullable else local
+        out.add(f"for {item} in paced({unpaced}) if n >= PACED_MIN else {unpaced}:")
         out.depth += 1
         if isinstance(element, Struct):
             self._struct(element, item)

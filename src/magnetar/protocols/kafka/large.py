@@ -1,10 +1,10 @@
 """Requests and responses of very many elements: worked on without holding up other connections.
 
 Reading a hundred thousand elements takes the better part of a second, and so does writing them.  Both happen on a
-thread, one message at a time; the interpreter changes over every half a millisecond.  When a request was answered its
-elements go on that thread, too: to let go of them all at once is one step of the interpreter, of 10 ms and more.  What
-a handler does with them is the loop's work, as everything is that touches state.  It is done in pieces, one piece of
-one request per turn of the loop, however many connections ask for as much (`LargeMessages.turn`).
+thread, one message at a time and with rests (`base/pacing.py`).  When a request was answered its elements go on that
+thread, too: to let go of them all at once is one step of the interpreter, of 10 ms and more.  What a handler does with
+them is the loop's work, as everything is that touches state.  It is done in pieces, one piece of one request per turn
+of the loop, however many connections ask for as much (`LargeMessages.turn`).
 
 A handler whose answer is the sum of the answers to its parts says so (`PIECES`), and is simply asked piece by piece.
 Others count for themselves (Metadata, Fetch, Produce) or take no more elements than they can handle in one go: a
@@ -19,6 +19,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from magnetar.base.pacing import Pace
 from magnetar.wire.kafka.runtime import Buffer
 
 LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not worth a thread
@@ -54,8 +55,11 @@ class Encoded(NamedTuple):
 class LargeMessages:
     """See the module's text; one for each service."""
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="magnetar-large")
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._pace = Pace(monotonic)
+        self._thread = ThreadPoolExecutor(
+            1, thread_name_prefix="magnetar-large", initializer=self._pace.enter
+        )
         self._lane = asyncio.Lock()
         self._is_closed = False
         self.turns = 0  # pieces of work done
@@ -83,11 +87,12 @@ class LargeMessages:
 
     async def take_apart(self, request: Any) -> None:
         """Free what `request` holds, which is needed no longer: its arrays are empty afterwards."""
-        await self._on_thread(partial(_take_apart, request))
+        await self._on_thread(partial(_take_apart, request, self._pace.rest_if_due))
 
     def close(self) -> None:
         """Begin nothing more, and cancel what is queued: its clients will get no answer, so the stop need not wait."""
         self._is_closed = True
+        self._pace.hurry()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @asynccontextmanager
@@ -128,16 +133,17 @@ def _arrays_of(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if "list[" in str(one.type)) if is_dataclass(kind) else ()
 
 
-def _take_apart(message: Any) -> None:
+def _take_apart(message: Any, rest_if_due: Callable[[], None]) -> None:
     for name in _arrays_of(message.__class__):
         array = getattr(message, name)
         holds_arrays = array and _arrays_of(array[0].__class__)
         while array:
+            rest_if_due()
             last = array[-ELEMENTS_PER_TURN:]
             del array[-ELEMENTS_PER_TURN:]
             if holds_arrays:
                 for element in last:
-                    _take_apart(element)
+                    _take_apart(element, rest_if_due)
 
 
 def cut(request: Any, pieces: Pieces) -> Iterator[tuple[int, Any]]:

@@ -55,7 +55,7 @@ class KafkaService(FramedTraffic):
         self.settings = settings
         self.fetch_sessions = FetchSessions(cases.clock, settings.fetch_sessions_max)
         self.apis = apis
-        self.large = LargeMessages()
+        self.large = LargeMessages(cases.clock.monotonic)
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }

@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, TypeAlias
 
 from magnetar.base.errors import WireError
-from magnetar.base.varint import varint as varint  # the generated code's
+from magnetar.base.pacing import PACED_MIN as PACED_MIN  # the generated code's, as are the next two
+from magnetar.base.pacing import paced as paced
+from magnetar.base.varint import varint as varint
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes on their way out.  A memoryview has items of one byte."""

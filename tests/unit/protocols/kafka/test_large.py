@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -263,7 +264,7 @@ def test_a_large_request_whose_client_has_gone_leaves_its_place(with_broker: Run
 
 def test_a_stop_waits_for_the_large_message_at_work_and_for_no_other() -> None:
     async def scenario() -> None:
-        large = LargeMessages()
+        large = LargeMessages(time.monotonic)
         begun, go_on = threading.Event(), threading.Event()
 
         def work() -> str:
@@ -367,7 +368,7 @@ def test_a_request_is_taken_apart_on_the_thread_down_to_its_last_array() -> None
         groups = [OffsetFetchRequestGroup("g", topics=topics)]
         request = OffsetFetchRequest(groups=groups, topics=None)
         inner = [topic.partition_indexes for topic in topics]
-        large = LargeMessages()
+        large = LargeMessages(time.monotonic)
         try:
             await large.take_apart(request)
         finally:

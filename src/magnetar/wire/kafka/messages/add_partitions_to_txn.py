@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -122,7 +124,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitions
     if n * 6 > end - position or left < 0:
         bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n)
     v3_and_below_topics_0: list[AddPartitionsToTxnTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -166,7 +168,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[AddPartitions
     if n * 3 > end - position or left < 0:
         bad_count("AddPartitionsToTxnRequest.v3_and_below_topics", n)
     v3_and_below_topics_0: list[AddPartitionsToTxnTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -214,7 +216,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitions
     if n * 14 > end - position or left < 0:
         bad_count("AddPartitionsToTxnRequest.transactions", n)
     transactions_0: list[AddPartitionsToTxnTransaction] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -235,7 +237,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[AddPartitions
         if n * 3 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTransaction.topics", n)
         topics_1: list[AddPartitionsToTxnTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -292,7 +294,7 @@ def _encode_request_v0(message: AddPartitionsToTxnRequest, out: list[Buffer]) ->
     value_1 = message.v3_and_below_topics
     n = len(value_1)
     add(_pack_qhi(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         add(_pack_h(len(data)) + data)
@@ -313,7 +315,7 @@ def _encode_request_v3(message: AddPartitionsToTxnRequest, out: list[Buffer]) ->
         add(_pack_qhB(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, n))
     else:
         add(_pack_qh(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch) + varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -330,7 +332,7 @@ def _encode_request_v4(message: AddPartitionsToTxnRequest, out: list[Buffer]) ->
     value_0 = message.transactions
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.transactional_id
         data = value_2.encode()
         n = len(data) + 1
@@ -341,7 +343,7 @@ def _encode_request_v4(message: AddPartitionsToTxnRequest, out: list[Buffer]) ->
             add(_pack_qhoB(item_1.producer_id, item_1.producer_epoch, item_1.verify_only, n))
         else:
             add(_pack_qho(item_1.producer_id, item_1.producer_epoch, item_1.verify_only) + varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -375,7 +377,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddPartition
     if n * 6 > end - position or left < 0:
         bad_count("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
     results_by_topic_v3_and_below_0: list[AddPartitionsToTxnTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -391,7 +393,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddPartition
         if n * 6 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
         results_by_partition_1: list[AddPartitionsToTxnPartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, partition_error_code_2 = _unpack_ih(buffer, position)
             position += 6
             results_by_partition_1.append(AddPartitionsToTxnPartitionResult(partition_index_2, partition_error_code_2))
@@ -413,7 +415,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddPartition
     if n * 3 > end - position or left < 0:
         bad_count("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
     results_by_topic_v3_and_below_0: list[AddPartitionsToTxnTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -434,7 +436,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddPartition
         if n * 7 > end - position or left < 0:
             bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
         results_by_partition_1: list[AddPartitionsToTxnPartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, partition_error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
@@ -466,7 +468,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartition
     if n * 3 > end - position or left < 0:
         bad_count("AddPartitionsToTxnResponse.results_by_transaction", n)
     results_by_transaction_0: list[AddPartitionsToTxnResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -487,7 +489,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartition
         if n * 3 > end - position or left < 0:
             bad_count("AddPartitionsToTxnResult.topic_results", n)
         topic_results_1: list[AddPartitionsToTxnTopicResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -508,7 +510,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartition
             if n * 7 > end - position or left < 0:
                 bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
             results_by_partition_2: list[AddPartitionsToTxnPartitionResult] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, partition_error_code_3, tags_3 = _unpack_ihB(buffer, position)
                 position += 7
                 if tags_3:
@@ -546,14 +548,14 @@ def _encode_response_v0(message: AddPartitionsToTxnResponse, out: list[Buffer]) 
     value_0 = message.results_by_topic_v3_and_below
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.results_by_partition
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ih(item_4.partition_index, item_4.partition_error_code))
 
 
@@ -565,7 +567,7 @@ def _encode_response_v3(message: AddPartitionsToTxnResponse, out: list[Buffer]) 
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -573,7 +575,7 @@ def _encode_response_v3(message: AddPartitionsToTxnResponse, out: list[Buffer]) 
         value_3 = item_1.results_by_partition
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihx(item_4.partition_index, item_4.partition_error_code))
         add(b"\0")
     add(b"\0")
@@ -587,7 +589,7 @@ def _encode_response_v4(message: AddPartitionsToTxnResponse, out: list[Buffer]) 
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.transactional_id
         data = value_2.encode()
         n = len(data) + 1
@@ -595,7 +597,7 @@ def _encode_response_v4(message: AddPartitionsToTxnResponse, out: list[Buffer]) 
         value_3 = item_1.topic_results
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -603,7 +605,7 @@ def _encode_response_v4(message: AddPartitionsToTxnResponse, out: list[Buffer]) 
             value_6 = item_4.results_by_partition
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_ihx(item_7.partition_index, item_7.partition_error_code))
             add(b"\0")
         add(b"\0")

@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -100,7 +102,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQu
     if n * 8 > end - position or left < 0:
         bad_count("AlterClientQuotasRequest.entries", n)
     entries_0: list[EntryData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_i(buffer, position)
         position += 4
         if n < 0:
@@ -109,7 +111,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQu
         if n * 4 > end - position or left < 0:
             bad_count("EntryData.entity", n)
         entity_1: list[EntityData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -135,7 +137,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQu
         if n * 11 > end - position or left < 0:
             bad_count("EntryData.ops", n)
         ops_1: list[OpData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -166,7 +168,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
     if n * 3 > end - position or left < 0:
         bad_count("AlterClientQuotasRequest.entries", n)
     entries_0: list[EntryData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -178,7 +180,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
         if n * 3 > end - position or left < 0:
             bad_count("EntryData.entity", n)
         entity_1: list[EntityData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -213,7 +215,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterClientQu
         if n * 11 > end - position or left < 0:
             bad_count("EntryData.ops", n)
         ops_1: list[OpData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -251,11 +253,11 @@ def _encode_request_v0(message: AlterClientQuotasRequest, out: list[Buffer]) -> 
     value_0 = message.entries
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.entity
         n = len(value_2)
         add(_pack_i(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             value_4 = item_3.entity_type
             data = value_4.encode()
             add(_pack_h(len(data)) + data)
@@ -265,7 +267,7 @@ def _encode_request_v0(message: AlterClientQuotasRequest, out: list[Buffer]) -> 
         value_6 = item_1.ops
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.key
             data = value_8.encode()
             add(_pack_h(len(data)) + data)
@@ -278,11 +280,11 @@ def _encode_request_v1(message: AlterClientQuotasRequest, out: list[Buffer]) -> 
     value_0 = message.entries
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.entity
         n = len(value_2) + 1
         add(varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             value_4 = item_3.entity_type
             data = value_4.encode()
             n = len(data) + 1
@@ -295,7 +297,7 @@ def _encode_request_v1(message: AlterClientQuotasRequest, out: list[Buffer]) -> 
         value_6 = item_1.ops
         n = len(value_6) + 1
         add(varint(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.key
             data = value_8.encode()
             n = len(data) + 1
@@ -322,7 +324,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterClientQ
     if n * 8 > end - position or left < 0:
         bad_count("AlterClientQuotasResponse.entries", n)
     entries_0: list[EntryResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         error_message_1: str | None = None
@@ -340,7 +342,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterClientQ
         if n * 4 > end - position or left < 0:
             bad_count("EntryResult.entity", n)
         entity_1: list[EntityData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -376,7 +378,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQ
     if n * 5 > end - position or left < 0:
         bad_count("AlterClientQuotasResponse.entries", n)
     entries_0: list[EntryResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -397,7 +399,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQ
         if n * 3 > end - position or left < 0:
             bad_count("EntryResult.entity", n)
         entity_1: list[EntityData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -444,14 +446,14 @@ def _encode_response_v0(message: AlterClientQuotasResponse, out: list[Buffer]) -
     value_0 = message.entries
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_hh(item_1.error_code, -1 if value_2 is None else len(data)) + data)
         value_3 = item_1.entity
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.entity_type
             data = value_5.encode()
             add(_pack_h(len(data)) + data)
@@ -468,7 +470,7 @@ def _encode_response_v1(message: AlterClientQuotasResponse, out: list[Buffer]) -
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -479,7 +481,7 @@ def _encode_response_v1(message: AlterClientQuotasResponse, out: list[Buffer]) -
         value_3 = item_1.entity
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.entity_type
             data = value_5.encode()
             n = len(data) + 1

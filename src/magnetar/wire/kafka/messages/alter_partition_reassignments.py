@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -100,7 +102,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitio
     if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsRequest.topics", n)
     topics_0: list[ReassignableTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -121,7 +123,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitio
         if n * 6 > end - position or left < 0:
             bad_count("ReassignableTopic.partitions", n)
         partitions_1: list[ReassignablePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, n = _unpack_iB(buffer, position)
             position += 5
             if n > 127:
@@ -165,7 +167,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitio
     if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsRequest.topics", n)
     topics_0: list[ReassignableTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -186,7 +188,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterPartitio
         if n * 6 > end - position or left < 0:
             bad_count("ReassignableTopic.partitions", n)
         partitions_1: list[ReassignablePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, n = _unpack_iB(buffer, position)
             position += 5
             if n > 127:
@@ -230,7 +232,7 @@ def _encode_request_v0(message: AlterPartitionReassignmentsRequest, out: list[Bu
         add(_pack_iB(message.timeout_ms, n))
     else:
         add(_pack_i(message.timeout_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -238,7 +240,7 @@ def _encode_request_v0(message: AlterPartitionReassignmentsRequest, out: list[Bu
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.replicas
             n = 0 if value_5 is None else len(value_5) + 1
             if n < 128:
@@ -258,7 +260,7 @@ def _encode_request_v1(message: AlterPartitionReassignmentsRequest, out: list[Bu
         add(_pack_ioB(message.timeout_ms, message.allow_replication_factor_change, n))
     else:
         add(_pack_io(message.timeout_ms, message.allow_replication_factor_change) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -266,7 +268,7 @@ def _encode_request_v1(message: AlterPartitionReassignmentsRequest, out: list[Bu
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.replicas
             n = 0 if value_5 is None else len(value_5) + 1
             if n < 128:
@@ -307,7 +309,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartiti
     if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsResponse.responses", n)
     responses_0: list[ReassignableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -328,7 +330,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartiti
         if n * 8 > end - position or left < 0:
             bad_count("ReassignableTopicResponse.partitions", n)
         partitions_1: list[ReassignablePartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
             position += 7
             if n > 127:
@@ -378,7 +380,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartiti
     if n * 3 > end - position or left < 0:
         bad_count("AlterPartitionReassignmentsResponse.responses", n)
     responses_0: list[ReassignableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -399,7 +401,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartiti
         if n * 8 > end - position or left < 0:
             bad_count("ReassignableTopicResponse.partitions", n)
         partitions_1: list[ReassignablePartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
             position += 7
             if n > 127:
@@ -444,7 +446,7 @@ def _encode_response_v0(message: AlterPartitionReassignmentsResponse, out: list[
     value_1 = message.responses
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -452,7 +454,7 @@ def _encode_response_v0(message: AlterPartitionReassignmentsResponse, out: list[
         value_4 = item_2.partitions
         n = len(value_4) + 1
         add(varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.error_message
             data = b"" if value_6 is None else value_6.encode()
             n = 0 if value_6 is None else len(data) + 1
@@ -477,7 +479,7 @@ def _encode_response_v1(message: AlterPartitionReassignmentsResponse, out: list[
     value_1 = message.responses
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -485,7 +487,7 @@ def _encode_response_v1(message: AlterPartitionReassignmentsResponse, out: list[
         value_4 = item_2.partitions
         n = len(value_4) + 1
         add(varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.error_message
             data = b"" if value_6 is None else value_6.encode()
             n = 0 if value_6 is None else len(data) + 1

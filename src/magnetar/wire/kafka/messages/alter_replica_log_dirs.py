@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -91,7 +93,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaL
     if n * 6 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsRequest.dirs", n)
     dirs_0: list[AlterReplicaLogDir] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -107,7 +109,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaL
         if n * 6 > end - position or left < 0:
             bad_count("AlterReplicaLogDir.topics", n)
         topics_1: list[AlterReplicaLogDirTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -143,7 +145,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaL
     if n * 3 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsRequest.dirs", n)
     dirs_0: list[AlterReplicaLogDir] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -164,7 +166,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaL
         if n * 3 > end - position or left < 0:
             bad_count("AlterReplicaLogDir.topics", n)
         topics_1: list[AlterReplicaLogDirTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -214,14 +216,14 @@ def _encode_request_v1(message: AlterReplicaLogDirsRequest, out: list[Buffer]) -
     value_0 = message.dirs
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.path
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.topics
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             add(_pack_h(len(data)) + data)
@@ -235,7 +237,7 @@ def _encode_request_v2(message: AlterReplicaLogDirsRequest, out: list[Buffer]) -
     value_0 = message.dirs
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.path
         data = value_2.encode()
         n = len(data) + 1
@@ -243,7 +245,7 @@ def _encode_request_v2(message: AlterReplicaLogDirsRequest, out: list[Buffer]) -
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -273,7 +275,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterReplica
     if n * 6 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsResponse.results", n)
     results_0: list[AlterReplicaLogDirTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -289,7 +291,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterReplica
         if n * 6 > end - position or left < 0:
             bad_count("AlterReplicaLogDirTopicResult.partitions", n)
         partitions_1: list[AlterReplicaLogDirPartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2 = _unpack_ih(buffer, position)
             position += 6
             partitions_1.append(AlterReplicaLogDirPartitionResult(partition_index_2, error_code_2))
@@ -311,7 +313,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterReplica
     if n * 3 > end - position or left < 0:
         bad_count("AlterReplicaLogDirsResponse.results", n)
     results_0: list[AlterReplicaLogDirTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -332,7 +334,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterReplica
         if n * 7 > end - position or left < 0:
             bad_count("AlterReplicaLogDirTopicResult.partitions", n)
         partitions_1: list[AlterReplicaLogDirPartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
@@ -361,14 +363,14 @@ def _encode_response_v1(message: AlterReplicaLogDirsResponse, out: list[Buffer])
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic_name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ih(item_4.partition_index, item_4.error_code))
 
 
@@ -380,7 +382,7 @@ def _encode_response_v2(message: AlterReplicaLogDirsResponse, out: list[Buffer])
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic_name
         data = value_2.encode()
         n = len(data) + 1
@@ -388,7 +390,7 @@ def _encode_response_v2(message: AlterReplicaLogDirsResponse, out: list[Buffer])
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihx(item_4.partition_index, item_4.error_code))
         add(b"\0")
     add(b"\0")

@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -90,7 +92,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScra
     if n * 3 > end - position or left < 0:
         bad_count("AlterUserScramCredentialsRequest.deletions", n)
     deletions_0: list[ScramCredentialDeletion] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -116,7 +118,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScra
     if n * 9 > end - position or left < 0:
         bad_count("AlterUserScramCredentialsRequest.upsertions", n)
     upsertions_0: list[ScramCredentialUpsertion] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -166,7 +168,7 @@ def _encode_request_v0(message: AlterUserScramCredentialsRequest, out: list[Buff
     value_0 = message.deletions
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -175,7 +177,7 @@ def _encode_request_v0(message: AlterUserScramCredentialsRequest, out: list[Buff
     value_3 = message.upsertions
     n = len(value_3) + 1
     add(varint(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.name
         data = value_5.encode()
         n = len(data) + 1
@@ -214,7 +216,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterUserScr
     if n * 5 > end - position or left < 0:
         bad_count("AlterUserScramCredentialsResponse.results", n)
     results_0: list[AlterUserScramCredentialsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -258,7 +260,7 @@ def _encode_response_v0(message: AlterUserScramCredentialsResponse, out: list[Bu
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.user
         data = value_2.encode()
         n = len(data) + 1

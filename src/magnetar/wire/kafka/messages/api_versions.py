@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_tag,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     tag_count,
@@ -169,7 +171,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsR
     if n * 6 > end - position or left < 0:
         bad_count("ApiVersionsResponse.api_keys", n)
     api_keys_0: list[ApiVersion] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         api_key_1, min_version_1, max_version_1 = _unpack_hhh(buffer, position)
         position += 6
         api_keys_0.append(ApiVersion(api_key_1, min_version_1, max_version_1))
@@ -187,7 +189,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ApiVersionsR
     if n * 6 > end - position or left < 0:
         bad_count("ApiVersionsResponse.api_keys", n)
     api_keys_0: list[ApiVersion] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         api_key_1, min_version_1, max_version_1 = _unpack_hhh(buffer, position)
         position += 6
         api_keys_0.append(ApiVersion(api_key_1, min_version_1, max_version_1))
@@ -210,7 +212,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
     if n * 7 > end - position or left < 0:
         bad_count("ApiVersionsResponse.api_keys", n)
     api_keys_0: list[ApiVersion] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         api_key_1, min_version_1, max_version_1, tags_1 = _unpack_hhhB(buffer, position)
         position += 7
         if tags_1:
@@ -238,7 +240,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
                 if n * 6 > end - position or left < 0:
                     bad_count("ApiVersionsResponse.supported_features", n)
                 supported_features_0 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     n = buffer[position]
                     position += 1
                     if n > 127:
@@ -272,7 +274,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsR
                 if n * 6 > end - position or left < 0:
                     bad_count("ApiVersionsResponse.finalized_features", n)
                 finalized_features_0 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     n = buffer[position]
                     position += 1
                     if n > 127:
@@ -313,7 +315,7 @@ def _encode_response_v0(message: ApiVersionsResponse, out: list[Buffer]) -> None
     value_0 = message.api_keys
     n = len(value_0)
     add(_pack_hi(message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         add(_pack_hhh(item_1.api_key, item_1.min_version, item_1.max_version))
 
 
@@ -322,7 +324,7 @@ def _encode_response_v1(message: ApiVersionsResponse, out: list[Buffer]) -> None
     value_0 = message.api_keys
     n = len(value_0)
     add(_pack_hi(message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         add(_pack_hhh(item_1.api_key, item_1.min_version, item_1.max_version))
     add(_pack_i(message.throttle_time_ms))
 
@@ -335,7 +337,7 @@ def _encode_response_v3(message: ApiVersionsResponse, out: list[Buffer]) -> None
         add(_pack_hB(message.error_code, n))
     else:
         add(_pack_h(message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         add(_pack_hhhx(item_1.api_key, item_1.min_version, item_1.max_version))
     if message.supported_features or message.finalized_features_epoch != -1 or message.finalized_features or message.zk_migration_ready:
         add(_pack_i(message.throttle_time_ms))
@@ -345,7 +347,7 @@ def _encode_response_v3(message: ApiVersionsResponse, out: list[Buffer]) -> None
             value_3 = message.supported_features
             n = len(value_3) + 1
             parts_3.append(varint(n))
-            for item_4 in value_3:
+            for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
                 value_5 = item_4.name
                 data = value_5.encode()
                 n = len(data) + 1
@@ -361,7 +363,7 @@ def _encode_response_v3(message: ApiVersionsResponse, out: list[Buffer]) -> None
             value_6 = message.finalized_features
             n = len(value_6) + 1
             parts_3.append(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 value_8 = item_7.name
                 data = value_8.encode()
                 n = len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -119,7 +121,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
     if n > end - position or left < 0:
         bad_count("ConsumerGroupDescribeRequest.group_ids", n)
     group_ids_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -148,7 +150,7 @@ def _encode_request_v0(message: ConsumerGroupDescribeRequest, out: list[Buffer])
     value_0 = message.group_ids
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -175,7 +177,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
     if n * 20 > end - position or left < 0:
         bad_count("ConsumerGroupDescribeResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -223,7 +225,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
         if n * 16 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[Member] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -280,7 +282,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n > end - position or left < 0:
                 bad_count("Member.subscribed_topic_names", n)
             subscribed_topic_names_2: list[str] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -311,7 +313,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_3: list[TopicPartitions] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 topic_id_4, n = _unpack_uB(buffer, position)
                 position += 17
                 if n > 127:
@@ -354,7 +356,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_5: list[TopicPartitions] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 topic_id_6, n = _unpack_uB(buffer, position)
                 position += 17
                 if n > 127:
@@ -417,7 +419,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
     if n * 20 > end - position or left < 0:
         bad_count("ConsumerGroupDescribeResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -465,7 +467,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
         if n * 17 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[Member] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -522,7 +524,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n > end - position or left < 0:
                 bad_count("Member.subscribed_topic_names", n)
             subscribed_topic_names_2: list[str] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -553,7 +555,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_3: list[TopicPartitions] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 topic_id_4, n = _unpack_uB(buffer, position)
                 position += 17
                 if n > 127:
@@ -596,7 +598,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ConsumerGrou
             if n * 19 > end - position or left < 0:
                 bad_count("Assignment.topic_partitions", n)
             topic_partitions_5: list[TopicPartitions] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 topic_id_6, n = _unpack_uB(buffer, position)
                 position += 17
                 if n > 127:
@@ -659,7 +661,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse, out: list[Buffer
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -685,7 +687,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse, out: list[Buffer
         value_6 = item_1.members
         n = len(value_6) + 1
         add(varint(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             n = len(data) + 1
@@ -712,7 +714,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse, out: list[Buffer
             value_13 = item_7.subscribed_topic_names
             n = len(value_13) + 1
             add(varint(n))
-            for item_14 in value_13:
+            for item_14 in paced(value_13) if n >= PACED_MIN else value_13:
                 data = item_14.encode()
                 n = len(data) + 1
                 add(varint(n) + data)
@@ -724,7 +726,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse, out: list[Buffer
             value_17 = value_16.topic_partitions
             n = len(value_17) + 1
             add(varint(n))
-            for item_18 in value_17:
+            for item_18 in paced(value_17) if n >= PACED_MIN else value_17:
                 value_19 = item_18.topic_name
                 data = value_19.encode()
                 n = len(data) + 1
@@ -743,7 +745,7 @@ def _encode_response_v0(message: ConsumerGroupDescribeResponse, out: list[Buffer
                 add(_pack_xB(n))
             else:
                 add(b"\0" + varint(n))
-            for item_23 in value_22:
+            for item_23 in paced(value_22) if n >= PACED_MIN else value_22:
                 value_24 = item_23.topic_name
                 data = value_24.encode()
                 n = len(data) + 1
@@ -768,7 +770,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse, out: list[Buffer
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -794,7 +796,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse, out: list[Buffer
         value_6 = item_1.members
         n = len(value_6) + 1
         add(varint(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             n = len(data) + 1
@@ -821,7 +823,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse, out: list[Buffer
             value_13 = item_7.subscribed_topic_names
             n = len(value_13) + 1
             add(varint(n))
-            for item_14 in value_13:
+            for item_14 in paced(value_13) if n >= PACED_MIN else value_13:
                 data = item_14.encode()
                 n = len(data) + 1
                 add(varint(n) + data)
@@ -833,7 +835,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse, out: list[Buffer
             value_17 = value_16.topic_partitions
             n = len(value_17) + 1
             add(varint(n))
-            for item_18 in value_17:
+            for item_18 in paced(value_17) if n >= PACED_MIN else value_17:
                 value_19 = item_18.topic_name
                 data = value_19.encode()
                 n = len(data) + 1
@@ -852,7 +854,7 @@ def _encode_response_v1(message: ConsumerGroupDescribeResponse, out: list[Buffer
                 add(_pack_xB(n))
             else:
                 add(b"\0" + varint(n))
-            for item_23 in value_22:
+            for item_23 in paced(value_22) if n >= PACED_MIN else value_22:
                 value_24 = item_23.topic_name
                 data = value_24.encode()
                 n = len(data) + 1

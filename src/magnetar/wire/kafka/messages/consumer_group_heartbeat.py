@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -131,7 +133,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
         if n > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -162,7 +164,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroup
         if n * 18 > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n)
         topic_partitions_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             topic_id_1, n = _unpack_uB(buffer, position)
             position += 17
             if n > 127:
@@ -237,7 +239,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroup
         if n > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -277,7 +279,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ConsumerGroup
         if n * 18 > end - position or left < 0:
             bad_count("ConsumerGroupHeartbeatRequest.topic_partitions", n)
         topic_partitions_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             topic_id_1, n = _unpack_uB(buffer, position)
             position += 17
             if n > 127:
@@ -335,7 +337,7 @@ def _encode_request_v0(message: ConsumerGroupHeartbeatRequest, out: list[Buffer]
         add(_pack_iB(message.rebalance_timeout_ms, n))
     else:
         add(_pack_i(message.rebalance_timeout_ms) + varint(n))
-    for item_5 in value_4 or ():
+    for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
         data = item_5.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -346,7 +348,7 @@ def _encode_request_v0(message: ConsumerGroupHeartbeatRequest, out: list[Buffer]
     value_7 = message.topic_partitions
     n = 0 if value_7 is None else len(value_7) + 1
     add(varint(n))
-    for item_8 in value_7 or ():
+    for item_8 in paced(value_7 or ()) if n >= PACED_MIN else value_7 or ():
         value_9 = item_8.partitions
         n = len(value_9) + 1
         if n < 128:
@@ -384,7 +386,7 @@ def _encode_request_v1(message: ConsumerGroupHeartbeatRequest, out: list[Buffer]
         add(_pack_iB(message.rebalance_timeout_ms, n))
     else:
         add(_pack_i(message.rebalance_timeout_ms) + varint(n))
-    for item_5 in value_4 or ():
+    for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
         data = item_5.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -399,7 +401,7 @@ def _encode_request_v1(message: ConsumerGroupHeartbeatRequest, out: list[Buffer]
     value_8 = message.topic_partitions
     n = 0 if value_8 is None else len(value_8) + 1
     add(varint(n))
-    for item_9 in value_8 or ():
+    for item_9 in paced(value_8 or ()) if n >= PACED_MIN else value_8 or ():
         value_10 = item_9.partitions
         n = len(value_10) + 1
         if n < 128:
@@ -452,7 +454,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGrou
         if n * 18 > end - position or left < 0:
             bad_count("Assignment.topic_partitions", n)
         topic_partitions_1: list[TopicPartitions] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             topic_id_2, n = _unpack_uB(buffer, position)
             position += 17
             if n > 127:
@@ -510,7 +512,7 @@ def _encode_response_v0(message: ConsumerGroupHeartbeatResponse, out: list[Buffe
         value_3 = value_2.topic_partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.partitions
             n = len(value_5) + 1
             if n < 128:

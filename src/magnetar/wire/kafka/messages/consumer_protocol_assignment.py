@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     unsupported,
     WHOLE_REQUEST_ELEMENTS_MAX,
@@ -51,7 +53,7 @@ def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolAssig
     if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolAssignment.assigned_partitions", n)
     assigned_partitions_0: list[TopicPartition] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -94,7 +96,7 @@ def _encode_v0(message: ConsumerProtocolAssignment, out: list[Buffer]) -> None:
     value_0 = message.assigned_partitions
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)

@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     unsupported,
     WHOLE_REQUEST_ELEMENTS_MAX,
@@ -56,7 +58,7 @@ def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -88,7 +90,7 @@ def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -114,7 +116,7 @@ def _decode_v1(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.owned_partitions", n)
     owned_partitions_0: list[TopicPartition] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -146,7 +148,7 @@ def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -172,7 +174,7 @@ def _decode_v2(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.owned_partitions", n)
     owned_partitions_0: list[TopicPartition] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -206,7 +208,7 @@ def _decode_v3(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 2 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.topics", n)
     topics_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -232,7 +234,7 @@ def _decode_v3(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubsc
     if n * 6 > end - position or left < 0:
         bad_count("ConsumerProtocolSubscription.owned_partitions", n)
     owned_partitions_0: list[TopicPartition] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -275,7 +277,7 @@ def _encode_v0(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
     value_2 = message.user_data
@@ -288,7 +290,7 @@ def _encode_v1(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
     value_2 = message.user_data
@@ -297,7 +299,7 @@ def _encode_v1(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_3 = message.owned_partitions
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.topic
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -311,7 +313,7 @@ def _encode_v2(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
     value_2 = message.user_data
@@ -320,7 +322,7 @@ def _encode_v2(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_3 = message.owned_partitions
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.topic
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -335,7 +337,7 @@ def _encode_v3(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
     value_2 = message.user_data
@@ -344,7 +346,7 @@ def _encode_v3(message: ConsumerProtocolSubscription, out: list[Buffer]) -> None
     value_3 = message.owned_partitions
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.topic
         data = value_5.encode()
         add(_pack_h(len(data)) + data)

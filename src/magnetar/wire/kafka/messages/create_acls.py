@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -91,7 +93,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[CreateAclsReq
     if n * 10 > end - position or left < 0:
         bad_count("CreateAclsRequest.creations", n)
     creations_0: list[AclCreation] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bh(buffer, position)
         position += 3
         if n < 0:
@@ -133,7 +135,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateAclsReq
     if n * 8 > end - position or left < 0:
         bad_count("CreateAclsRequest.creations", n)
     creations_0: list[AclCreation] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bB(buffer, position)
         position += 2
         if n > 127:
@@ -185,7 +187,7 @@ def _encode_request_v1(message: CreateAclsRequest, out: list[Buffer]) -> None:
     value_0 = message.creations
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         add(_pack_bh(item_1.resource_type, len(data)) + data)
@@ -203,7 +205,7 @@ def _encode_request_v2(message: CreateAclsRequest, out: list[Buffer]) -> None:
     value_0 = message.creations
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         n = len(data) + 1
@@ -244,7 +246,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[CreateAclsRe
     if n * 4 > end - position or left < 0:
         bad_count("CreateAclsResponse.results", n)
     results_0: list[AclCreationResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         error_message_1: str | None = None
@@ -272,7 +274,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateAclsRe
     if n * 4 > end - position or left < 0:
         bad_count("CreateAclsResponse.results", n)
     results_0: list[AclCreationResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -306,7 +308,7 @@ def _encode_response_v1(message: CreateAclsResponse, out: list[Buffer]) -> None:
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_hh(item_1.error_code, -1 if value_2 is None else len(data)) + data)
@@ -320,7 +322,7 @@ def _encode_response_v2(message: CreateAclsResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -92,7 +94,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartiti
     if n * 10 > end - position or left < 0:
         bad_count("CreatePartitionsRequest.topics", n)
     topics_0: list[CreatePartitionsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -108,7 +110,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartiti
             if n * 4 > end - position or left < 0:
                 bad_count("CreatePartitionsTopic.assignments", n)
             assignments_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_i(buffer, position)
                 position += 4
                 if n < 0:
@@ -141,7 +143,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreatePartiti
     if n * 7 > end - position or left < 0:
         bad_count("CreatePartitionsRequest.topics", n)
     topics_0: list[CreatePartitionsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -162,7 +164,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreatePartiti
             if n * 2 > end - position or left < 0:
                 bad_count("CreatePartitionsTopic.assignments", n)
             assignments_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -205,14 +207,14 @@ def _encode_request_v0(message: CreatePartitionsRequest, out: list[Buffer]) -> N
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.assignments
         n = -1 if value_3 is None else len(value_3)
         add(_pack_ii(item_1.count, n))
-        for item_4 in value_3 or ():
+        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
             value_5 = item_4.broker_ids
             n = len(value_5)
             add(_pack_i(n) + pack_int32s(value_5))
@@ -224,7 +226,7 @@ def _encode_request_v2(message: CreatePartitionsRequest, out: list[Buffer]) -> N
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -235,7 +237,7 @@ def _encode_request_v2(message: CreatePartitionsRequest, out: list[Buffer]) -> N
             add(_pack_iB(item_1.count, n))
         else:
             add(_pack_i(item_1.count) + varint(n))
-        for item_4 in value_3 or ():
+        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
             value_5 = item_4.broker_ids
             n = len(value_5) + 1
             add(varint(n) + pack_int32s(value_5))
@@ -263,7 +265,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[CreatePartit
     if n * 6 > end - position or left < 0:
         bad_count("CreatePartitionsResponse.results", n)
     results_0: list[CreatePartitionsTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -298,7 +300,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreatePartit
     if n * 5 > end - position or left < 0:
         bad_count("CreatePartitionsResponse.results", n)
     results_0: list[CreatePartitionsTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -342,7 +344,7 @@ def _encode_response_v0(message: CreatePartitionsResponse, out: list[Buffer]) ->
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -359,7 +361,7 @@ def _encode_response_v2(message: CreatePartitionsResponse, out: list[Buffer]) ->
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1

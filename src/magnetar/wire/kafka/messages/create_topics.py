@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -16,6 +17,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -130,7 +132,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
     if n * 16 > end - position or left < 0:
         bad_count("CreateTopicsRequest.topics", n)
     topics_0: list[CreatableTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -146,7 +148,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         if n * 8 > end - position or left < 0:
             bad_count("CreatableTopic.assignments", n)
         assignments_1: list[CreatableReplicaAssignment] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, n = _unpack_ii(buffer, position)
             position += 8
             if n < 0:
@@ -165,7 +167,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         if n * 4 > end - position or left < 0:
             bad_count("CreatableTopic.configs", n)
         configs_1: list[CreatableTopicConfig] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -203,7 +205,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
     if n * 10 > end - position or left < 0:
         bad_count("CreateTopicsRequest.topics", n)
     topics_0: list[CreatableTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -224,7 +226,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         if n * 6 > end - position or left < 0:
             bad_count("CreatableTopic.assignments", n)
         assignments_1: list[CreatableReplicaAssignment] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, n = _unpack_iB(buffer, position)
             position += 5
             if n > 127:
@@ -253,7 +255,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsR
         if n * 3 > end - position or left < 0:
             bad_count("CreatableTopic.configs", n)
         configs_1: list[CreatableTopicConfig] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -304,21 +306,21 @@ def _encode_request_v2(message: CreateTopicsRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.assignments
         n = len(value_3)
         add(_pack_ihi(item_1.num_partitions, item_1.replication_factor, n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.broker_ids
             n = len(value_5)
             add(_pack_ii(item_4.partition_index, n) + pack_int32s(value_5))
         value_6 = item_1.configs
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.name
             data = value_8.encode()
             add(_pack_h(len(data)) + data)
@@ -333,7 +335,7 @@ def _encode_request_v5(message: CreateTopicsRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -344,7 +346,7 @@ def _encode_request_v5(message: CreateTopicsRequest, out: list[Buffer]) -> None:
             add(_pack_ihB(item_1.num_partitions, item_1.replication_factor, n))
         else:
             add(_pack_ih(item_1.num_partitions, item_1.replication_factor) + varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.broker_ids
             n = len(value_5) + 1
             if n < 128:
@@ -355,7 +357,7 @@ def _encode_request_v5(message: CreateTopicsRequest, out: list[Buffer]) -> None:
         value_6 = item_1.configs
         n = len(value_6) + 1
         add(varint(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.name
             data = value_8.encode()
             n = len(data) + 1
@@ -390,7 +392,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateTopics
     if n * 6 > end - position or left < 0:
         bad_count("CreateTopicsResponse.topics", n)
     topics_0: list[CreatableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -425,7 +427,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopics
     if n * 12 > end - position or left < 0:
         bad_count("CreateTopicsResponse.topics", n)
     topics_0: list[CreatableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -455,7 +457,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopics
             if n * 6 > end - position or left < 0:
                 bad_count("CreatableTopicResult.configs", n)
             configs_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -515,7 +517,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopics
     if n * 28 > end - position or left < 0:
         bad_count("CreateTopicsResponse.topics", n)
     topics_0: list[CreatableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -545,7 +547,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopics
             if n * 6 > end - position or left < 0:
                 bad_count("CreatableTopicResult.configs", n)
             configs_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -606,7 +608,7 @@ def _encode_response_v2(message: CreateTopicsResponse, out: list[Buffer]) -> Non
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -623,7 +625,7 @@ def _encode_response_v5(message: CreateTopicsResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -641,7 +643,7 @@ def _encode_response_v5(message: CreateTopicsResponse, out: list[Buffer]) -> Non
             add(_pack_ihB(item_1.num_partitions, item_1.replication_factor, n))
         else:
             add(_pack_ih(item_1.num_partitions, item_1.replication_factor) + varint(n))
-        for item_5 in value_4 or ():
+        for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
             value_6 = item_5.name
             data = value_6.encode()
             n = len(data) + 1
@@ -673,7 +675,7 @@ def _encode_response_v7(message: CreateTopicsResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -691,7 +693,7 @@ def _encode_response_v7(message: CreateTopicsResponse, out: list[Buffer]) -> Non
             add(_pack_ihB(item_1.num_partitions, item_1.replication_factor, n))
         else:
             add(_pack_ih(item_1.num_partitions, item_1.replication_factor) + varint(n))
-        for item_5 in value_4 or ():
+        for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
             value_6 = item_5.name
             data = value_6.encode()
             n = len(data) + 1

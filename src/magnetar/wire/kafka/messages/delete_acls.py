@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -105,7 +107,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsReq
     if n * 10 > end - position or left < 0:
         bad_count("DeleteAclsRequest.filters", n)
     filters_0: list[DeleteAclsFilter] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_filter_1, n = _unpack_bh(buffer, position)
         position += 3
         resource_name_filter_1: str | None = None
@@ -153,7 +155,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsReq
     if n * 8 > end - position or left < 0:
         bad_count("DeleteAclsRequest.filters", n)
     filters_0: list[DeleteAclsFilter] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_filter_1, n = _unpack_bB(buffer, position)
         position += 2
         if n > 127:
@@ -205,7 +207,7 @@ def _encode_request_v1(message: DeleteAclsRequest, out: list[Buffer]) -> None:
     value_0 = message.filters
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name_filter
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_bh(item_1.resource_type_filter, -1 if value_2 is None else len(data)) + data)
@@ -223,7 +225,7 @@ def _encode_request_v2(message: DeleteAclsRequest, out: list[Buffer]) -> None:
     value_0 = message.filters
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name_filter
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -264,7 +266,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
     if n * 8 > end - position or left < 0:
         bad_count("DeleteAclsResponse.filter_results", n)
     filter_results_0: list[DeleteAclsFilterResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         error_message_1: str | None = None
@@ -282,7 +284,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
         if n * 14 > end - position or left < 0:
             bad_count("DeleteAclsFilterResult.matching_acls", n)
         matching_acls_1: list[DeleteAclsMatchingAcl] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_2, n = _unpack_hh(buffer, position)
             position += 4
             error_message_2: str | None = None
@@ -334,7 +336,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
     if n * 5 > end - position or left < 0:
         bad_count("DeleteAclsResponse.filter_results", n)
     filter_results_0: list[DeleteAclsFilterResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -355,7 +357,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsRe
         if n * 11 > end - position or left < 0:
             bad_count("DeleteAclsFilterResult.matching_acls", n)
         matching_acls_1: list[DeleteAclsMatchingAcl] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_2, n = _unpack_hB(buffer, position)
             position += 3
             if n > 127:
@@ -421,14 +423,14 @@ def _encode_response_v1(message: DeleteAclsResponse, out: list[Buffer]) -> None:
     value_0 = message.filter_results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_hh(item_1.error_code, -1 if value_2 is None else len(data)) + data)
         value_3 = item_1.matching_acls
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.error_message
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_hh(item_4.error_code, -1 if value_5 is None else len(data)) + data)
@@ -452,7 +454,7 @@ def _encode_response_v2(message: DeleteAclsResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -463,7 +465,7 @@ def _encode_response_v2(message: DeleteAclsResponse, out: list[Buffer]) -> None:
         value_3 = item_1.matching_acls
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.error_message
             data = b"" if value_5 is None else value_5.encode()
             n = 0 if value_5 is None else len(data) + 1

@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -69,7 +71,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteGroupsR
     if n * 2 > end - position or left < 0:
         bad_count("DeleteGroupsRequest.groups_names", n)
     groups_names_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -95,7 +97,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteGroupsR
     if n > end - position or left < 0:
         bad_count("DeleteGroupsRequest.groups_names", n)
     groups_names_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -125,7 +127,7 @@ def _encode_request_v0(message: DeleteGroupsRequest, out: list[Buffer]) -> None:
     value_0 = message.groups_names
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
 
@@ -135,7 +137,7 @@ def _encode_request_v2(message: DeleteGroupsRequest, out: list[Buffer]) -> None:
     value_0 = message.groups_names
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -160,7 +162,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteGroups
     if n * 4 > end - position or left < 0:
         bad_count("DeleteGroupsResponse.results", n)
     results_0: list[DeletableGroupResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -188,7 +190,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteGroups
     if n * 4 > end - position or left < 0:
         bad_count("DeleteGroupsResponse.results", n)
     results_0: list[DeletableGroupResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -222,7 +224,7 @@ def _encode_response_v0(message: DeleteGroupsResponse, out: list[Buffer]) -> Non
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -237,7 +239,7 @@ def _encode_response_v2(message: DeleteGroupsResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -96,7 +98,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteRecords
     if n * 6 > end - position or left < 0:
         bad_count("DeleteRecordsRequest.topics", n)
     topics_0: list[DeleteRecordsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -112,7 +114,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteRecords
         if n * 12 > end - position or left < 0:
             bad_count("DeleteRecordsTopic.partitions", n)
         partitions_1: list[DeleteRecordsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, offset_2 = _unpack_iq(buffer, position)
             position += 12
             partitions_1.append(DeleteRecordsPartition(partition_index_2, offset_2))
@@ -136,7 +138,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteRecords
     if n * 3 > end - position or left < 0:
         bad_count("DeleteRecordsRequest.topics", n)
     topics_0: list[DeleteRecordsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -157,7 +159,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DeleteRecords
         if n * 13 > end - position or left < 0:
             bad_count("DeleteRecordsTopic.partitions", n)
         partitions_1: list[DeleteRecordsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, offset_2, tags_2 = _unpack_iqB(buffer, position)
             position += 13
             if tags_2:
@@ -187,14 +189,14 @@ def _encode_request_v0(message: DeleteRecordsRequest, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iq(item_4.partition_index, item_4.offset))
     add(_pack_i(message.timeout_ms))
 
@@ -204,7 +206,7 @@ def _encode_request_v2(message: DeleteRecordsRequest, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -212,7 +214,7 @@ def _encode_request_v2(message: DeleteRecordsRequest, out: list[Buffer]) -> None
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iqx(item_4.partition_index, item_4.offset))
         add(b"\0")
     add(_pack_ix(message.timeout_ms))
@@ -236,7 +238,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteRecord
     if n * 6 > end - position or left < 0:
         bad_count("DeleteRecordsResponse.topics", n)
     topics_0: list[DeleteRecordsTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -252,7 +254,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteRecord
         if n * 14 > end - position or left < 0:
             bad_count("DeleteRecordsTopicResult.partitions", n)
         partitions_1: list[DeleteRecordsPartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, low_watermark_2, error_code_2 = _unpack_iqh(buffer, position)
             position += 14
             partitions_1.append(DeleteRecordsPartitionResult(partition_index_2, low_watermark_2, error_code_2))
@@ -274,7 +276,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteRecord
     if n * 3 > end - position or left < 0:
         bad_count("DeleteRecordsResponse.topics", n)
     topics_0: list[DeleteRecordsTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -295,7 +297,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteRecord
         if n * 15 > end - position or left < 0:
             bad_count("DeleteRecordsTopicResult.partitions", n)
         partitions_1: list[DeleteRecordsPartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, low_watermark_2, error_code_2, tags_2 = _unpack_iqhB(buffer, position)
             position += 15
             if tags_2:
@@ -325,14 +327,14 @@ def _encode_response_v0(message: DeleteRecordsResponse, out: list[Buffer]) -> No
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iqh(item_4.partition_index, item_4.low_watermark, item_4.error_code))
 
 
@@ -344,7 +346,7 @@ def _encode_response_v2(message: DeleteRecordsResponse, out: list[Buffer]) -> No
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -352,7 +354,7 @@ def _encode_response_v2(message: DeleteRecordsResponse, out: list[Buffer]) -> No
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iqhx(item_4.partition_index, item_4.low_watermark, item_4.error_code))
         add(b"\0")
     add(b"\0")

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -87,7 +89,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
     if n * 2 > end - position or left < 0:
         bad_count("DeleteTopicsRequest.topic_names", n)
     topic_names_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -115,7 +117,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
     if n > end - position or left < 0:
         bad_count("DeleteTopicsRequest.topic_names", n)
     topic_names_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -147,7 +149,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsR
     if n * 18 > end - position or left < 0:
         bad_count("DeleteTopicsRequest.topics", n)
     topics_0: list[DeleteTopicState] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -184,7 +186,7 @@ def _encode_request_v1(message: DeleteTopicsRequest, out: list[Buffer]) -> None:
     value_0 = message.topic_names
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
     add(_pack_i(message.timeout_ms))
@@ -195,7 +197,7 @@ def _encode_request_v4(message: DeleteTopicsRequest, out: list[Buffer]) -> None:
     value_0 = message.topic_names
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -207,7 +209,7 @@ def _encode_request_v6(message: DeleteTopicsRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -237,7 +239,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n * 4 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -265,7 +267,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n * 4 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -301,7 +303,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n * 5 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -346,7 +348,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DeleteTopics
     if n * 21 > end - position or left < 0:
         bad_count("DeleteTopicsResponse.responses", n)
     responses_0: list[DeletableTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -392,7 +394,7 @@ def _encode_response_v1(message: DeleteTopicsResponse, out: list[Buffer]) -> Non
     value_0 = message.responses
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v1"
         data = value_2.encode()
@@ -408,7 +410,7 @@ def _encode_response_v4(message: DeleteTopicsResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v4"
         data = value_2.encode()
@@ -426,7 +428,7 @@ def _encode_response_v5(message: DeleteTopicsResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v5"
         data = value_2.encode()
@@ -451,7 +453,7 @@ def _encode_response_v6(message: DeleteTopicsResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1

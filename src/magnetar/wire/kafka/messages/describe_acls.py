@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -226,7 +228,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAcls
     if n * 8 > end - position or left < 0:
         bad_count("DescribeAclsResponse.resources", n)
     resources_0: list[DescribeAclsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bh(buffer, position)
         position += 3
         if n < 0:
@@ -242,7 +244,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAcls
         if n * 6 > end - position or left < 0:
             bad_count("DescribeAclsResource.acls", n)
         acls_1: list[AclDescription] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -287,7 +289,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAcls
     if n * 5 > end - position or left < 0:
         bad_count("DescribeAclsResponse.resources", n)
     resources_0: list[DescribeAclsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bB(buffer, position)
         position += 2
         if n > 127:
@@ -308,7 +310,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAcls
         if n * 5 > end - position or left < 0:
             bad_count("DescribeAclsResource.acls", n)
         acls_1: list[AclDescription] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -359,14 +361,14 @@ def _encode_response_v1(message: DescribeAclsResponse, out: list[Buffer]) -> Non
     value_1 = message.resources
     n = len(value_1)
     add(_pack_i(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.resource_name
         data = value_3.encode()
         add(_pack_bh(item_2.resource_type, len(data)) + data)
         value_4 = item_2.acls
         n = len(value_4)
         add(_pack_bi(item_2.pattern_type, n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.principal
             data = value_6.encode()
             add(_pack_h(len(data)) + data)
@@ -388,7 +390,7 @@ def _encode_response_v2(message: DescribeAclsResponse, out: list[Buffer]) -> Non
     value_1 = message.resources
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.resource_name
         data = value_3.encode()
         n = len(data) + 1
@@ -402,7 +404,7 @@ def _encode_response_v2(message: DescribeAclsResponse, out: list[Buffer]) -> Non
             add(_pack_bB(item_2.pattern_type, n))
         else:
             add(_pack_b(item_2.pattern_type) + varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.principal
             data = value_6.encode()
             n = len(data) + 1

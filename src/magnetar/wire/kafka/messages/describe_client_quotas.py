@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -103,7 +105,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClien
     if n * 5 > end - position or left < 0:
         bad_count("DescribeClientQuotasRequest.components", n)
     components_0: list[ComponentData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -140,7 +142,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeClien
     if n * 4 > end - position or left < 0:
         bad_count("DescribeClientQuotasRequest.components", n)
     components_0: list[ComponentData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -182,7 +184,7 @@ def _encode_request_v0(message: DescribeClientQuotasRequest, out: list[Buffer]) 
     value_0 = message.components
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.entity_type
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -197,7 +199,7 @@ def _encode_request_v1(message: DescribeClientQuotasRequest, out: list[Buffer]) 
     value_0 = message.components
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.entity_type
         data = value_2.encode()
         n = len(data) + 1
@@ -239,7 +241,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
         if n * 8 > end - position or left < 0:
             bad_count("DescribeClientQuotasResponse.entries", n)
         entries_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_i(buffer, position)
             position += 4
             if n < 0:
@@ -248,7 +250,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
             if n * 4 > end - position or left < 0:
                 bad_count("EntryData.entity", n)
             entity_1: list[EntityData] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_h(buffer, position)
                 position += 2
                 if n < 0:
@@ -274,7 +276,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClie
             if n * 10 > end - position or left < 0:
                 bad_count("EntryData.values", n)
             values_1: list[ValueData] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_h(buffer, position)
                 position += 2
                 if n < 0:
@@ -314,7 +316,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
         if n * 3 > end - position or left < 0:
             bad_count("DescribeClientQuotasResponse.entries", n)
         entries_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -326,7 +328,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
             if n * 3 > end - position or left < 0:
                 bad_count("EntryData.entity", n)
             entity_1: list[EntityData] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -361,7 +363,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClie
             if n * 10 > end - position or left < 0:
                 bad_count("EntryData.values", n)
             values_1: list[ValueData] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -402,11 +404,11 @@ def _encode_response_v0(message: DescribeClientQuotasResponse, out: list[Buffer]
     value_1 = message.entries
     n = -1 if value_1 is None else len(value_1)
     add(_pack_i(n))
-    for item_2 in value_1 or ():
+    for item_2 in paced(value_1 or ()) if n >= PACED_MIN else value_1 or ():
         value_3 = item_2.entity
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.entity_type
             data = value_5.encode()
             add(_pack_h(len(data)) + data)
@@ -416,7 +418,7 @@ def _encode_response_v0(message: DescribeClientQuotasResponse, out: list[Buffer]
         value_7 = item_2.values
         n = len(value_7)
         add(_pack_i(n))
-        for item_8 in value_7:
+        for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
             value_9 = item_8.key
             data = value_9.encode()
             add(_pack_h(len(data)) + data)
@@ -435,11 +437,11 @@ def _encode_response_v1(message: DescribeClientQuotasResponse, out: list[Buffer]
     value_1 = message.entries
     n = 0 if value_1 is None else len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1 or ():
+    for item_2 in paced(value_1 or ()) if n >= PACED_MIN else value_1 or ():
         value_3 = item_2.entity
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.entity_type
             data = value_5.encode()
             n = len(data) + 1
@@ -452,7 +454,7 @@ def _encode_response_v1(message: DescribeClientQuotasResponse, out: list[Buffer]
         value_7 = item_2.values
         n = len(value_7) + 1
         add(varint(n))
-        for item_8 in value_7:
+        for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
             value_9 = item_8.key
             data = value_9.encode()
             n = len(data) + 1

@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -163,7 +165,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClus
     if n * 11 > end - position or left < 0:
         bad_count("DescribeClusterResponse.brokers", n)
     brokers_0: list[DescribeClusterBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         broker_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -226,7 +228,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClus
     if n * 11 > end - position or left < 0:
         bad_count("DescribeClusterResponse.brokers", n)
     brokers_0: list[DescribeClusterBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         broker_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -289,7 +291,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeClus
     if n * 12 > end - position or left < 0:
         bad_count("DescribeClusterResponse.brokers", n)
     brokers_0: list[DescribeClusterBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         broker_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -346,7 +348,7 @@ def _encode_response_v0(message: DescribeClusterResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.host
         data = value_4.encode()
         n = len(data) + 1
@@ -387,7 +389,7 @@ def _encode_response_v1(message: DescribeClusterResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.host
         data = value_4.encode()
         n = len(data) + 1
@@ -428,7 +430,7 @@ def _encode_response_v2(message: DescribeClusterResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.host
         data = value_4.encode()
         n = len(data) + 1

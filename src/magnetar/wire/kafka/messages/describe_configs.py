@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -120,7 +122,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeConfi
     if n * 7 > end - position or left < 0:
         bad_count("DescribeConfigsRequest.resources", n)
     resources_0: list[DescribeConfigsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bh(buffer, position)
         position += 3
         if n < 0:
@@ -136,7 +138,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeConfi
             if n * 2 > end - position or left < 0:
                 bad_count("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_h(buffer, position)
                 position += 2
                 if n < 0:
@@ -164,7 +166,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeConfi
     if n * 7 > end - position or left < 0:
         bad_count("DescribeConfigsRequest.resources", n)
     resources_0: list[DescribeConfigsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bh(buffer, position)
         position += 3
         if n < 0:
@@ -180,7 +182,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeConfi
             if n * 2 > end - position or left < 0:
                 bad_count("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_h(buffer, position)
                 position += 2
                 if n < 0:
@@ -211,7 +213,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DescribeConfi
     if n * 4 > end - position or left < 0:
         bad_count("DescribeConfigsRequest.resources", n)
     resources_0: list[DescribeConfigsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bB(buffer, position)
         position += 2
         if n > 127:
@@ -232,7 +234,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[DescribeConfi
             if n > end - position or left < 0:
                 bad_count("DescribeConfigsResource.configuration_keys", n)
             configuration_keys_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -268,14 +270,14 @@ def _encode_request_v1(message: DescribeConfigsRequest, out: list[Buffer]) -> No
     value_0 = message.resources
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         add(_pack_bh(item_1.resource_type, len(data)) + data)
         value_3 = item_1.configuration_keys
         n = -1 if value_3 is None else len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3 or ():
+        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
             data = item_4.encode()
             add(_pack_h(len(data)) + data)
     add(_pack_o(message.include_synonyms))
@@ -286,14 +288,14 @@ def _encode_request_v3(message: DescribeConfigsRequest, out: list[Buffer]) -> No
     value_0 = message.resources
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         add(_pack_bh(item_1.resource_type, len(data)) + data)
         value_3 = item_1.configuration_keys
         n = -1 if value_3 is None else len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3 or ():
+        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
             data = item_4.encode()
             add(_pack_h(len(data)) + data)
     add(_pack_oo(message.include_synonyms, message.include_documentation))
@@ -304,7 +306,7 @@ def _encode_request_v4(message: DescribeConfigsRequest, out: list[Buffer]) -> No
     value_0 = message.resources
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         n = len(data) + 1
@@ -315,7 +317,7 @@ def _encode_request_v4(message: DescribeConfigsRequest, out: list[Buffer]) -> No
         value_3 = item_1.configuration_keys
         n = 0 if value_3 is None else len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3 or ():
+        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
             data = item_4.encode()
             n = len(data) + 1
             add(varint(n) + data)
@@ -342,7 +344,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConf
     if n * 11 > end - position or left < 0:
         bad_count("DescribeConfigsResponse.results", n)
     results_0: list[DescribeConfigsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         error_message_1: str | None = None
@@ -367,7 +369,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConf
         if n * 11 > end - position or left < 0:
             bad_count("DescribeConfigsResult.configs", n)
         configs_1: list[DescribeConfigsResourceResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -392,7 +394,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeConf
             if n * 5 > end - position or left < 0:
                 bad_count("DescribeConfigsResourceResult.synonyms", n)
             synonyms_2: list[DescribeConfigsSynonym] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_h(buffer, position)
                 position += 2
                 if n < 0:
@@ -428,7 +430,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConf
     if n * 11 > end - position or left < 0:
         bad_count("DescribeConfigsResponse.results", n)
     results_0: list[DescribeConfigsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         error_message_1: str | None = None
@@ -453,7 +455,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConf
         if n * 14 > end - position or left < 0:
             bad_count("DescribeConfigsResult.configs", n)
         configs_1: list[DescribeConfigsResourceResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -478,7 +480,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeConf
             if n * 5 > end - position or left < 0:
                 bad_count("DescribeConfigsResourceResult.synonyms", n)
             synonyms_2: list[DescribeConfigsSynonym] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 (n,) = _unpack_h(buffer, position)
                 position += 2
                 if n < 0:
@@ -526,7 +528,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
     if n * 7 > end - position or left < 0:
         bad_count("DescribeConfigsResponse.results", n)
     results_0: list[DescribeConfigsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -556,7 +558,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
         if n * 9 > end - position or left < 0:
             bad_count("DescribeConfigsResult.configs", n)
         configs_1: list[DescribeConfigsResourceResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -586,7 +588,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeConf
             if n * 4 > end - position or left < 0:
                 bad_count("DescribeConfigsResourceResult.synonyms", n)
             synonyms_2: list[DescribeConfigsSynonym] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -649,7 +651,7 @@ def _encode_response_v1(message: DescribeConfigsResponse, out: list[Buffer]) -> 
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_hh(item_1.error_code, -1 if value_2 is None else len(data)) + data)
@@ -659,7 +661,7 @@ def _encode_response_v1(message: DescribeConfigsResponse, out: list[Buffer]) -> 
         value_4 = item_1.configs
         n = len(value_4)
         add(_pack_i(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.name
             data = value_6.encode()
             add(_pack_h(len(data)) + data)
@@ -669,7 +671,7 @@ def _encode_response_v1(message: DescribeConfigsResponse, out: list[Buffer]) -> 
             value_8 = item_5.synonyms
             n = len(value_8)
             add(_pack_oboi(item_5.read_only, item_5.config_source, item_5.is_sensitive, n))
-            for item_9 in value_8:
+            for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
                 value_10 = item_9.name
                 data = value_10.encode()
                 add(_pack_h(len(data)) + data)
@@ -684,7 +686,7 @@ def _encode_response_v3(message: DescribeConfigsResponse, out: list[Buffer]) -> 
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_hh(item_1.error_code, -1 if value_2 is None else len(data)) + data)
@@ -694,7 +696,7 @@ def _encode_response_v3(message: DescribeConfigsResponse, out: list[Buffer]) -> 
         value_4 = item_1.configs
         n = len(value_4)
         add(_pack_i(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.name
             data = value_6.encode()
             add(_pack_h(len(data)) + data)
@@ -704,7 +706,7 @@ def _encode_response_v3(message: DescribeConfigsResponse, out: list[Buffer]) -> 
             value_8 = item_5.synonyms
             n = len(value_8)
             add(_pack_oboi(item_5.read_only, item_5.config_source, item_5.is_sensitive, n))
-            for item_9 in value_8:
+            for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
                 value_10 = item_9.name
                 data = value_10.encode()
                 add(_pack_h(len(data)) + data)
@@ -725,7 +727,7 @@ def _encode_response_v4(message: DescribeConfigsResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -743,7 +745,7 @@ def _encode_response_v4(message: DescribeConfigsResponse, out: list[Buffer]) -> 
         value_4 = item_1.configs
         n = len(value_4) + 1
         add(varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.name
             data = value_6.encode()
             n = len(data) + 1
@@ -758,7 +760,7 @@ def _encode_response_v4(message: DescribeConfigsResponse, out: list[Buffer]) -> 
                 add(_pack_oboB(item_5.read_only, item_5.config_source, item_5.is_sensitive, n))
             else:
                 add(_pack_obo(item_5.read_only, item_5.config_source, item_5.is_sensitive) + varint(n))
-            for item_9 in value_8:
+            for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
                 value_10 = item_9.name
                 data = value_10.encode()
                 n = len(data) + 1

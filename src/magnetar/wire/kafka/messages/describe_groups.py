@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -93,7 +95,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeGroup
     if n * 2 > end - position or left < 0:
         bad_count("DescribeGroupsRequest.groups", n)
     groups_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -116,7 +118,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[DescribeGroup
     if n * 2 > end - position or left < 0:
         bad_count("DescribeGroupsRequest.groups", n)
     groups_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -144,7 +146,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[DescribeGroup
     if n > end - position or left < 0:
         bad_count("DescribeGroupsRequest.groups", n)
     groups_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -178,7 +180,7 @@ def _encode_request_v0(message: DescribeGroupsRequest, out: list[Buffer]) -> Non
     value_0 = message.groups
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
 
@@ -188,7 +190,7 @@ def _encode_request_v3(message: DescribeGroupsRequest, out: list[Buffer]) -> Non
     value_0 = message.groups
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
     add(_pack_o(message.include_authorized_operations))
@@ -199,7 +201,7 @@ def _encode_request_v5(message: DescribeGroupsRequest, out: list[Buffer]) -> Non
     value_0 = message.groups
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -228,7 +230,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n * 14 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -265,7 +267,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n * 14 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -317,7 +319,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n * 14 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -354,7 +356,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n * 14 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -406,7 +408,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n * 18 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -443,7 +445,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n * 14 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -497,7 +499,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n * 18 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -534,7 +536,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n * 16 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -600,7 +602,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n * 12 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -648,7 +650,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n * 7 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -734,7 +736,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DescribeGrou
     if n * 13 > end - position or left < 0:
         bad_count("DescribeGroupsResponse.groups", n)
     groups_0: list[DescribedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -791,7 +793,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DescribeGrou
         if n * 7 > end - position or left < 0:
             bad_count("DescribedGroup.members", n)
         members_1: list[DescribedGroupMember] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -879,7 +881,7 @@ def _encode_response_v0(message: DescribeGroupsResponse, out: list[Buffer]) -> N
     value_0 = message.groups
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_hh(item_1.error_code, len(data)) + data)
@@ -895,7 +897,7 @@ def _encode_response_v0(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         value_6 = item_1.members
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             add(_pack_h(len(data)) + data)
@@ -918,7 +920,7 @@ def _encode_response_v1(message: DescribeGroupsResponse, out: list[Buffer]) -> N
     value_0 = message.groups
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_hh(item_1.error_code, len(data)) + data)
@@ -934,7 +936,7 @@ def _encode_response_v1(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         value_6 = item_1.members
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             add(_pack_h(len(data)) + data)
@@ -957,7 +959,7 @@ def _encode_response_v3(message: DescribeGroupsResponse, out: list[Buffer]) -> N
     value_0 = message.groups
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_hh(item_1.error_code, len(data)) + data)
@@ -973,7 +975,7 @@ def _encode_response_v3(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         value_6 = item_1.members
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             add(_pack_h(len(data)) + data)
@@ -997,7 +999,7 @@ def _encode_response_v4(message: DescribeGroupsResponse, out: list[Buffer]) -> N
     value_0 = message.groups
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_hh(item_1.error_code, len(data)) + data)
@@ -1013,7 +1015,7 @@ def _encode_response_v4(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         value_6 = item_1.members
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             add(_pack_h(len(data)) + data)
@@ -1043,7 +1045,7 @@ def _encode_response_v5(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -1066,7 +1068,7 @@ def _encode_response_v5(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         value_6 = item_1.members
         n = len(value_6) + 1
         add(varint(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.member_id
             data = value_8.encode()
             n = len(data) + 1
@@ -1104,7 +1106,7 @@ def _encode_response_v6(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -1131,7 +1133,7 @@ def _encode_response_v6(message: DescribeGroupsResponse, out: list[Buffer]) -> N
         value_7 = item_1.members
         n = len(value_7) + 1
         add(varint(n))
-        for item_8 in value_7:
+        for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
             value_9 = item_8.member_id
             data = value_9.encode()
             n = len(data) + 1

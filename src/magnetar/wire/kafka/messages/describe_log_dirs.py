@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -109,7 +111,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDi
         if n * 6 > end - position or left < 0:
             bad_count("DescribeLogDirsRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -146,7 +148,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[DescribeLogDi
         if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -194,7 +196,7 @@ def _encode_request_v1(message: DescribeLogDirsRequest, out: list[Buffer]) -> No
     value_0 = message.topics
     n = -1 if value_0 is None else len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -208,7 +210,7 @@ def _encode_request_v2(message: DescribeLogDirsRequest, out: list[Buffer]) -> No
     value_0 = message.topics
     n = 0 if value_0 is None else len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -240,7 +242,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n * 8 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -256,7 +258,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n * 6 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -272,7 +274,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n * 21 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3 = _unpack_iqqo(buffer, position)
                 position += 21
                 partitions_2.append(DescribeLogDirsPartition(partition_index_3, partition_size_3, offset_lag_3, is_future_key_3))
@@ -295,7 +297,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n * 5 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -316,7 +318,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -337,7 +339,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
@@ -374,7 +376,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n * 5 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -395,7 +397,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -416,7 +418,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
@@ -453,7 +455,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n * 21 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -474,7 +476,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -495,7 +497,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
@@ -532,7 +534,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogD
     if n * 22 > end - position or left < 0:
         bad_count("DescribeLogDirsResponse.results", n)
     results_0: list[DescribeLogDirsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -553,7 +555,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogD
         if n * 3 > end - position or left < 0:
             bad_count("DescribeLogDirsResult.topics", n)
         topics_1: list[DescribeLogDirsTopic] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -574,7 +576,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DescribeLogD
             if n * 22 > end - position or left < 0:
                 bad_count("DescribeLogDirsTopic.partitions", n)
             partitions_2: list[DescribeLogDirsPartition] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, partition_size_3, offset_lag_3, is_future_key_3, tags_3 = _unpack_iqqoB(buffer, position)
                 position += 22
                 if tags_3:
@@ -611,21 +613,21 @@ def _encode_response_v1(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
     value_0 = message.results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.log_dir
         data = value_2.encode()
         add(_pack_hh(item_1.error_code, len(data)) + data)
         value_3 = item_1.topics
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             add(_pack_h(len(data)) + data)
             value_6 = item_4.partitions
             n = len(value_6)
             add(_pack_i(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_iqqo(item_7.partition_index, item_7.partition_size, item_7.offset_lag, item_7.is_future_key))
 
 
@@ -637,7 +639,7 @@ def _encode_response_v2(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.log_dir
         data = value_2.encode()
         n = len(data) + 1
@@ -648,7 +650,7 @@ def _encode_response_v2(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -656,7 +658,7 @@ def _encode_response_v2(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
             value_6 = item_4.partitions
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_iqqox(item_7.partition_index, item_7.partition_size, item_7.offset_lag, item_7.is_future_key))
             add(b"\0")
         add(b"\0")
@@ -671,7 +673,7 @@ def _encode_response_v3(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.log_dir
         data = value_2.encode()
         n = len(data) + 1
@@ -682,7 +684,7 @@ def _encode_response_v3(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -690,7 +692,7 @@ def _encode_response_v3(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
             value_6 = item_4.partitions
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_iqqox(item_7.partition_index, item_7.partition_size, item_7.offset_lag, item_7.is_future_key))
             add(b"\0")
         add(b"\0")
@@ -705,7 +707,7 @@ def _encode_response_v4(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.log_dir
         data = value_2.encode()
         n = len(data) + 1
@@ -716,7 +718,7 @@ def _encode_response_v4(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -724,7 +726,7 @@ def _encode_response_v4(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
             value_6 = item_4.partitions
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_iqqox(item_7.partition_index, item_7.partition_size, item_7.offset_lag, item_7.is_future_key))
             add(b"\0")
         add(_pack_qqx(item_1.total_bytes, item_1.usable_bytes))
@@ -739,7 +741,7 @@ def _encode_response_v5(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.log_dir
         data = value_2.encode()
         n = len(data) + 1
@@ -750,7 +752,7 @@ def _encode_response_v5(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -758,7 +760,7 @@ def _encode_response_v5(message: DescribeLogDirsResponse, out: list[Buffer]) -> 
             value_6 = item_4.partitions
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_iqqox(item_7.partition_index, item_7.partition_size, item_7.offset_lag, item_7.is_future_key))
             add(b"\0")
         add(_pack_qqox(item_1.total_bytes, item_1.usable_bytes, item_1.is_cordoned))

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -96,7 +98,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeProdu
     if n * 3 > end - position or left < 0:
         bad_count("DescribeProducersRequest.topics", n)
     topics_0: list[TopicRequest] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -140,7 +142,7 @@ def _encode_request_v0(message: DescribeProducersRequest, out: list[Buffer]) -> 
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -171,7 +173,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProd
     if n * 3 > end - position or left < 0:
         bad_count("DescribeProducersResponse.topics", n)
     topics_0: list[TopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -192,7 +194,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProd
         if n * 9 > end - position or left < 0:
             bad_count("TopicResponse.partitions", n)
         partitions_1: list[PartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
             position += 7
             if n > 127:
@@ -213,7 +215,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProd
             if n * 37 > end - position or left < 0:
                 bad_count("PartitionResponse.active_producers", n)
             active_producers_2: list[ProducerState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3, tags_3 = _unpack_qiiqiqB(buffer, position)
                 position += 37
                 if tags_3:
@@ -249,7 +251,7 @@ def _encode_response_v0(message: DescribeProducersResponse, out: list[Buffer]) -
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -257,7 +259,7 @@ def _encode_response_v0(message: DescribeProducersResponse, out: list[Buffer]) -
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.error_message
             data = b"" if value_5 is None else value_5.encode()
             n = 0 if value_5 is None else len(data) + 1
@@ -268,7 +270,7 @@ def _encode_response_v0(message: DescribeProducersResponse, out: list[Buffer]) -
             value_6 = item_4.active_producers
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 add(_pack_qiiqiqx(item_7.producer_id, item_7.producer_epoch, item_7.last_sequence, item_7.last_timestamp, item_7.coordinator_epoch, item_7.current_txn_start_offset))
             add(b"\0")
         add(b"\0")

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -134,7 +136,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeQuoru
     if n * 3 > end - position or left < 0:
         bad_count("DescribeQuorumRequest.topics", n)
     topics_0: list[DescribeQuorumTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -155,7 +157,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeQuoru
         if n * 5 > end - position or left < 0:
             bad_count("DescribeQuorumTopic.partitions", n)
         partitions_1: list[DescribeQuorumPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, tags_2 = _unpack_iB(buffer, position)
             position += 5
             if tags_2:
@@ -185,7 +187,7 @@ def _encode_request_v0(message: DescribeQuorumRequest, out: list[Buffer]) -> Non
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic_name
         data = value_2.encode()
         n = len(data) + 1
@@ -193,7 +195,7 @@ def _encode_request_v0(message: DescribeQuorumRequest, out: list[Buffer]) -> Non
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ix(item_4.partition_index))
         add(b"\0")
     add(b"\0")
@@ -220,7 +222,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeQuor
     if n * 3 > end - position or left < 0:
         bad_count("DescribeQuorumResponse.topics", n)
     topics_0: list[DescribeQuorumResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -241,7 +243,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeQuor
         if n * 25 > end - position or left < 0:
             bad_count("DescribeQuorumResponseTopic.partitions", n)
         partitions_1: list[DescribeQuorumResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, leader_id_2, leader_epoch_2, high_watermark_2, n = _unpack_ihiiqB(buffer, position)
             position += 23
             if n > 127:
@@ -253,7 +255,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeQuor
             if n * 13 > end - position or left < 0:
                 bad_count("DescribeQuorumResponsePartition.current_voters", n)
             current_voters_2: list[ReplicaState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 replica_id_3, log_end_offset_3, tags_3 = _unpack_iqB(buffer, position)
                 position += 13
                 if tags_3:
@@ -270,7 +272,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeQuor
             if n * 13 > end - position or left < 0:
                 bad_count("DescribeQuorumResponsePartition.observers", n)
             observers_2: list[ReplicaState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 replica_id_4, log_end_offset_4, tags_4 = _unpack_iqB(buffer, position)
                 position += 13
                 if tags_4:
@@ -307,7 +309,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeQuor
     if n * 3 > end - position or left < 0:
         bad_count("DescribeQuorumResponse.topics", n)
     topics_0: list[DescribeQuorumResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -328,7 +330,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeQuor
         if n * 25 > end - position or left < 0:
             bad_count("DescribeQuorumResponseTopic.partitions", n)
         partitions_1: list[DescribeQuorumResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, leader_id_2, leader_epoch_2, high_watermark_2, n = _unpack_ihiiqB(buffer, position)
             position += 23
             if n > 127:
@@ -340,7 +342,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeQuor
             if n * 29 > end - position or left < 0:
                 bad_count("DescribeQuorumResponsePartition.current_voters", n)
             current_voters_2: list[ReplicaState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 replica_id_3, log_end_offset_3, last_fetch_timestamp_3, last_caught_up_timestamp_3, tags_3 = _unpack_iqqqB(buffer, position)
                 position += 29
                 if tags_3:
@@ -357,7 +359,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeQuor
             if n * 29 > end - position or left < 0:
                 bad_count("DescribeQuorumResponsePartition.observers", n)
             observers_2: list[ReplicaState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 replica_id_4, log_end_offset_4, last_fetch_timestamp_4, last_caught_up_timestamp_4, tags_4 = _unpack_iqqqB(buffer, position)
                 position += 29
                 if tags_4:
@@ -403,7 +405,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeQuor
     if n * 3 > end - position or left < 0:
         bad_count("DescribeQuorumResponse.topics", n)
     topics_0: list[DescribeQuorumResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -424,7 +426,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeQuor
         if n * 26 > end - position or left < 0:
             bad_count("DescribeQuorumResponseTopic.partitions", n)
         partitions_1: list[DescribeQuorumResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
             position += 7
             if n > 127:
@@ -445,7 +447,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeQuor
             if n * 45 > end - position or left < 0:
                 bad_count("DescribeQuorumResponsePartition.current_voters", n)
             current_voters_2: list[ReplicaState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 replica_id_3, replica_directory_id_3, log_end_offset_3, last_fetch_timestamp_3, last_caught_up_timestamp_3, tags_3 = _unpack_iuqqqB(buffer, position)
                 position += 45
                 if tags_3:
@@ -462,7 +464,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeQuor
             if n * 45 > end - position or left < 0:
                 bad_count("DescribeQuorumResponsePartition.observers", n)
             observers_2: list[ReplicaState] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 replica_id_4, replica_directory_id_4, log_end_offset_4, last_fetch_timestamp_4, last_caught_up_timestamp_4, tags_4 = _unpack_iuqqqB(buffer, position)
                 position += 45
                 if tags_4:
@@ -489,7 +491,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeQuor
     if n * 6 > end - position or left < 0:
         bad_count("DescribeQuorumResponse.nodes", n)
     nodes_0: list[DescribeQuorumNode] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_5, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -501,7 +503,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeQuor
         if n * 5 > end - position or left < 0:
             bad_count("DescribeQuorumNode.listeners", n)
         listeners_5: list[DescribeQuorumListener] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -552,7 +554,7 @@ def _encode_response_v0(message: DescribeQuorumResponse, out: list[Buffer]) -> N
         add(_pack_hB(message.error_code, n))
     else:
         add(_pack_h(message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic_name
         data = value_2.encode()
         n = len(data) + 1
@@ -560,19 +562,19 @@ def _encode_response_v0(message: DescribeQuorumResponse, out: list[Buffer]) -> N
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.current_voters
             n = len(value_5) + 1
             if n < 128:
                 add(_pack_ihiiqB(item_4.partition_index, item_4.error_code, item_4.leader_id, item_4.leader_epoch, item_4.high_watermark, n))
             else:
                 add(_pack_ihiiq(item_4.partition_index, item_4.error_code, item_4.leader_id, item_4.leader_epoch, item_4.high_watermark) + varint(n))
-            for item_6 in value_5:
+            for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
                 add(_pack_iqx(item_6.replica_id, item_6.log_end_offset))
             value_7 = item_4.observers
             n = len(value_7) + 1
             add(varint(n))
-            for item_8 in value_7:
+            for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
                 add(_pack_iqx(item_8.replica_id, item_8.log_end_offset))
             add(b"\0")
         add(b"\0")
@@ -587,7 +589,7 @@ def _encode_response_v1(message: DescribeQuorumResponse, out: list[Buffer]) -> N
         add(_pack_hB(message.error_code, n))
     else:
         add(_pack_h(message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic_name
         data = value_2.encode()
         n = len(data) + 1
@@ -595,19 +597,19 @@ def _encode_response_v1(message: DescribeQuorumResponse, out: list[Buffer]) -> N
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.current_voters
             n = len(value_5) + 1
             if n < 128:
                 add(_pack_ihiiqB(item_4.partition_index, item_4.error_code, item_4.leader_id, item_4.leader_epoch, item_4.high_watermark, n))
             else:
                 add(_pack_ihiiq(item_4.partition_index, item_4.error_code, item_4.leader_id, item_4.leader_epoch, item_4.high_watermark) + varint(n))
-            for item_6 in value_5:
+            for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
                 add(_pack_iqqqx(item_6.replica_id, item_6.log_end_offset, item_6.last_fetch_timestamp, item_6.last_caught_up_timestamp))
             value_7 = item_4.observers
             n = len(value_7) + 1
             add(varint(n))
-            for item_8 in value_7:
+            for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
                 add(_pack_iqqqx(item_8.replica_id, item_8.log_end_offset, item_8.last_fetch_timestamp, item_8.last_caught_up_timestamp))
             add(b"\0")
         add(b"\0")
@@ -626,7 +628,7 @@ def _encode_response_v2(message: DescribeQuorumResponse, out: list[Buffer]) -> N
     value_1 = message.topics
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.topic_name
         data = value_3.encode()
         n = len(data) + 1
@@ -634,7 +636,7 @@ def _encode_response_v2(message: DescribeQuorumResponse, out: list[Buffer]) -> N
         value_4 = item_2.partitions
         n = len(value_4) + 1
         add(varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.error_message
             data = b"" if value_6 is None else value_6.encode()
             n = 0 if value_6 is None else len(data) + 1
@@ -648,26 +650,26 @@ def _encode_response_v2(message: DescribeQuorumResponse, out: list[Buffer]) -> N
                 add(_pack_iiqB(item_5.leader_id, item_5.leader_epoch, item_5.high_watermark, n))
             else:
                 add(_pack_iiq(item_5.leader_id, item_5.leader_epoch, item_5.high_watermark) + varint(n))
-            for item_8 in value_7:
+            for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
                 add(_pack_iuqqqx(item_8.replica_id, item_8.replica_directory_id, item_8.log_end_offset, item_8.last_fetch_timestamp, item_8.last_caught_up_timestamp))
             value_9 = item_5.observers
             n = len(value_9) + 1
             add(varint(n))
-            for item_10 in value_9:
+            for item_10 in paced(value_9) if n >= PACED_MIN else value_9:
                 add(_pack_iuqqqx(item_10.replica_id, item_10.replica_directory_id, item_10.log_end_offset, item_10.last_fetch_timestamp, item_10.last_caught_up_timestamp))
             add(b"\0")
         add(b"\0")
     value_11 = message.nodes
     n = len(value_11) + 1
     add(varint(n))
-    for item_12 in value_11:
+    for item_12 in paced(value_11) if n >= PACED_MIN else value_11:
         value_13 = item_12.listeners
         n = len(value_13) + 1
         if n < 128:
             add(_pack_iB(item_12.node_id, n))
         else:
             add(_pack_i(item_12.node_id) + varint(n))
-        for item_14 in value_13:
+        for item_14 in paced(value_13) if n >= PACED_MIN else value_13:
             value_15 = item_14.name
             data = value_15.encode()
             n = len(data) + 1

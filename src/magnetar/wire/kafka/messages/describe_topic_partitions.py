@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -111,7 +113,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTopic
     if n * 2 > end - position or left < 0:
         bad_count("DescribeTopicPartitionsRequest.topics", n)
     topics_0: list[TopicRequest] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -161,7 +163,7 @@ def _encode_request_v0(message: DescribeTopicPartitionsRequest, out: list[Buffer
     value_0 = message.topics
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -200,7 +202,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
     if n * 26 > end - position or left < 0:
         bad_count("DescribeTopicPartitionsResponse.topics", n)
     topics_0: list[DescribeTopicPartitionsResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -221,7 +223,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopi
         if n * 20 > end - position or left < 0:
             bad_count("DescribeTopicPartitionsResponseTopic.partitions", n)
         partitions_1: list[DescribeTopicPartitionsResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_2, partition_index_2, leader_id_2, leader_epoch_2, n = _unpack_hiiiB(buffer, position)
             position += 15
             if n > 127:
@@ -330,7 +332,7 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse, out: list[Buff
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -344,7 +346,7 @@ def _encode_response_v0(message: DescribeTopicPartitionsResponse, out: list[Buff
             add(_pack_uoB(item_1.topic_id, item_1.is_internal, n))
         else:
             add(_pack_uo(item_1.topic_id, item_1.is_internal) + varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.replica_nodes
             n = len(value_5) + 1
             if n < 128:

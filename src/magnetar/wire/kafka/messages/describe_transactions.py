@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -85,7 +87,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTrans
     if n > end - position or left < 0:
         bad_count("DescribeTransactionsRequest.transactional_ids", n)
     transactional_ids_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -113,7 +115,7 @@ def _encode_request_v0(message: DescribeTransactionsRequest, out: list[Buffer]) 
     value_0 = message.transactional_ids
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -139,7 +141,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTran
     if n * 28 > end - position or left < 0:
         bad_count("DescribeTransactionsResponse.transaction_states", n)
     transaction_states_0: list[TransactionState] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -169,7 +171,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTran
         if n * 3 > end - position or left < 0:
             bad_count("TransactionState.topics", n)
         topics_1: list[TopicData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -221,7 +223,7 @@ def _encode_response_v0(message: DescribeTransactionsResponse, out: list[Buffer]
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.transactional_id
         data = value_2.encode()
         n = len(data) + 1
@@ -239,7 +241,7 @@ def _encode_response_v0(message: DescribeTransactionsResponse, out: list[Buffer]
             add(_pack_iqqhB(item_1.transaction_timeout_ms, item_1.transaction_start_time_ms, item_1.producer_id, item_1.producer_epoch, n))
         else:
             add(_pack_iqqh(item_1.transaction_timeout_ms, item_1.transaction_start_time_ms, item_1.producer_id, item_1.producer_epoch) + varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.topic
             data = value_6.encode()
             n = len(data) + 1

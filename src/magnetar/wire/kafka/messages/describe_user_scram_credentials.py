@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -85,7 +87,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeUserS
         if n * 2 > end - position or left < 0:
             bad_count("DescribeUserScramCredentialsRequest.users", n)
         users_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -117,7 +119,7 @@ def _encode_request_v0(message: DescribeUserScramCredentialsRequest, out: list[B
     value_0 = message.users
     n = 0 if value_0 is None else len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -154,7 +156,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeUser
     if n * 6 > end - position or left < 0:
         bad_count("DescribeUserScramCredentialsResponse.results", n)
     results_0: list[DescribeUserScramCredentialsResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -184,7 +186,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeUser
         if n * 6 > end - position or left < 0:
             bad_count("DescribeUserScramCredentialsResult.credential_infos", n)
         credential_infos_1: list[CredentialInfo] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             mechanism_2, iterations_2, tags_2 = _unpack_biB(buffer, position)
             position += 6
             if tags_2:
@@ -219,7 +221,7 @@ def _encode_response_v0(message: DescribeUserScramCredentialsResponse, out: list
     value_1 = message.results
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.user
         data = value_3.encode()
         n = len(data) + 1
@@ -234,7 +236,7 @@ def _encode_response_v0(message: DescribeUserScramCredentialsResponse, out: list
         value_5 = item_2.credential_infos
         n = len(value_5) + 1
         add(varint(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             add(_pack_bix(item_6.mechanism, item_6.iterations))
         add(b"\0")
     add(b"\0")

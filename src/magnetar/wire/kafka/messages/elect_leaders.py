@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -97,7 +99,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersR
         if n * 6 > end - position or left < 0:
             bad_count("ElectLeadersRequest.topic_partitions", n)
         topic_partitions_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -133,7 +135,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersR
         if n * 6 > end - position or left < 0:
             bad_count("ElectLeadersRequest.topic_partitions", n)
         topic_partitions_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -172,7 +174,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersR
         if n * 3 > end - position or left < 0:
             bad_count("ElectLeadersRequest.topic_partitions", n)
         topic_partitions_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -218,7 +220,7 @@ def _encode_request_v0(message: ElectLeadersRequest, out: list[Buffer]) -> None:
     value_0 = message.topic_partitions
     n = -1 if value_0 is None else len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -233,7 +235,7 @@ def _encode_request_v1(message: ElectLeadersRequest, out: list[Buffer]) -> None:
     value_0 = message.topic_partitions
     n = -1 if value_0 is None else len(value_0)
     add(_pack_bi(message.election_type, n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -251,7 +253,7 @@ def _encode_request_v2(message: ElectLeadersRequest, out: list[Buffer]) -> None:
         add(_pack_bB(message.election_type, n))
     else:
         add(_pack_b(message.election_type) + varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -281,7 +283,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ElectLeaders
     if n * 6 > end - position or left < 0:
         bad_count("ElectLeadersResponse.replica_election_results", n)
     replica_election_results_0: list[ReplicaElectionResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -297,7 +299,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ElectLeaders
         if n * 8 > end - position or left < 0:
             bad_count("ReplicaElectionResult.partition_result", n)
         partition_result_1: list[PartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_id_2, error_code_2, n = _unpack_ihh(buffer, position)
             position += 8
             error_message_2: str | None = None
@@ -323,7 +325,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ElectLeaders
     if n * 6 > end - position or left < 0:
         bad_count("ElectLeadersResponse.replica_election_results", n)
     replica_election_results_0: list[ReplicaElectionResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -339,7 +341,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ElectLeaders
         if n * 8 > end - position or left < 0:
             bad_count("ReplicaElectionResult.partition_result", n)
         partition_result_1: list[PartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_id_2, error_code_2, n = _unpack_ihh(buffer, position)
             position += 8
             error_message_2: str | None = None
@@ -368,7 +370,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeaders
     if n * 3 > end - position or left < 0:
         bad_count("ElectLeadersResponse.replica_election_results", n)
     replica_election_results_0: list[ReplicaElectionResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -389,7 +391,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeaders
         if n * 8 > end - position or left < 0:
             bad_count("ReplicaElectionResult.partition_result", n)
         partition_result_1: list[PartitionResult] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_id_2, error_code_2, n = _unpack_ihB(buffer, position)
             position += 7
             if n > 127:
@@ -428,14 +430,14 @@ def _encode_response_v0(message: ElectLeadersResponse, out: list[Buffer]) -> Non
     value_0 = message.replica_election_results
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partition_result
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.error_message
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_ihh(item_4.partition_id, item_4.error_code, -1 if value_5 is None else len(data)) + data)
@@ -446,14 +448,14 @@ def _encode_response_v1(message: ElectLeadersResponse, out: list[Buffer]) -> Non
     value_0 = message.replica_election_results
     n = len(value_0)
     add(_pack_ihi(message.throttle_time_ms, message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partition_result
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.error_message
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_ihh(item_4.partition_id, item_4.error_code, -1 if value_5 is None else len(data)) + data)
@@ -467,7 +469,7 @@ def _encode_response_v2(message: ElectLeadersResponse, out: list[Buffer]) -> Non
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -475,7 +477,7 @@ def _encode_response_v2(message: ElectLeadersResponse, out: list[Buffer]) -> Non
         value_3 = item_1.partition_result
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.error_message
             data = b"" if value_5 is None else value_5.encode()
             n = 0 if value_5 is None else len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
@@ -17,6 +18,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -215,7 +217,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FetchRequest,
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -231,7 +233,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FetchRequest,
         if n * 16 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, fetch_offset_2, partition_max_bytes_2 = _unpack_iqi(buffer, position)
             position += 16
             partitions_1.append(FetchPartition(partition_2, -1, fetch_offset_2, -1, -1, partition_max_bytes_2))
@@ -250,7 +252,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[FetchRequest,
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -266,7 +268,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[FetchRequest,
         if n * 24 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, fetch_offset_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iqqi(buffer, position)
             position += 24
             partitions_1.append(FetchPartition(partition_2, -1, fetch_offset_2, -1, log_start_offset_2, partition_max_bytes_2))
@@ -285,7 +287,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -301,7 +303,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
         if n * 24 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, fetch_offset_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iqqi(buffer, position)
             position += 24
             partitions_1.append(FetchPartition(partition_2, -1, fetch_offset_2, -1, log_start_offset_2, partition_max_bytes_2))
@@ -314,7 +316,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[FetchRequest,
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -346,7 +348,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -362,7 +364,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
         if n * 28 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iiqqi(buffer, position)
             position += 28
             partitions_1.append(FetchPartition(partition_2, current_leader_epoch_2, fetch_offset_2, -1, log_start_offset_2, partition_max_bytes_2))
@@ -375,7 +377,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[FetchRequest,
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -407,7 +409,7 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -423,7 +425,7 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n * 28 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, log_start_offset_2, partition_max_bytes_2 = _unpack_iiqqi(buffer, position)
             position += 28
             partitions_1.append(FetchPartition(partition_2, current_leader_epoch_2, fetch_offset_2, -1, log_start_offset_2, partition_max_bytes_2))
@@ -436,7 +438,7 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 6 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -478,7 +480,7 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 3 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -499,7 +501,7 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             if tags_2:
@@ -521,7 +523,7 @@ def _decode_request_v12(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 3 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -595,7 +597,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -607,7 +609,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             if tags_2:
@@ -629,7 +631,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_3, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -694,7 +696,7 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -706,7 +708,7 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             if tags_2:
@@ -728,7 +730,7 @@ def _decode_request_v15(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_3, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -802,7 +804,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -814,7 +816,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             replica_directory_id_2: bytes = ZERO_UUID
@@ -846,7 +848,7 @@ def _decode_request_v17(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_3, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -920,7 +922,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.topics", n)
     topics_0: list[FetchTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -932,7 +934,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
         if n * 33 > end - position or left < 0:
             bad_count("FetchTopic.partitions", n)
         partitions_1: list[FetchPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, fetch_offset_2, last_fetched_epoch_2, log_start_offset_2, partition_max_bytes_2, tags_2 = _unpack_iiqiqiB(buffer, position)
             position += 33
             replica_directory_id_2: bytes = ZERO_UUID
@@ -970,7 +972,7 @@ def _decode_request_v18(buffer: memoryview, position: int) -> tuple[FetchRequest
     if n * 18 > end - position or left < 0:
         bad_count("FetchRequest.forgotten_topics_data", n)
     forgotten_topics_data_0: list[ForgottenTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_3, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -1054,14 +1056,14 @@ def _encode_request_v4(message: FetchRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_iiiibi(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iqi(item_4.partition, item_4.fetch_offset, item_4.partition_max_bytes))
 
 
@@ -1070,14 +1072,14 @@ def _encode_request_v5(message: FetchRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_iiiibi(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iqqi(item_4.partition, item_4.fetch_offset, item_4.log_start_offset, item_4.partition_max_bytes))
 
 
@@ -1086,19 +1088,19 @@ def _encode_request_v7(message: FetchRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iqqi(item_4.partition, item_4.fetch_offset, item_4.log_start_offset, item_4.partition_max_bytes))
     value_5 = message.forgotten_topics_data
     n = len(value_5)
     add(_pack_i(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.topic
         data = value_7.encode()
         add(_pack_h(len(data)) + data)
@@ -1112,19 +1114,19 @@ def _encode_request_v9(message: FetchRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiqqi(item_4.partition, item_4.current_leader_epoch, item_4.fetch_offset, item_4.log_start_offset, item_4.partition_max_bytes))
     value_5 = message.forgotten_topics_data
     n = len(value_5)
     add(_pack_i(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.topic
         data = value_7.encode()
         add(_pack_h(len(data)) + data)
@@ -1138,19 +1140,19 @@ def _encode_request_v11(message: FetchRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_iiiibiii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiqqi(item_4.partition, item_4.current_leader_epoch, item_4.fetch_offset, item_4.log_start_offset, item_4.partition_max_bytes))
     value_5 = message.forgotten_topics_data
     n = len(value_5)
     add(_pack_i(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.topic
         data = value_7.encode()
         add(_pack_h(len(data)) + data)
@@ -1170,7 +1172,7 @@ def _encode_request_v12(message: FetchRequest, out: list[Buffer]) -> None:
         add(_pack_iiiibiiB(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
     else:
         add(_pack_iiiibii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -1178,13 +1180,13 @@ def _encode_request_v12(message: FetchRequest, out: list[Buffer]) -> None:
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiqiqix(item_4.partition, item_4.current_leader_epoch, item_4.fetch_offset, item_4.last_fetched_epoch, item_4.log_start_offset, item_4.partition_max_bytes))
         add(b"\0")
     value_5 = message.forgotten_topics_data
     n = len(value_5) + 1
     add(varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.topic
         data = value_7.encode()
         n = len(data) + 1
@@ -1222,20 +1224,20 @@ def _encode_request_v13(message: FetchRequest, out: list[Buffer]) -> None:
         add(_pack_iiiibiiB(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
     else:
         add(_pack_iiiibii(message.replica_id, message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             add(_pack_iiqiqix(item_3.partition, item_3.current_leader_epoch, item_3.fetch_offset, item_3.last_fetched_epoch, item_3.log_start_offset, item_3.partition_max_bytes))
         add(b"\0")
     value_4 = message.forgotten_topics_data
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.partitions
         n = len(value_6) + 1
         if n < 128:
@@ -1272,20 +1274,20 @@ def _encode_request_v15(message: FetchRequest, out: list[Buffer]) -> None:
         add(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
     else:
         add(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             add(_pack_iiqiqix(item_3.partition, item_3.current_leader_epoch, item_3.fetch_offset, item_3.last_fetched_epoch, item_3.log_start_offset, item_3.partition_max_bytes))
         add(b"\0")
     value_4 = message.forgotten_topics_data
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.partitions
         n = len(value_6) + 1
         if n < 128:
@@ -1328,14 +1330,14 @@ def _encode_request_v17(message: FetchRequest, out: list[Buffer]) -> None:
         add(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
     else:
         add(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             if item_3.replica_directory_id != ZERO_UUID:
                 add(_pack_iiqiqi(item_3.partition, item_3.current_leader_epoch, item_3.fetch_offset, item_3.last_fetched_epoch, item_3.log_start_offset, item_3.partition_max_bytes))
                 section_5: list[bytes] = []
@@ -1352,7 +1354,7 @@ def _encode_request_v17(message: FetchRequest, out: list[Buffer]) -> None:
     value_5 = message.forgotten_topics_data
     n = len(value_5) + 1
     add(varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.partitions
         n = len(value_7) + 1
         if n < 128:
@@ -1395,14 +1397,14 @@ def _encode_request_v18(message: FetchRequest, out: list[Buffer]) -> None:
         add(_pack_iiibiiB(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch, n))
     else:
         add(_pack_iiibii(message.max_wait_ms, message.min_bytes, message.max_bytes, message.isolation_level, message.session_id, message.session_epoch) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             if item_3.replica_directory_id != ZERO_UUID or item_3.high_watermark != 9223372036854775807:
                 add(_pack_iiqiqi(item_3.partition, item_3.current_leader_epoch, item_3.fetch_offset, item_3.last_fetched_epoch, item_3.log_start_offset, item_3.partition_max_bytes))
                 section_5: list[bytes] = []
@@ -1423,7 +1425,7 @@ def _encode_request_v18(message: FetchRequest, out: list[Buffer]) -> None:
     value_5 = message.forgotten_topics_data
     n = len(value_5) + 1
     add(varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.partitions
         n = len(value_7) + 1
         if n < 128:
@@ -1488,7 +1490,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchRespons
     if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -1504,7 +1506,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchRespons
         if n * 30 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, n = _unpack_ihqqi(buffer, position)
             position += 26
             aborted_transactions_2: list[AbortedTransaction] | None = None
@@ -1513,7 +1515,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FetchRespons
                 if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3 = _unpack_qq(buffer, position)
                     position += 16
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
@@ -1544,7 +1546,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchRespons
     if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -1560,7 +1562,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchRespons
         if n * 38 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, n = _unpack_ihqqqi(buffer, position)
             position += 34
             aborted_transactions_2: list[AbortedTransaction] | None = None
@@ -1569,7 +1571,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[FetchRespons
                 if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3 = _unpack_qq(buffer, position)
                     position += 16
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
@@ -1600,7 +1602,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchRespons
     if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -1616,7 +1618,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchRespons
         if n * 38 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, n = _unpack_ihqqqi(buffer, position)
             position += 34
             aborted_transactions_2: list[AbortedTransaction] | None = None
@@ -1625,7 +1627,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[FetchRespons
                 if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3 = _unpack_qq(buffer, position)
                     position += 16
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
@@ -1656,7 +1658,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n * 6 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -1672,7 +1674,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n * 42 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, n = _unpack_ihqqqi(buffer, position)
             position += 34
             aborted_transactions_2: list[AbortedTransaction] | None = None
@@ -1681,7 +1683,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[FetchRespon
                 if n * 16 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3 = _unpack_qq(buffer, position)
                     position += 16
                     aborted_transactions_2.append(AbortedTransaction(producer_id_3, first_offset_3))
@@ -1715,7 +1717,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n * 3 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -1736,7 +1738,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n * 37 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, n = _unpack_ihqqqB(buffer, position)
             position += 31
             if n > 127:
@@ -1748,7 +1750,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[FetchRespon
                 if n * 17 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3, tags_3 = _unpack_qqB(buffer, position)
                     position += 17
                     if tags_3:
@@ -1825,7 +1827,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n * 18 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -1837,7 +1839,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n * 37 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, n = _unpack_ihqqqB(buffer, position)
             position += 31
             if n > 127:
@@ -1849,7 +1851,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[FetchRespon
                 if n * 17 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3, tags_3 = _unpack_qqB(buffer, position)
                     position += 17
                     if tags_3:
@@ -1926,7 +1928,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
     if n * 18 > end - position or left < 0:
         bad_count("FetchResponse.responses", n)
     responses_0: list[FetchableTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -1938,7 +1940,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
         if n * 37 > end - position or left < 0:
             bad_count("FetchableTopicResponse.partitions", n)
         partitions_1: list[PartitionData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, high_watermark_2, last_stable_offset_2, log_start_offset_2, n = _unpack_ihqqqB(buffer, position)
             position += 31
             if n > 127:
@@ -1950,7 +1952,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
                 if n * 17 > end - position or left < 0:
                     bad_count("PartitionData.aborted_transactions", n)
                 aborted_transactions_2 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     producer_id_3, first_offset_3, tags_3 = _unpack_qqB(buffer, position)
                     position += 17
                     if tags_3:
@@ -2025,7 +2027,7 @@ def _decode_response_v16(buffer: memoryview, position: int) -> tuple[FetchRespon
                 if n * 11 > end - position or left < 0:
                     bad_count("FetchResponse.node_endpoints", n)
                 node_endpoints_0 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     node_id_7, n = _unpack_iB(buffer, position)
                     position += 5
                     if n > 127:
@@ -2080,18 +2082,18 @@ def _encode_response_v4(message: FetchResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.aborted_transactions
             n = -1 if value_5 is None else len(value_5)
             add(_pack_ihqqi(item_4.partition_index, item_4.error_code, item_4.high_watermark, item_4.last_stable_offset, n))
-            for item_6 in value_5 or ():
+            for item_6 in paced(value_5 or ()) if n >= PACED_MIN else value_5 or ():
                 add(_pack_qq(item_6.producer_id, item_6.first_offset))
             value_7 = item_4.records
             if value_7 is None:
@@ -2112,18 +2114,18 @@ def _encode_response_v5(message: FetchResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.aborted_transactions
             n = -1 if value_5 is None else len(value_5)
             add(_pack_ihqqqi(item_4.partition_index, item_4.error_code, item_4.high_watermark, item_4.last_stable_offset, item_4.log_start_offset, n))
-            for item_6 in value_5 or ():
+            for item_6 in paced(value_5 or ()) if n >= PACED_MIN else value_5 or ():
                 add(_pack_qq(item_6.producer_id, item_6.first_offset))
             value_7 = item_4.records
             if value_7 is None:
@@ -2144,18 +2146,18 @@ def _encode_response_v7(message: FetchResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_ihii(message.throttle_time_ms, message.error_code, message.session_id, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.aborted_transactions
             n = -1 if value_5 is None else len(value_5)
             add(_pack_ihqqqi(item_4.partition_index, item_4.error_code, item_4.high_watermark, item_4.last_stable_offset, item_4.log_start_offset, n))
-            for item_6 in value_5 or ():
+            for item_6 in paced(value_5 or ()) if n >= PACED_MIN else value_5 or ():
                 add(_pack_qq(item_6.producer_id, item_6.first_offset))
             value_7 = item_4.records
             if value_7 is None:
@@ -2176,18 +2178,18 @@ def _encode_response_v11(message: FetchResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_ihii(message.throttle_time_ms, message.error_code, message.session_id, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.aborted_transactions
             n = -1 if value_5 is None else len(value_5)
             add(_pack_ihqqqi(item_4.partition_index, item_4.error_code, item_4.high_watermark, item_4.last_stable_offset, item_4.log_start_offset, n))
-            for item_6 in value_5 or ():
+            for item_6 in paced(value_5 or ()) if n >= PACED_MIN else value_5 or ():
                 add(_pack_qq(item_6.producer_id, item_6.first_offset))
             value_7 = item_4.records
             if value_7 is None:
@@ -2211,7 +2213,7 @@ def _encode_response_v12(message: FetchResponse, out: list[Buffer]) -> None:
         add(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, n))
     else:
         add(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -2219,14 +2221,14 @@ def _encode_response_v12(message: FetchResponse, out: list[Buffer]) -> None:
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.aborted_transactions
             n = 0 if value_5 is None else len(value_5) + 1
             if n < 128:
                 add(_pack_ihqqqB(item_4.partition_index, item_4.error_code, item_4.high_watermark, item_4.last_stable_offset, item_4.log_start_offset, n))
             else:
                 add(_pack_ihqqq(item_4.partition_index, item_4.error_code, item_4.high_watermark, item_4.last_stable_offset, item_4.log_start_offset) + varint(n))
-            for item_6 in value_5 or ():
+            for item_6 in paced(value_5 or ()) if n >= PACED_MIN else value_5 or ():
                 add(_pack_qqx(item_6.producer_id, item_6.first_offset))
             value_7 = item_4.records
             if value_7 is None:
@@ -2280,21 +2282,21 @@ def _encode_response_v13(message: FetchResponse, out: list[Buffer]) -> None:
         add(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, n))
     else:
         add(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             value_4 = item_3.aborted_transactions
             n = 0 if value_4 is None else len(value_4) + 1
             if n < 128:
                 add(_pack_ihqqqB(item_3.partition_index, item_3.error_code, item_3.high_watermark, item_3.last_stable_offset, item_3.log_start_offset, n))
             else:
                 add(_pack_ihqqq(item_3.partition_index, item_3.error_code, item_3.high_watermark, item_3.last_stable_offset, item_3.log_start_offset) + varint(n))
-            for item_5 in value_4 or ():
+            for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
                 add(_pack_qqx(item_5.producer_id, item_5.first_offset))
             value_6 = item_3.records
             if value_6 is None:
@@ -2348,21 +2350,21 @@ def _encode_response_v16(message: FetchResponse, out: list[Buffer]) -> None:
         add(_pack_ihiB(message.throttle_time_ms, message.error_code, message.session_id, n))
     else:
         add(_pack_ihi(message.throttle_time_ms, message.error_code, message.session_id) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             value_4 = item_3.aborted_transactions
             n = 0 if value_4 is None else len(value_4) + 1
             if n < 128:
                 add(_pack_ihqqqB(item_3.partition_index, item_3.error_code, item_3.high_watermark, item_3.last_stable_offset, item_3.log_start_offset, n))
             else:
                 add(_pack_ihqqq(item_3.partition_index, item_3.error_code, item_3.high_watermark, item_3.last_stable_offset, item_3.log_start_offset) + varint(n))
-            for item_5 in value_4 or ():
+            for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
                 add(_pack_qqx(item_5.producer_id, item_5.first_offset))
             value_6 = item_3.records
             if value_6 is None:
@@ -2412,7 +2414,7 @@ def _encode_response_v16(message: FetchResponse, out: list[Buffer]) -> None:
             value_12 = message.node_endpoints
             n = len(value_12) + 1
             parts_12.append(varint(n))
-            for item_13 in value_12:
+            for item_13 in paced(value_12) if n >= PACED_MIN else value_12:
                 value_14 = item_13.host
                 data = value_14.encode()
                 n = len(data) + 1

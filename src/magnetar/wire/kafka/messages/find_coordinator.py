@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -135,7 +137,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FindCoordinat
     if n > end - position or left < 0:
         bad_count("FindCoordinatorRequest.coordinator_keys", n)
     coordinator_keys_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -196,7 +198,7 @@ def _encode_request_v4(message: FindCoordinatorRequest, out: list[Buffer]) -> No
         add(_pack_bB(message.key_type, n))
     else:
         add(_pack_b(message.key_type) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -290,7 +292,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FindCoordina
     if n * 14 > end - position or left < 0:
         bad_count("FindCoordinatorResponse.coordinators", n)
     coordinators_0: list[Coordinator] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -387,7 +389,7 @@ def _encode_response_v4(message: FindCoordinatorResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.key
         data = value_2.encode()
         n = len(data) + 1

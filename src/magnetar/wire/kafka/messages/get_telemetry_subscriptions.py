@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_numbers,
+    paced,
     read_numbers,
     skip_tags,
     string_tail,
@@ -110,7 +112,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[GetTelemetry
     if n > end - position or left < 0:
         bad_count("GetTelemetrySubscriptionsResponse.requested_metrics", n)
     requested_metrics_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -147,7 +149,7 @@ def _encode_response_v0(message: GetTelemetrySubscriptionsResponse, out: list[Bu
         add(_pack_iioB(message.push_interval_ms, message.telemetry_max_bytes, message.delta_temporality, n))
     else:
         add(_pack_iio(message.push_interval_ms, message.telemetry_max_bytes, message.delta_temporality) + varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         data = item_2.encode()
         n = len(data) + 1
         add(varint(n) + data)

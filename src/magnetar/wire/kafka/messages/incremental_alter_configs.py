@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -97,7 +99,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[IncrementalAl
     if n * 7 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsRequest.resources", n)
     resources_0: list[AlterConfigsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bh(buffer, position)
         position += 3
         if n < 0:
@@ -113,7 +115,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[IncrementalAl
         if n * 5 > end - position or left < 0:
             bad_count("AlterConfigsResource.configs", n)
         configs_1: list[AlterableConfig] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -151,7 +153,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[IncrementalAl
     if n * 4 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsRequest.resources", n)
     resources_0: list[AlterConfigsResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         resource_type_1, n = _unpack_bB(buffer, position)
         position += 2
         if n > 127:
@@ -172,7 +174,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[IncrementalAl
         if n * 4 > end - position or left < 0:
             bad_count("AlterConfigsResource.configs", n)
         configs_1: list[AlterableConfig] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -219,14 +221,14 @@ def _encode_request_v0(message: IncrementalAlterConfigsRequest, out: list[Buffer
     value_0 = message.resources
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         add(_pack_bh(item_1.resource_type, len(data)) + data)
         value_3 = item_1.configs
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             add(_pack_h(len(data)) + data)
@@ -241,7 +243,7 @@ def _encode_request_v1(message: IncrementalAlterConfigsRequest, out: list[Buffer
     value_0 = message.resources
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         n = len(data) + 1
@@ -252,7 +254,7 @@ def _encode_request_v1(message: IncrementalAlterConfigsRequest, out: list[Buffer
         value_3 = item_1.configs
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -286,7 +288,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[IncrementalA
     if n * 7 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsResponse.responses", n)
     responses_0: list[AlterConfigsResourceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hh(buffer, position)
         position += 4
         error_message_1: str | None = None
@@ -321,7 +323,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[IncrementalA
     if n * 6 > end - position or left < 0:
         bad_count("IncrementalAlterConfigsResponse.responses", n)
     responses_0: list[AlterConfigsResourceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_1, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -363,7 +365,7 @@ def _encode_response_v0(message: IncrementalAlterConfigsResponse, out: list[Buff
     value_0 = message.responses
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         add(_pack_hh(item_1.error_code, -1 if value_2 is None else len(data)) + data)
@@ -380,7 +382,7 @@ def _encode_response_v1(message: IncrementalAlterConfigsResponse, out: list[Buff
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.error_message
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1

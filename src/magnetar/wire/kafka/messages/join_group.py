@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -122,7 +124,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n * 6 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -173,7 +175,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n * 6 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -233,7 +235,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n * 6 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -302,7 +304,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n * 3 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -383,7 +385,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[JoinGroupRequ
     if n * 3 > end - position or left < 0:
         bad_count("JoinGroupRequest.protocols", n)
     protocols_0: list[JoinGroupRequestProtocol] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -451,7 +453,7 @@ def _encode_request_v0(message: JoinGroupRequest, out: list[Buffer]) -> None:
     value_3 = message.protocols
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.name
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -474,7 +476,7 @@ def _encode_request_v1(message: JoinGroupRequest, out: list[Buffer]) -> None:
     value_3 = message.protocols
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.name
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -500,7 +502,7 @@ def _encode_request_v5(message: JoinGroupRequest, out: list[Buffer]) -> None:
     value_4 = message.protocols
     n = len(value_4)
     add(_pack_i(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.name
         data = value_6.encode()
         add(_pack_h(len(data)) + data)
@@ -533,7 +535,7 @@ def _encode_request_v6(message: JoinGroupRequest, out: list[Buffer]) -> None:
     value_4 = message.protocols
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.name
         data = value_6.encode()
         n = len(data) + 1
@@ -570,7 +572,7 @@ def _encode_request_v8(message: JoinGroupRequest, out: list[Buffer]) -> None:
     value_4 = message.protocols
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.name
         data = value_6.encode()
         n = len(data) + 1
@@ -633,7 +635,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n * 6 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -684,7 +686,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n * 6 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -735,7 +737,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n * 8 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -804,7 +806,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n * 4 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -894,7 +896,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n * 4 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -984,7 +986,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[JoinGroupRes
     if n * 4 > end - position or left < 0:
         bad_count("JoinGroupResponse.members", n)
     members_0: list[JoinGroupResponseMember] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -1053,7 +1055,7 @@ def _encode_response_v0(message: JoinGroupResponse, out: list[Buffer]) -> None:
     value_3 = message.members
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.member_id
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -1077,7 +1079,7 @@ def _encode_response_v2(message: JoinGroupResponse, out: list[Buffer]) -> None:
     value_3 = message.members
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.member_id
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -1101,7 +1103,7 @@ def _encode_response_v5(message: JoinGroupResponse, out: list[Buffer]) -> None:
     value_3 = message.members
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.member_id
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -1134,7 +1136,7 @@ def _encode_response_v6(message: JoinGroupResponse, out: list[Buffer]) -> None:
     value_3 = message.members
     n = len(value_3) + 1
     add(varint(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.member_id
         data = value_5.encode()
         n = len(data) + 1
@@ -1175,7 +1177,7 @@ def _encode_response_v7(message: JoinGroupResponse, out: list[Buffer]) -> None:
     value_4 = message.members
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.member_id
         data = value_6.encode()
         n = len(data) + 1
@@ -1219,7 +1221,7 @@ def _encode_response_v9(message: JoinGroupResponse, out: list[Buffer]) -> None:
     value_4 = message.members
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.member_id
         data = value_6.encode()
         n = len(data) + 1

@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -107,7 +109,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
     if n * 4 > end - position or left < 0:
         bad_count("LeaveGroupRequest.members", n)
     members_0: list[MemberIdentity] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -151,7 +153,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
     if n * 3 > end - position or left < 0:
         bad_count("LeaveGroupRequest.members", n)
     members_0: list[MemberIdentity] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -205,7 +207,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[LeaveGroupReq
     if n * 4 > end - position or left < 0:
         bad_count("LeaveGroupRequest.members", n)
     members_0: list[MemberIdentity] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -273,7 +275,7 @@ def _encode_request_v3(message: LeaveGroupRequest, out: list[Buffer]) -> None:
     value_1 = message.members
     n = len(value_1)
     add(_pack_i(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.member_id
         data = value_3.encode()
         add(_pack_h(len(data)) + data)
@@ -291,7 +293,7 @@ def _encode_request_v4(message: LeaveGroupRequest, out: list[Buffer]) -> None:
     value_1 = message.members
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.member_id
         data = value_3.encode()
         n = len(data) + 1
@@ -313,7 +315,7 @@ def _encode_request_v5(message: LeaveGroupRequest, out: list[Buffer]) -> None:
     value_1 = message.members
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.member_id
         data = value_3.encode()
         n = len(data) + 1
@@ -363,7 +365,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupRe
     if n * 6 > end - position or left < 0:
         bad_count("LeaveGroupResponse.members", n)
     members_0: list[MemberResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -400,7 +402,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupRe
     if n * 5 > end - position or left < 0:
         bad_count("LeaveGroupResponse.members", n)
     members_0: list[MemberResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -456,7 +458,7 @@ def _encode_response_v3(message: LeaveGroupResponse, out: list[Buffer]) -> None:
     value_0 = message.members
     n = len(value_0)
     add(_pack_ihi(message.throttle_time_ms, message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.member_id
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -474,7 +476,7 @@ def _encode_response_v4(message: LeaveGroupResponse, out: list[Buffer]) -> None:
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.member_id
         data = value_2.encode()
         n = len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_numbers,
+    paced,
     read_numbers,
     skip_tags,
     string_tail,
@@ -126,7 +128,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListConfigRe
     if n * 2 > end - position or left < 0:
         bad_count("ListConfigResourcesResponse.config_resources", n)
     config_resources_0: list[ConfigResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -162,7 +164,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListConfigRe
     if n * 3 > end - position or left < 0:
         bad_count("ListConfigResourcesResponse.config_resources", n)
     config_resources_0: list[ConfigResource] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -198,7 +200,7 @@ def _encode_response_v0(message: ListConfigResourcesResponse, out: list[Buffer])
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         n = len(data) + 1
@@ -215,7 +217,7 @@ def _encode_response_v1(message: ListConfigResourcesResponse, out: list[Buffer])
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.resource_name
         data = value_2.encode()
         n = len(data) + 1

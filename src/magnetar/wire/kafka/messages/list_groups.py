@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -88,7 +90,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     if n > end - position or left < 0:
         bad_count("ListGroupsRequest.states_filter", n)
     states_filter_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -120,7 +122,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     if n > end - position or left < 0:
         bad_count("ListGroupsRequest.states_filter", n)
     states_filter_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -142,7 +144,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[ListGroupsReq
     if n > end - position or left < 0:
         bad_count("ListGroupsRequest.types_filter", n)
     types_filter_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -184,7 +186,7 @@ def _encode_request_v4(message: ListGroupsRequest, out: list[Buffer]) -> None:
     value_0 = message.states_filter
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -196,14 +198,14 @@ def _encode_request_v5(message: ListGroupsRequest, out: list[Buffer]) -> None:
     value_0 = message.states_filter
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
     value_2 = message.types_filter
     n = len(value_2) + 1
     add(varint(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         data = item_3.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -231,7 +233,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n * 4 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -261,7 +263,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n * 4 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -294,7 +296,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n * 3 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -339,7 +341,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n * 4 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -393,7 +395,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ListGroupsRe
     if n * 5 > end - position or left < 0:
         bad_count("ListGroupsResponse.groups", n)
     groups_0: list[ListedGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -457,7 +459,7 @@ def _encode_response_v0(message: ListGroupsResponse, out: list[Buffer]) -> None:
     value_0 = message.groups
     n = len(value_0)
     add(_pack_hi(message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -471,7 +473,7 @@ def _encode_response_v1(message: ListGroupsResponse, out: list[Buffer]) -> None:
     value_0 = message.groups
     n = len(value_0)
     add(_pack_ihi(message.throttle_time_ms, message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
@@ -488,7 +490,7 @@ def _encode_response_v3(message: ListGroupsResponse, out: list[Buffer]) -> None:
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -509,7 +511,7 @@ def _encode_response_v4(message: ListGroupsResponse, out: list[Buffer]) -> None:
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -534,7 +536,7 @@ def _encode_response_v5(message: ListGroupsResponse, out: list[Buffer]) -> None:
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -110,7 +112,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
     if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -126,7 +128,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         if n * 12 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, timestamp_2 = _unpack_iq(buffer, position)
             position += 12
             partitions_1.append(ListOffsetsPartition(partition_index_2, -1, timestamp_2))
@@ -145,7 +147,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
     if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -161,7 +163,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         if n * 12 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, timestamp_2 = _unpack_iq(buffer, position)
             position += 12
             partitions_1.append(ListOffsetsPartition(partition_index_2, -1, timestamp_2))
@@ -180,7 +182,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
     if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -196,7 +198,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         if n * 16 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, current_leader_epoch_2, timestamp_2 = _unpack_iiq(buffer, position)
             position += 16
             partitions_1.append(ListOffsetsPartition(partition_index_2, current_leader_epoch_2, timestamp_2))
@@ -218,7 +220,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
     if n * 3 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -239,7 +241,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsRe
         if n * 17 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, current_leader_epoch_2, timestamp_2, tags_2 = _unpack_iiqB(buffer, position)
             position += 17
             if tags_2:
@@ -271,7 +273,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n * 3 > end - position or left < 0:
         bad_count("ListOffsetsRequest.topics", n)
     topics_0: list[ListOffsetsTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -292,7 +294,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n * 17 > end - position or left < 0:
             bad_count("ListOffsetsTopic.partitions", n)
         partitions_1: list[ListOffsetsPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, current_leader_epoch_2, timestamp_2, tags_2 = _unpack_iiqB(buffer, position)
             position += 17
             if tags_2:
@@ -330,14 +332,14 @@ def _encode_request_v1(message: ListOffsetsRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.replica_id, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iq(item_4.partition_index, item_4.timestamp))
 
 
@@ -346,14 +348,14 @@ def _encode_request_v2(message: ListOffsetsRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ibi(message.replica_id, message.isolation_level, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iq(item_4.partition_index, item_4.timestamp))
 
 
@@ -362,14 +364,14 @@ def _encode_request_v4(message: ListOffsetsRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ibi(message.replica_id, message.isolation_level, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiq(item_4.partition_index, item_4.current_leader_epoch, item_4.timestamp))
 
 
@@ -381,7 +383,7 @@ def _encode_request_v6(message: ListOffsetsRequest, out: list[Buffer]) -> None:
         add(_pack_ibB(message.replica_id, message.isolation_level, n))
     else:
         add(_pack_ib(message.replica_id, message.isolation_level) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -389,7 +391,7 @@ def _encode_request_v6(message: ListOffsetsRequest, out: list[Buffer]) -> None:
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiqx(item_4.partition_index, item_4.current_leader_epoch, item_4.timestamp))
         add(b"\0")
     add(b"\0")
@@ -403,7 +405,7 @@ def _encode_request_v10(message: ListOffsetsRequest, out: list[Buffer]) -> None:
         add(_pack_ibB(message.replica_id, message.isolation_level, n))
     else:
         add(_pack_ib(message.replica_id, message.isolation_level) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -411,7 +413,7 @@ def _encode_request_v10(message: ListOffsetsRequest, out: list[Buffer]) -> None:
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiqx(item_4.partition_index, item_4.current_leader_epoch, item_4.timestamp))
         add(b"\0")
     add(_pack_ix(message.timeout_ms))
@@ -443,7 +445,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -459,7 +461,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n * 22 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, timestamp_2, offset_2 = _unpack_ihqq(buffer, position)
             position += 22
             partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2))
@@ -478,7 +480,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -494,7 +496,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n * 22 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, timestamp_2, offset_2 = _unpack_ihqq(buffer, position)
             position += 22
             partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2))
@@ -513,7 +515,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n * 6 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -529,7 +531,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n * 26 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2 = _unpack_ihqqi(buffer, position)
             position += 26
             partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2))
@@ -551,7 +553,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsR
     if n * 3 > end - position or left < 0:
         bad_count("ListOffsetsResponse.topics", n)
     topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -572,7 +574,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsR
         if n * 27 > end - position or left < 0:
             bad_count("ListOffsetsTopicResponse.partitions", n)
         partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2, tags_2 = _unpack_ihqqiB(buffer, position)
             position += 27
             if tags_2:
@@ -610,14 +612,14 @@ def _encode_response_v1(message: ListOffsetsResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihqq(item_4.partition_index, item_4.error_code, item_4.timestamp, item_4.offset))
 
 
@@ -626,14 +628,14 @@ def _encode_response_v2(message: ListOffsetsResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihqq(item_4.partition_index, item_4.error_code, item_4.timestamp, item_4.offset))
 
 
@@ -642,14 +644,14 @@ def _encode_response_v4(message: ListOffsetsResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihqqi(item_4.partition_index, item_4.error_code, item_4.timestamp, item_4.offset, item_4.leader_epoch))
 
 
@@ -661,7 +663,7 @@ def _encode_response_v6(message: ListOffsetsResponse, out: list[Buffer]) -> None
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -669,7 +671,7 @@ def _encode_response_v6(message: ListOffsetsResponse, out: list[Buffer]) -> None
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihqqix(item_4.partition_index, item_4.error_code, item_4.timestamp, item_4.offset, item_4.leader_epoch))
         add(b"\0")
     add(b"\0")

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -87,7 +89,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListPartition
         if n * 3 > end - position or left < 0:
             bad_count("ListPartitionReassignmentsRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -134,7 +136,7 @@ def _encode_request_v0(message: ListPartitionReassignmentsRequest, out: list[Buf
         add(_pack_iB(message.timeout_ms, n))
     else:
         add(_pack_i(message.timeout_ms) + varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -174,7 +176,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
     if n * 3 > end - position or left < 0:
         bad_count("ListPartitionReassignmentsResponse.topics", n)
     topics_0: list[OngoingTopicReassignment] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -195,7 +197,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitio
         if n * 8 > end - position or left < 0:
             bad_count("OngoingTopicReassignment.partitions", n)
         partitions_1: list[OngoingPartitionReassignment] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, n = _unpack_iB(buffer, position)
             position += 5
             if n > 127:
@@ -266,7 +268,7 @@ def _encode_response_v0(message: ListPartitionReassignmentsResponse, out: list[B
     value_1 = message.topics
     n = len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -274,7 +276,7 @@ def _encode_response_v0(message: ListPartitionReassignmentsResponse, out: list[B
         value_4 = item_2.partitions
         n = len(value_4) + 1
         add(varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.replicas
             n = len(value_6) + 1
             if n < 128:

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_numbers,
+    paced,
     read_numbers,
     skip_tags,
     string_tail,
@@ -77,7 +79,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n > end - position or left < 0:
         bad_count("ListTransactionsRequest.state_filters", n)
     state_filters_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -121,7 +123,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n > end - position or left < 0:
         bad_count("ListTransactionsRequest.state_filters", n)
     state_filters_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -165,7 +167,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[ListTransacti
     if n > end - position or left < 0:
         bad_count("ListTransactionsRequest.state_filters", n)
     state_filters_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -216,7 +218,7 @@ def _encode_request_v0(message: ListTransactionsRequest, out: list[Buffer]) -> N
     value_0 = message.state_filters
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -231,7 +233,7 @@ def _encode_request_v1(message: ListTransactionsRequest, out: list[Buffer]) -> N
     value_0 = message.state_filters
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -246,7 +248,7 @@ def _encode_request_v2(message: ListTransactionsRequest, out: list[Buffer]) -> N
     value_0 = message.state_filters
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
@@ -284,7 +286,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransact
     if n > end - position or left < 0:
         bad_count("ListTransactionsResponse.unknown_state_filters", n)
     unknown_state_filters_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -306,7 +308,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransact
     if n * 11 > end - position or left < 0:
         bad_count("ListTransactionsResponse.transaction_states", n)
     transaction_states_0: list[TransactionState] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -352,14 +354,14 @@ def _encode_response_v0(message: ListTransactionsResponse, out: list[Buffer]) ->
         add(_pack_ihB(message.throttle_time_ms, message.error_code, n))
     else:
         add(_pack_ih(message.throttle_time_ms, message.error_code) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         n = len(data) + 1
         add(varint(n) + data)
     value_2 = message.transaction_states
     n = len(value_2) + 1
     add(varint(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.transactional_id
         data = value_4.encode()
         n = len(data) + 1

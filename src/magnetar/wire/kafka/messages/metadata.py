@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
@@ -16,6 +17,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -139,7 +141,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[MetadataReque
     if n * 2 > end - position or left < 0:
         bad_count("MetadataRequest.topics", n)
     topics_0: list[MetadataRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -162,7 +164,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[MetadataReque
         if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -187,7 +189,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[MetadataReque
         if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -214,7 +216,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[MetadataReque
         if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -244,7 +246,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[MetadataReque
         if n * 2 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -280,7 +282,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[MetadataRequ
         if n * 18 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             topic_id_1, n = _unpack_uB(buffer, position)
             position += 17
             if n > 127:
@@ -316,7 +318,7 @@ def _decode_request_v11(buffer: memoryview, position: int) -> tuple[MetadataRequ
         if n * 18 > end - position or left < 0:
             bad_count("MetadataRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             topic_id_1, n = _unpack_uB(buffer, position)
             position += 17
             if n > 127:
@@ -362,7 +364,7 @@ def _encode_request_v0(message: MetadataRequest, out: list[Buffer]) -> None:
     assert value_0 is not None, "topics cannot be null in v0"
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v0"
         data = value_2.encode()
@@ -374,7 +376,7 @@ def _encode_request_v1(message: MetadataRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = -1 if value_0 is None else len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v1"
         data = value_2.encode()
@@ -386,7 +388,7 @@ def _encode_request_v4(message: MetadataRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = -1 if value_0 is None else len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v4"
         data = value_2.encode()
@@ -399,7 +401,7 @@ def _encode_request_v8(message: MetadataRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = -1 if value_0 is None else len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v8"
         data = value_2.encode()
@@ -412,7 +414,7 @@ def _encode_request_v9(message: MetadataRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = 0 if value_0 is None else len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         assert value_2 is not None, "name cannot be null in v9"
         data = value_2.encode()
@@ -427,7 +429,7 @@ def _encode_request_v10(message: MetadataRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = 0 if value_0 is None else len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -444,7 +446,7 @@ def _encode_request_v11(message: MetadataRequest, out: list[Buffer]) -> None:
     value_0 = message.topics
     n = 0 if value_0 is None else len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0 or ():
+    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
         value_2 = item_1.name
         data = b"" if value_2 is None else value_2.encode()
         n = 0 if value_2 is None else len(data) + 1
@@ -485,7 +487,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 10 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -504,7 +506,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 8 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -520,7 +522,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, n = _unpack_hiii(buffer, position)
             position += 14
             if n < 0:
@@ -555,7 +557,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -581,7 +583,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -597,7 +599,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, n = _unpack_hiii(buffer, position)
             position += 14
             if n < 0:
@@ -632,7 +634,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -667,7 +669,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -683,7 +685,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, n = _unpack_hiii(buffer, position)
             position += 14
             if n < 0:
@@ -718,7 +720,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -753,7 +755,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -769,7 +771,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, n = _unpack_hiii(buffer, position)
             position += 14
             if n < 0:
@@ -804,7 +806,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -839,7 +841,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -855,7 +857,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 22 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, n = _unpack_hiii(buffer, position)
             position += 14
             if n < 0:
@@ -899,7 +901,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -934,7 +936,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 9 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -950,7 +952,7 @@ def _decode_response_v7(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 26 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiii(buffer, position)
             position += 18
             if n < 0:
@@ -994,7 +996,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 12 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_ih(buffer, position)
         position += 6
         if n < 0:
@@ -1029,7 +1031,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 13 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hh(buffer, position)
         position += 4
         if n < 0:
@@ -1045,7 +1047,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 26 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiii(buffer, position)
             position += 18
             if n < 0:
@@ -1096,7 +1098,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -1140,7 +1142,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
     if n * 10 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -1161,7 +1163,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[MetadataResp
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiiB(buffer, position)
             position += 15
             if n > 127:
@@ -1229,7 +1231,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -1273,7 +1275,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -1294,7 +1296,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiiB(buffer, position)
             position += 15
             if n > 127:
@@ -1362,7 +1364,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -1406,7 +1408,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -1427,7 +1429,7 @@ def _decode_response_v11(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiiB(buffer, position)
             position += 15
             if n > 127:
@@ -1495,7 +1497,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -1539,7 +1541,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -1560,7 +1562,7 @@ def _decode_response_v12(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiiB(buffer, position)
             position += 15
             if n > 127:
@@ -1628,7 +1630,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 11 > end - position or left < 0:
         bad_count("MetadataResponse.brokers", n)
     brokers_0: list[MetadataResponseBroker] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         node_id_1, n = _unpack_iB(buffer, position)
         position += 5
         if n > 127:
@@ -1672,7 +1674,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
     if n * 26 > end - position or left < 0:
         bad_count("MetadataResponse.topics", n)
     topics_0: list[MetadataResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         error_code_2, n = _unpack_hB(buffer, position)
         position += 3
         if n > 127:
@@ -1693,7 +1695,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[MetadataRes
         if n * 18 > end - position or left < 0:
             bad_count("MetadataResponseTopic.partitions", n)
         partitions_2: list[MetadataResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_3, partition_index_3, leader_id_3, leader_epoch_3, n = _unpack_hiiiB(buffer, position)
             position += 15
             if n > 127:
@@ -1770,7 +1772,7 @@ def _encode_response_v0(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1778,7 +1780,7 @@ def _encode_response_v0(message: MetadataResponse, out: list[Buffer]) -> None:
     value_3 = message.topics
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.name
         assert value_5 is not None, "name cannot be null in v0"
         data = value_5.encode()
@@ -1786,7 +1788,7 @@ def _encode_response_v0(message: MetadataResponse, out: list[Buffer]) -> None:
         value_6 = item_4.partitions
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.replica_nodes
             n = len(value_8)
             add(_pack_hiii(item_7.error_code, item_7.partition_index, item_7.leader_id, n) + pack_int32s(value_8))
@@ -1800,7 +1802,7 @@ def _encode_response_v1(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1810,7 +1812,7 @@ def _encode_response_v1(message: MetadataResponse, out: list[Buffer]) -> None:
     value_4 = message.topics
     n = len(value_4)
     add(_pack_ii(message.controller_id, n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.name
         assert value_6 is not None, "name cannot be null in v1"
         data = value_6.encode()
@@ -1818,7 +1820,7 @@ def _encode_response_v1(message: MetadataResponse, out: list[Buffer]) -> None:
         value_7 = item_5.partitions
         n = len(value_7)
         add(_pack_oi(item_5.is_internal, n))
-        for item_8 in value_7:
+        for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
             value_9 = item_8.replica_nodes
             n = len(value_9)
             add(_pack_hiii(item_8.error_code, item_8.partition_index, item_8.leader_id, n) + pack_int32s(value_9))
@@ -1832,7 +1834,7 @@ def _encode_response_v2(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1845,7 +1847,7 @@ def _encode_response_v2(message: MetadataResponse, out: list[Buffer]) -> None:
     value_5 = message.topics
     n = len(value_5)
     add(_pack_ii(message.controller_id, n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v2"
         data = value_7.encode()
@@ -1853,7 +1855,7 @@ def _encode_response_v2(message: MetadataResponse, out: list[Buffer]) -> None:
         value_8 = item_6.partitions
         n = len(value_8)
         add(_pack_oi(item_6.is_internal, n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10)
             add(_pack_hiii(item_9.error_code, item_9.partition_index, item_9.leader_id, n) + pack_int32s(value_10))
@@ -1867,7 +1869,7 @@ def _encode_response_v3(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1880,7 +1882,7 @@ def _encode_response_v3(message: MetadataResponse, out: list[Buffer]) -> None:
     value_5 = message.topics
     n = len(value_5)
     add(_pack_ii(message.controller_id, n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v3"
         data = value_7.encode()
@@ -1888,7 +1890,7 @@ def _encode_response_v3(message: MetadataResponse, out: list[Buffer]) -> None:
         value_8 = item_6.partitions
         n = len(value_8)
         add(_pack_oi(item_6.is_internal, n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10)
             add(_pack_hiii(item_9.error_code, item_9.partition_index, item_9.leader_id, n) + pack_int32s(value_10))
@@ -1902,7 +1904,7 @@ def _encode_response_v5(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1915,7 +1917,7 @@ def _encode_response_v5(message: MetadataResponse, out: list[Buffer]) -> None:
     value_5 = message.topics
     n = len(value_5)
     add(_pack_ii(message.controller_id, n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v5"
         data = value_7.encode()
@@ -1923,7 +1925,7 @@ def _encode_response_v5(message: MetadataResponse, out: list[Buffer]) -> None:
         value_8 = item_6.partitions
         n = len(value_8)
         add(_pack_oi(item_6.is_internal, n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10)
             add(_pack_hiii(item_9.error_code, item_9.partition_index, item_9.leader_id, n) + pack_int32s(value_10))
@@ -1940,7 +1942,7 @@ def _encode_response_v7(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1953,7 +1955,7 @@ def _encode_response_v7(message: MetadataResponse, out: list[Buffer]) -> None:
     value_5 = message.topics
     n = len(value_5)
     add(_pack_ii(message.controller_id, n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v7"
         data = value_7.encode()
@@ -1961,7 +1963,7 @@ def _encode_response_v7(message: MetadataResponse, out: list[Buffer]) -> None:
         value_8 = item_6.partitions
         n = len(value_8)
         add(_pack_oi(item_6.is_internal, n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10)
             add(_pack_hiiii(item_9.error_code, item_9.partition_index, item_9.leader_id, item_9.leader_epoch, n) + pack_int32s(value_10))
@@ -1978,7 +1980,7 @@ def _encode_response_v8(message: MetadataResponse, out: list[Buffer]) -> None:
     value_0 = message.brokers
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         add(_pack_ih(item_1.node_id, len(data)) + data)
@@ -1991,7 +1993,7 @@ def _encode_response_v8(message: MetadataResponse, out: list[Buffer]) -> None:
     value_5 = message.topics
     n = len(value_5)
     add(_pack_ii(message.controller_id, n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v8"
         data = value_7.encode()
@@ -1999,7 +2001,7 @@ def _encode_response_v8(message: MetadataResponse, out: list[Buffer]) -> None:
         value_8 = item_6.partitions
         n = len(value_8)
         add(_pack_oi(item_6.is_internal, n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10)
             add(_pack_hiiii(item_9.error_code, item_9.partition_index, item_9.leader_id, item_9.leader_epoch, n) + pack_int32s(value_10))
@@ -2021,7 +2023,7 @@ def _encode_response_v9(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         n = len(data) + 1
@@ -2047,7 +2049,7 @@ def _encode_response_v9(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v9"
         data = value_7.encode()
@@ -2062,7 +2064,7 @@ def _encode_response_v9(message: MetadataResponse, out: list[Buffer]) -> None:
             add(_pack_oB(item_6.is_internal, n))
         else:
             add(_pack_o(item_6.is_internal) + varint(n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10) + 1
             if n < 128:
@@ -2088,7 +2090,7 @@ def _encode_response_v10(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         n = len(data) + 1
@@ -2114,7 +2116,7 @@ def _encode_response_v10(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v10"
         data = value_7.encode()
@@ -2129,7 +2131,7 @@ def _encode_response_v10(message: MetadataResponse, out: list[Buffer]) -> None:
             add(_pack_uoB(item_6.topic_id, item_6.is_internal, n))
         else:
             add(_pack_uo(item_6.topic_id, item_6.is_internal) + varint(n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10) + 1
             if n < 128:
@@ -2155,7 +2157,7 @@ def _encode_response_v11(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         n = len(data) + 1
@@ -2181,7 +2183,7 @@ def _encode_response_v11(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         assert value_7 is not None, "name cannot be null in v11"
         data = value_7.encode()
@@ -2196,7 +2198,7 @@ def _encode_response_v11(message: MetadataResponse, out: list[Buffer]) -> None:
             add(_pack_uoB(item_6.topic_id, item_6.is_internal, n))
         else:
             add(_pack_uo(item_6.topic_id, item_6.is_internal) + varint(n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10) + 1
             if n < 128:
@@ -2222,7 +2224,7 @@ def _encode_response_v12(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         n = len(data) + 1
@@ -2248,7 +2250,7 @@ def _encode_response_v12(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         data = b"" if value_7 is None else value_7.encode()
         n = 0 if value_7 is None else len(data) + 1
@@ -2262,7 +2264,7 @@ def _encode_response_v12(message: MetadataResponse, out: list[Buffer]) -> None:
             add(_pack_uoB(item_6.topic_id, item_6.is_internal, n))
         else:
             add(_pack_uo(item_6.topic_id, item_6.is_internal) + varint(n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10) + 1
             if n < 128:
@@ -2288,7 +2290,7 @@ def _encode_response_v13(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.host
         data = value_2.encode()
         n = len(data) + 1
@@ -2314,7 +2316,7 @@ def _encode_response_v13(message: MetadataResponse, out: list[Buffer]) -> None:
         add(_pack_iB(message.controller_id, n))
     else:
         add(_pack_i(message.controller_id) + varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.name
         data = b"" if value_7 is None else value_7.encode()
         n = 0 if value_7 is None else len(data) + 1
@@ -2328,7 +2330,7 @@ def _encode_response_v13(message: MetadataResponse, out: list[Buffer]) -> None:
             add(_pack_uoB(item_6.topic_id, item_6.is_internal, n))
         else:
             add(_pack_uo(item_6.topic_id, item_6.is_internal) + varint(n))
-        for item_9 in value_8:
+        for item_9 in paced(value_8) if n >= PACED_MIN else value_8:
             value_10 = item_9.replica_nodes
             n = len(value_10) + 1
             if n < 128:

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -125,7 +127,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -141,7 +143,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         if n * 14 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, n = _unpack_iqh(buffer, position)
             position += 14
             committed_metadata_2: str | None = None
@@ -181,7 +183,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -197,7 +199,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         if n * 14 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, n = _unpack_iqh(buffer, position)
             position += 14
             committed_metadata_2: str | None = None
@@ -237,7 +239,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -253,7 +255,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqih(buffer, position)
             position += 18
             committed_metadata_2: str | None = None
@@ -302,7 +304,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -318,7 +320,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqih(buffer, position)
             position += 18
             committed_metadata_2: str | None = None
@@ -374,7 +376,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitR
     if n * 3 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -395,7 +397,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetCommitR
         if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqiB(buffer, position)
             position += 17
             if n > 127:
@@ -463,7 +465,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetCommit
     if n * 18 > end - position or left < 0:
         bad_count("OffsetCommitRequest.topics", n)
     topics_0: list[OffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -475,7 +477,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetCommit
         if n * 18 > end - position or left < 0:
             bad_count("OffsetCommitRequestTopic.partitions", n)
         partitions_1: list[OffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqiB(buffer, position)
             position += 17
             if n > 127:
@@ -526,14 +528,14 @@ def _encode_request_v2(message: OffsetCommitRequest, out: list[Buffer]) -> None:
     value_2 = message.topics
     n = len(value_2)
     add(_pack_qi(message.retention_time_ms, n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.name
         data = value_4.encode()
         add(_pack_h(len(data)) + data)
         value_5 = item_3.partitions
         n = len(value_5)
         add(_pack_i(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             value_7 = item_6.committed_metadata
             data = b"" if value_7 is None else value_7.encode()
             add(_pack_iqh(item_6.partition_index, item_6.committed_offset, -1 if value_7 is None else len(data)) + data)
@@ -550,14 +552,14 @@ def _encode_request_v5(message: OffsetCommitRequest, out: list[Buffer]) -> None:
     value_2 = message.topics
     n = len(value_2)
     add(_pack_i(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.name
         data = value_4.encode()
         add(_pack_h(len(data)) + data)
         value_5 = item_3.partitions
         n = len(value_5)
         add(_pack_i(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             value_7 = item_6.committed_metadata
             data = b"" if value_7 is None else value_7.encode()
             add(_pack_iqh(item_6.partition_index, item_6.committed_offset, -1 if value_7 is None else len(data)) + data)
@@ -574,14 +576,14 @@ def _encode_request_v6(message: OffsetCommitRequest, out: list[Buffer]) -> None:
     value_2 = message.topics
     n = len(value_2)
     add(_pack_i(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.name
         data = value_4.encode()
         add(_pack_h(len(data)) + data)
         value_5 = item_3.partitions
         n = len(value_5)
         add(_pack_i(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             value_7 = item_6.committed_metadata
             data = b"" if value_7 is None else value_7.encode()
             add(_pack_iqih(item_6.partition_index, item_6.committed_offset, item_6.committed_leader_epoch, -1 if value_7 is None else len(data)) + data)
@@ -601,14 +603,14 @@ def _encode_request_v7(message: OffsetCommitRequest, out: list[Buffer]) -> None:
     value_3 = message.topics
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.name
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
         value_6 = item_4.partitions
         n = len(value_6)
         add(_pack_i(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.committed_metadata
             data = b"" if value_8 is None else value_8.encode()
             add(_pack_iqih(item_7.partition_index, item_7.committed_offset, item_7.committed_leader_epoch, -1 if value_8 is None else len(data)) + data)
@@ -634,7 +636,7 @@ def _encode_request_v8(message: OffsetCommitRequest, out: list[Buffer]) -> None:
     value_3 = message.topics
     n = len(value_3) + 1
     add(varint(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.name
         data = value_5.encode()
         n = len(data) + 1
@@ -642,7 +644,7 @@ def _encode_request_v8(message: OffsetCommitRequest, out: list[Buffer]) -> None:
         value_6 = item_4.partitions
         n = len(value_6) + 1
         add(varint(n))
-        for item_7 in value_6:
+        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
             value_8 = item_7.committed_metadata
             data = b"" if value_8 is None else value_8.encode()
             n = 0 if value_8 is None else len(data) + 1
@@ -675,14 +677,14 @@ def _encode_request_v10(message: OffsetCommitRequest, out: list[Buffer]) -> None
     value_3 = message.topics
     n = len(value_3) + 1
     add(varint(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.partitions
         n = len(value_5) + 1
         if n < 128:
             add(_pack_uB(item_4.topic_id, n))
         else:
             add(_pack_u(item_4.topic_id) + varint(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             value_7 = item_6.committed_metadata
             data = b"" if value_7 is None else value_7.encode()
             n = 0 if value_7 is None else len(data) + 1
@@ -719,7 +721,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetCommit
     if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -735,7 +737,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetCommit
         if n * 6 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2 = _unpack_ih(buffer, position)
             position += 6
             partitions_1.append(OffsetCommitResponsePartition(partition_index_2, error_code_2))
@@ -754,7 +756,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetCommit
     if n * 6 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -770,7 +772,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetCommit
         if n * 6 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2 = _unpack_ih(buffer, position)
             position += 6
             partitions_1.append(OffsetCommitResponsePartition(partition_index_2, error_code_2))
@@ -792,7 +794,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetCommit
     if n * 3 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -813,7 +815,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetCommit
         if n * 7 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
@@ -845,7 +847,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetCommi
     if n * 18 > end - position or left < 0:
         bad_count("OffsetCommitResponse.topics", n)
     topics_0: list[OffsetCommitResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -857,7 +859,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetCommi
         if n * 7 > end - position or left < 0:
             bad_count("OffsetCommitResponseTopic.partitions", n)
         partitions_1: list[OffsetCommitResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
@@ -893,14 +895,14 @@ def _encode_response_v2(message: OffsetCommitResponse, out: list[Buffer]) -> Non
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ih(item_4.partition_index, item_4.error_code))
 
 
@@ -909,14 +911,14 @@ def _encode_response_v3(message: OffsetCommitResponse, out: list[Buffer]) -> Non
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ih(item_4.partition_index, item_4.error_code))
 
 
@@ -928,7 +930,7 @@ def _encode_response_v8(message: OffsetCommitResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -936,7 +938,7 @@ def _encode_response_v8(message: OffsetCommitResponse, out: list[Buffer]) -> Non
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihx(item_4.partition_index, item_4.error_code))
         add(b"\0")
     add(b"\0")
@@ -950,14 +952,14 @@ def _encode_response_v10(message: OffsetCommitResponse, out: list[Buffer]) -> No
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partitions
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             add(_pack_ihx(item_3.partition_index, item_3.error_code))
         add(b"\0")
     add(b"\0")

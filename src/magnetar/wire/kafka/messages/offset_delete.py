@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     unsupported,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
@@ -89,7 +91,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetDeleteRequest.topics", n)
     topics_0: list[OffsetDeleteRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -105,7 +107,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteR
         if n * 4 > end - position or left < 0:
             bad_count("OffsetDeleteRequestTopic.partitions", n)
         partitions_1: list[OffsetDeleteRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (partition_index_2,) = _unpack_i(buffer, position)
             position += 4
             partitions_1.append(OffsetDeleteRequestPartition(partition_index_2))
@@ -126,14 +128,14 @@ def _encode_request_v0(message: OffsetDeleteRequest, out: list[Buffer]) -> None:
     value_1 = message.topics
     n = len(value_1)
     add(_pack_i(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         add(_pack_h(len(data)) + data)
         value_4 = item_2.partitions
         n = len(value_4)
         add(_pack_i(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             add(_pack_i(item_5.partition_index))
 
 
@@ -153,7 +155,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[OffsetDelete
     if n * 6 > end - position or left < 0:
         bad_count("OffsetDeleteResponse.topics", n)
     topics_0: list[OffsetDeleteResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -169,7 +171,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[OffsetDelete
         if n * 6 > end - position or left < 0:
             bad_count("OffsetDeleteResponseTopic.partitions", n)
         partitions_1: list[OffsetDeleteResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2 = _unpack_ih(buffer, position)
             position += 6
             partitions_1.append(OffsetDeleteResponsePartition(partition_index_2, error_code_2))
@@ -187,14 +189,14 @@ def _encode_response_v0(message: OffsetDeleteResponse, out: list[Buffer]) -> Non
     value_0 = message.topics
     n = len(value_0)
     add(_pack_hii(message.error_code, message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ih(item_4.partition_index, item_4.error_code))
 
 

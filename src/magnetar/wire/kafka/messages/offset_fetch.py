@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     left_over,
     malformed,
     pack_int32s,
+    paced,
     read_int32s,
     skip_tags,
     string_tail,
@@ -149,7 +151,7 @@ def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchRequest.topics", n)
     topics_0: list[OffsetFetchRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -188,7 +190,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
         if n * 6 > end - position or left < 0:
             bad_count("OffsetFetchRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             (n,) = _unpack_h(buffer, position)
             position += 2
             if n < 0:
@@ -234,7 +236,7 @@ def _decode_request_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
         if n * 3 > end - position or left < 0:
             bad_count("OffsetFetchRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -291,7 +293,7 @@ def _decode_request_v7(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
         if n * 3 > end - position or left < 0:
             bad_count("OffsetFetchRequest.topics", n)
         topics_0 = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -339,7 +341,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     if n * 3 > end - position or left < 0:
         bad_count("OffsetFetchRequest.groups", n)
     groups_0: list[OffsetFetchRequestGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -360,7 +362,7 @@ def _decode_request_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
             if n * 3 > end - position or left < 0:
                 bad_count("OffsetFetchRequestGroup.topics", n)
             topics_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -413,7 +415,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
     if n * 8 > end - position or left < 0:
         bad_count("OffsetFetchRequest.groups", n)
     groups_0: list[OffsetFetchRequestGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -443,7 +445,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[OffsetFetchRe
             if n * 3 > end - position or left < 0:
                 bad_count("OffsetFetchRequestGroup.topics", n)
             topics_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 n = buffer[position]
                 position += 1
                 if n > 127:
@@ -496,7 +498,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 8 > end - position or left < 0:
         bad_count("OffsetFetchRequest.groups", n)
     groups_0: list[OffsetFetchRequestGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -526,7 +528,7 @@ def _decode_request_v10(buffer: memoryview, position: int) -> tuple[OffsetFetchR
             if n * 18 > end - position or left < 0:
                 bad_count("OffsetFetchRequestGroup.topics", n)
             topics_1 = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 topic_id_2, n = _unpack_uB(buffer, position)
                 position += 17
                 if n > 127:
@@ -579,7 +581,7 @@ def _encode_request_v1(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     assert value_1 is not None, "topics cannot be null in v1"
     n = len(value_1)
     add(_pack_i(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         add(_pack_h(len(data)) + data)
@@ -596,7 +598,7 @@ def _encode_request_v2(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     value_1 = message.topics
     n = -1 if value_1 is None else len(value_1)
     add(_pack_i(n))
-    for item_2 in value_1 or ():
+    for item_2 in paced(value_1 or ()) if n >= PACED_MIN else value_1 or ():
         value_3 = item_2.name
         data = value_3.encode()
         add(_pack_h(len(data)) + data)
@@ -614,7 +616,7 @@ def _encode_request_v6(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     value_1 = message.topics
     n = 0 if value_1 is None else len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1 or ():
+    for item_2 in paced(value_1 or ()) if n >= PACED_MIN else value_1 or ():
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -635,7 +637,7 @@ def _encode_request_v7(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     value_1 = message.topics
     n = 0 if value_1 is None else len(value_1) + 1
     add(varint(n))
-    for item_2 in value_1 or ():
+    for item_2 in paced(value_1 or ()) if n >= PACED_MIN else value_1 or ():
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -652,7 +654,7 @@ def _encode_request_v8(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     value_0 = message.groups
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -660,7 +662,7 @@ def _encode_request_v8(message: OffsetFetchRequest, out: list[Buffer]) -> None:
         value_3 = item_1.topics
         n = 0 if value_3 is None else len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3 or ():
+        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -678,7 +680,7 @@ def _encode_request_v9(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     value_0 = message.groups
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -693,7 +695,7 @@ def _encode_request_v9(message: OffsetFetchRequest, out: list[Buffer]) -> None:
             add(_pack_iB(item_1.member_epoch, n))
         else:
             add(_pack_i(item_1.member_epoch) + varint(n))
-        for item_5 in value_4 or ():
+        for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
             value_6 = item_5.name
             data = value_6.encode()
             n = len(data) + 1
@@ -711,7 +713,7 @@ def _encode_request_v10(message: OffsetFetchRequest, out: list[Buffer]) -> None:
     value_0 = message.groups
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -726,7 +728,7 @@ def _encode_request_v10(message: OffsetFetchRequest, out: list[Buffer]) -> None:
             add(_pack_iB(item_1.member_epoch, n))
         else:
             add(_pack_i(item_1.member_epoch) + varint(n))
-        for item_5 in value_4 or ():
+        for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
             value_6 = item_5.partition_indexes
             n = len(value_6) + 1
             if n < 128:
@@ -763,7 +765,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -779,7 +781,7 @@ def _decode_response_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n * 16 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, n = _unpack_iqh(buffer, position)
             position += 14
             metadata_2: str | None = None
@@ -807,7 +809,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -823,7 +825,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n * 16 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, n = _unpack_iqh(buffer, position)
             position += 14
             metadata_2: str | None = None
@@ -853,7 +855,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -869,7 +871,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n * 16 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, n = _unpack_iqh(buffer, position)
             position += 14
             metadata_2: str | None = None
@@ -899,7 +901,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 6 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -915,7 +917,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n * 20 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqih(buffer, position)
             position += 18
             metadata_2: str | None = None
@@ -948,7 +950,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 3 > end - position or left < 0:
         bad_count("OffsetFetchResponse.topics", n)
     topics_0: list[OffsetFetchResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -969,7 +971,7 @@ def _decode_response_v6(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n * 20 > end - position or left < 0:
             bad_count("OffsetFetchResponseTopic.partitions", n)
         partitions_1: list[OffsetFetchResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqiB(buffer, position)
             position += 17
             if n > 127:
@@ -1010,7 +1012,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
     if n * 5 > end - position or left < 0:
         bad_count("OffsetFetchResponse.groups", n)
     groups_0: list[OffsetFetchResponseGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -1031,7 +1033,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
         if n * 3 > end - position or left < 0:
             bad_count("OffsetFetchResponseGroup.topics", n)
         topics_1: list[OffsetFetchResponseTopics] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             n = buffer[position]
             position += 1
             if n > 127:
@@ -1052,7 +1054,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[OffsetFetchR
             if n * 20 > end - position or left < 0:
                 bad_count("OffsetFetchResponseTopics.partitions", n)
             partitions_2: list[OffsetFetchResponsePartitions] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, committed_offset_3, committed_leader_epoch_3, n = _unpack_iqiB(buffer, position)
                 position += 17
                 if n > 127:
@@ -1098,7 +1100,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
     if n * 5 > end - position or left < 0:
         bad_count("OffsetFetchResponse.groups", n)
     groups_0: list[OffsetFetchResponseGroup] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -1119,7 +1121,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
         if n * 18 > end - position or left < 0:
             bad_count("OffsetFetchResponseGroup.topics", n)
         topics_1: list[OffsetFetchResponseTopics] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             topic_id_2, n = _unpack_uB(buffer, position)
             position += 17
             if n > 127:
@@ -1131,7 +1133,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[OffsetFetch
             if n * 20 > end - position or left < 0:
                 bad_count("OffsetFetchResponseTopics.partitions", n)
             partitions_2: list[OffsetFetchResponsePartitions] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 partition_index_3, committed_offset_3, committed_leader_epoch_3, n = _unpack_iqiB(buffer, position)
                 position += 17
                 if n > 127:
@@ -1182,14 +1184,14 @@ def _encode_response_v1(message: OffsetFetchResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.metadata
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_iqh(item_4.partition_index, item_4.committed_offset, -1 if value_5 is None else len(data)) + data)
@@ -1201,14 +1203,14 @@ def _encode_response_v2(message: OffsetFetchResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.metadata
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_iqh(item_4.partition_index, item_4.committed_offset, -1 if value_5 is None else len(data)) + data)
@@ -1221,14 +1223,14 @@ def _encode_response_v3(message: OffsetFetchResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.metadata
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_iqh(item_4.partition_index, item_4.committed_offset, -1 if value_5 is None else len(data)) + data)
@@ -1241,14 +1243,14 @@ def _encode_response_v5(message: OffsetFetchResponse, out: list[Buffer]) -> None
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.metadata
             data = b"" if value_5 is None else value_5.encode()
             add(_pack_iqih(item_4.partition_index, item_4.committed_offset, item_4.committed_leader_epoch, -1 if value_5 is None else len(data)) + data)
@@ -1264,7 +1266,7 @@ def _encode_response_v6(message: OffsetFetchResponse, out: list[Buffer]) -> None
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -1272,7 +1274,7 @@ def _encode_response_v6(message: OffsetFetchResponse, out: list[Buffer]) -> None
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.metadata
             data = b"" if value_5 is None else value_5.encode()
             n = 0 if value_5 is None else len(data) + 1
@@ -1293,7 +1295,7 @@ def _encode_response_v8(message: OffsetFetchResponse, out: list[Buffer]) -> None
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -1301,7 +1303,7 @@ def _encode_response_v8(message: OffsetFetchResponse, out: list[Buffer]) -> None
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.name
             data = value_5.encode()
             n = len(data) + 1
@@ -1309,7 +1311,7 @@ def _encode_response_v8(message: OffsetFetchResponse, out: list[Buffer]) -> None
             value_6 = item_4.partitions
             n = len(value_6) + 1
             add(varint(n))
-            for item_7 in value_6:
+            for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
                 value_8 = item_7.metadata
                 data = b"" if value_8 is None else value_8.encode()
                 n = 0 if value_8 is None else len(data) + 1
@@ -1331,7 +1333,7 @@ def _encode_response_v10(message: OffsetFetchResponse, out: list[Buffer]) -> Non
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.group_id
         data = value_2.encode()
         n = len(data) + 1
@@ -1339,14 +1341,14 @@ def _encode_response_v10(message: OffsetFetchResponse, out: list[Buffer]) -> Non
         value_3 = item_1.topics
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.partitions
             n = len(value_5) + 1
             if n < 128:
                 add(_pack_uB(item_4.topic_id, n))
             else:
                 add(_pack_u(item_4.topic_id) + varint(n))
-            for item_6 in value_5:
+            for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
                 value_7 = item_6.metadata
                 data = b"" if value_7 is None else value_7.encode()
                 n = 0 if value_7 is None else len(data) + 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
@@ -14,6 +15,7 @@ from magnetar.wire.kafka.runtime import (
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -97,7 +99,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetForLead
     if n * 6 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochRequest.topics", n)
     topics_0: list[OffsetForLeaderTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -113,7 +115,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetForLead
         if n * 12 > end - position or left < 0:
             bad_count("OffsetForLeaderTopic.partitions", n)
         partitions_1: list[OffsetForLeaderPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, leader_epoch_2 = _unpack_iii(buffer, position)
             position += 12
             partitions_1.append(OffsetForLeaderPartition(partition_2, current_leader_epoch_2, leader_epoch_2))
@@ -132,7 +134,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[OffsetForLead
     if n * 6 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochRequest.topics", n)
     topics_0: list[OffsetForLeaderTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -148,7 +150,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[OffsetForLead
         if n * 12 > end - position or left < 0:
             bad_count("OffsetForLeaderTopic.partitions", n)
         partitions_1: list[OffsetForLeaderPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, leader_epoch_2 = _unpack_iii(buffer, position)
             position += 12
             partitions_1.append(OffsetForLeaderPartition(partition_2, current_leader_epoch_2, leader_epoch_2))
@@ -170,7 +172,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[OffsetForLead
     if n * 3 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochRequest.topics", n)
     topics_0: list[OffsetForLeaderTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -191,7 +193,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[OffsetForLead
         if n * 13 > end - position or left < 0:
             bad_count("OffsetForLeaderTopic.partitions", n)
         partitions_1: list[OffsetForLeaderPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_2, current_leader_epoch_2, leader_epoch_2, tags_2 = _unpack_iiiB(buffer, position)
             position += 13
             if tags_2:
@@ -221,14 +223,14 @@ def _encode_request_v2(message: OffsetForLeaderEpochRequest, out: list[Buffer]) 
     value_0 = message.topics
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iii(item_4.partition, item_4.current_leader_epoch, item_4.leader_epoch))
 
 
@@ -237,14 +239,14 @@ def _encode_request_v3(message: OffsetForLeaderEpochRequest, out: list[Buffer]) 
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.replica_id, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iii(item_4.partition, item_4.current_leader_epoch, item_4.leader_epoch))
 
 
@@ -256,7 +258,7 @@ def _encode_request_v4(message: OffsetForLeaderEpochRequest, out: list[Buffer]) 
         add(_pack_iB(message.replica_id, n))
     else:
         add(_pack_i(message.replica_id) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -264,7 +266,7 @@ def _encode_request_v4(message: OffsetForLeaderEpochRequest, out: list[Buffer]) 
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_iiix(item_4.partition, item_4.current_leader_epoch, item_4.leader_epoch))
         add(b"\0")
     add(b"\0")
@@ -288,7 +290,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetForLea
     if n * 6 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochResponse.topics", n)
     topics_0: list[OffsetForLeaderTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -304,7 +306,7 @@ def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetForLea
         if n * 18 > end - position or left < 0:
             bad_count("OffsetForLeaderTopicResult.partitions", n)
         partitions_1: list[EpochEndOffset] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_2, partition_2, leader_epoch_2, end_offset_2 = _unpack_hiiq(buffer, position)
             position += 18
             partitions_1.append(EpochEndOffset(error_code_2, partition_2, leader_epoch_2, end_offset_2))
@@ -326,7 +328,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[OffsetForLea
     if n * 3 > end - position or left < 0:
         bad_count("OffsetForLeaderEpochResponse.topics", n)
     topics_0: list[OffsetForLeaderTopicResult] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -347,7 +349,7 @@ def _decode_response_v4(buffer: memoryview, position: int) -> tuple[OffsetForLea
         if n * 19 > end - position or left < 0:
             bad_count("OffsetForLeaderTopicResult.partitions", n)
         partitions_1: list[EpochEndOffset] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             error_code_2, partition_2, leader_epoch_2, end_offset_2, tags_2 = _unpack_hiiqB(buffer, position)
             position += 19
             if tags_2:
@@ -377,14 +379,14 @@ def _encode_response_v2(message: OffsetForLeaderEpochResponse, out: list[Buffer]
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_hiiq(item_4.error_code, item_4.partition, item_4.leader_epoch, item_4.end_offset))
 
 
@@ -396,7 +398,7 @@ def _encode_response_v4(message: OffsetForLeaderEpochResponse, out: list[Buffer]
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.topic
         data = value_2.encode()
         n = len(data) + 1
@@ -404,7 +406,7 @@ def _encode_response_v4(message: OffsetForLeaderEpochResponse, out: list[Buffer]
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_hiiqx(item_4.error_code, item_4.partition, item_4.leader_epoch, item_4.end_offset))
         add(b"\0")
     add(b"\0")

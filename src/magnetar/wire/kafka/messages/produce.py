@@ -7,6 +7,7 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -15,6 +16,7 @@ from magnetar.wire.kafka.runtime import (
     bad_tag,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     tag_count,
@@ -152,7 +154,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceReques
     if n * 6 > end - position or left < 0:
         bad_count("ProduceRequest.topic_data", n)
     topic_data_0: list[TopicProduceData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -168,7 +170,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceReques
         if n * 8 > end - position or left < 0:
             bad_count("TopicProduceData.partition_data", n)
         partition_data_1: list[PartitionProduceData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, n = _unpack_ii(buffer, position)
             position += 8
             records_2: Buffer | None = None
@@ -206,7 +208,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceReques
     if n * 3 > end - position or left < 0:
         bad_count("ProduceRequest.topic_data", n)
     topic_data_0: list[TopicProduceData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -227,7 +229,7 @@ def _decode_request_v9(buffer: memoryview, position: int) -> tuple[ProduceReques
         if n * 6 > end - position or left < 0:
             bad_count("TopicProduceData.partition_data", n)
         partition_data_1: list[PartitionProduceData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, n = _unpack_iB(buffer, position)
             position += 5
             if n > 127:
@@ -277,7 +279,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceReque
     if n * 18 > end - position or left < 0:
         bad_count("ProduceRequest.topic_data", n)
     topic_data_0: list[TopicProduceData] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -289,7 +291,7 @@ def _decode_request_v13(buffer: memoryview, position: int) -> tuple[ProduceReque
         if n * 6 > end - position or left < 0:
             bad_count("TopicProduceData.partition_data", n)
         partition_data_1: list[PartitionProduceData] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, n = _unpack_iB(buffer, position)
             position += 5
             if n > 127:
@@ -339,14 +341,14 @@ def _encode_request_v3(message: ProduceRequest, out: list[Buffer]) -> None:
     value_1 = message.topic_data
     n = len(value_1)
     add(_pack_hii(message.acks, message.timeout_ms, n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         add(_pack_h(len(data)) + data)
         value_4 = item_2.partition_data
         n = len(value_4)
         add(_pack_i(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.records
             if value_6 is None:
                 n = -1
@@ -369,7 +371,7 @@ def _encode_request_v9(message: ProduceRequest, out: list[Buffer]) -> None:
         add(_pack_hiB(message.acks, message.timeout_ms, n))
     else:
         add(_pack_hi(message.acks, message.timeout_ms) + varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.name
         data = value_3.encode()
         n = len(data) + 1
@@ -377,7 +379,7 @@ def _encode_request_v9(message: ProduceRequest, out: list[Buffer]) -> None:
         value_4 = item_2.partition_data
         n = len(value_4) + 1
         add(varint(n))
-        for item_5 in value_4:
+        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
             value_6 = item_5.records
             if value_6 is None:
                 n = 0
@@ -406,14 +408,14 @@ def _encode_request_v13(message: ProduceRequest, out: list[Buffer]) -> None:
         add(_pack_hiB(message.acks, message.timeout_ms, n))
     else:
         add(_pack_hi(message.acks, message.timeout_ms) + varint(n))
-    for item_2 in value_1:
+    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
         value_3 = item_2.partition_data
         n = len(value_3) + 1
         if n < 128:
             add(_pack_uB(item_2.topic_id, n))
         else:
             add(_pack_u(item_2.topic_id) + varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.records
             if value_5 is None:
                 n = 0
@@ -456,7 +458,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ProduceRespo
     if n * 6 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -472,7 +474,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ProduceRespo
         if n * 22 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, error_code_2, base_offset_2, log_append_time_ms_2 = _unpack_ihqq(buffer, position)
             position += 22
             partition_responses_1.append(PartitionProduceResponse(index_2, error_code_2, base_offset_2, log_append_time_ms_2))
@@ -493,7 +495,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ProduceRespo
     if n * 6 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -509,7 +511,7 @@ def _decode_response_v5(buffer: memoryview, position: int) -> tuple[ProduceRespo
         if n * 30 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2 = _unpack_ihqqq(buffer, position)
             position += 30
             partition_responses_1.append(PartitionProduceResponse(index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2))
@@ -530,7 +532,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceRespo
     if n * 6 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -546,7 +548,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceRespo
         if n * 36 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2, n = _unpack_ihqqqi(buffer, position)
             position += 34
             if n < 0:
@@ -555,7 +557,7 @@ def _decode_response_v8(buffer: memoryview, position: int) -> tuple[ProduceRespo
             if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 batch_index_3, n = _unpack_ih(buffer, position)
                 position += 6
                 batch_index_error_message_3: str | None = None
@@ -596,7 +598,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
     if n * 3 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -617,7 +619,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
         if n * 33 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2, n = _unpack_ihqqqB(buffer, position)
             position += 31
             if n > 127:
@@ -629,7 +631,7 @@ def _decode_response_v9(buffer: memoryview, position: int) -> tuple[ProduceRespo
             if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 batch_index_3, n = _unpack_iB(buffer, position)
                 position += 5
                 if n > 127:
@@ -684,7 +686,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
     if n * 3 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -705,7 +707,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
         if n * 33 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2, n = _unpack_ihqqqB(buffer, position)
             position += 31
             if n > 127:
@@ -717,7 +719,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
             if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 batch_index_3, n = _unpack_iB(buffer, position)
                 position += 5
                 if n > 127:
@@ -783,7 +785,7 @@ def _decode_response_v10(buffer: memoryview, position: int) -> tuple[ProduceResp
                 if n * 11 > end - position or left < 0:
                     bad_count("ProduceResponse.node_endpoints", n)
                 node_endpoints_0 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     node_id_5, n = _unpack_iB(buffer, position)
                     position += 5
                     if n > 127:
@@ -828,7 +830,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
     if n * 18 > end - position or left < 0:
         bad_count("ProduceResponse.responses", n)
     responses_0: list[TopicProduceResponse] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         topic_id_1, n = _unpack_uB(buffer, position)
         position += 17
         if n > 127:
@@ -840,7 +842,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
         if n * 33 > end - position or left < 0:
             bad_count("TopicProduceResponse.partition_responses", n)
         partition_responses_1: list[PartitionProduceResponse] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             index_2, error_code_2, base_offset_2, log_append_time_ms_2, log_start_offset_2, n = _unpack_ihqqqB(buffer, position)
             position += 31
             if n > 127:
@@ -852,7 +854,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
             if n * 6 > end - position or left < 0:
                 bad_count("PartitionProduceResponse.record_errors", n)
             record_errors_2: list[BatchIndexAndErrorMessage] = []
-            for _ in range(n):
+            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                 batch_index_3, n = _unpack_iB(buffer, position)
                 position += 5
                 if n > 127:
@@ -918,7 +920,7 @@ def _decode_response_v13(buffer: memoryview, position: int) -> tuple[ProduceResp
                 if n * 11 > end - position or left < 0:
                     bad_count("ProduceResponse.node_endpoints", n)
                 node_endpoints_0 = []
-                for _ in range(n):
+                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
                     node_id_5, n = _unpack_iB(buffer, position)
                     position += 5
                     if n > 127:
@@ -969,14 +971,14 @@ def _encode_response_v3(message: ProduceResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partition_responses
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihqq(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms))
     add(_pack_i(message.throttle_time_ms))
 
@@ -986,14 +988,14 @@ def _encode_response_v5(message: ProduceResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partition_responses
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihqqq(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms, item_4.log_start_offset))
     add(_pack_i(message.throttle_time_ms))
 
@@ -1003,18 +1005,18 @@ def _encode_response_v8(message: ProduceResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0)
     add(_pack_i(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partition_responses
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.record_errors
             n = len(value_5)
             add(_pack_ihqqqi(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms, item_4.log_start_offset, n))
-            for item_6 in value_5:
+            for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
                 value_7 = item_6.batch_index_error_message
                 data = b"" if value_7 is None else value_7.encode()
                 add(_pack_ih(item_6.batch_index, -1 if value_7 is None else len(data)) + data)
@@ -1029,7 +1031,7 @@ def _encode_response_v9(message: ProduceResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -1037,14 +1039,14 @@ def _encode_response_v9(message: ProduceResponse, out: list[Buffer]) -> None:
         value_3 = item_1.partition_responses
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.record_errors
             n = len(value_5) + 1
             if n < 128:
                 add(_pack_ihqqqB(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms, item_4.log_start_offset, n))
             else:
                 add(_pack_ihqqq(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms, item_4.log_start_offset) + varint(n))
-            for item_6 in value_5:
+            for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
                 value_7 = item_6.batch_index_error_message
                 data = b"" if value_7 is None else value_7.encode()
                 n = 0 if value_7 is None else len(data) + 1
@@ -1067,7 +1069,7 @@ def _encode_response_v10(message: ProduceResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -1075,14 +1077,14 @@ def _encode_response_v10(message: ProduceResponse, out: list[Buffer]) -> None:
         value_3 = item_1.partition_responses
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             value_5 = item_4.record_errors
             n = len(value_5) + 1
             if n < 128:
                 add(_pack_ihqqqB(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms, item_4.log_start_offset, n))
             else:
                 add(_pack_ihqqq(item_4.index, item_4.error_code, item_4.base_offset, item_4.log_append_time_ms, item_4.log_start_offset) + varint(n))
-            for item_6 in value_5:
+            for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
                 value_7 = item_6.batch_index_error_message
                 data = b"" if value_7 is None else value_7.encode()
                 n = 0 if value_7 is None else len(data) + 1
@@ -1117,7 +1119,7 @@ def _encode_response_v10(message: ProduceResponse, out: list[Buffer]) -> None:
             value_12 = message.node_endpoints
             n = len(value_12) + 1
             parts_12.append(varint(n))
-            for item_13 in value_12:
+            for item_13 in paced(value_12) if n >= PACED_MIN else value_12:
                 value_14 = item_13.host
                 data = value_14.encode()
                 n = len(data) + 1
@@ -1146,21 +1148,21 @@ def _encode_response_v13(message: ProduceResponse, out: list[Buffer]) -> None:
     value_0 = message.responses
     n = len(value_0) + 1
     add(varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.partition_responses
         n = len(value_2) + 1
         if n < 128:
             add(_pack_uB(item_1.topic_id, n))
         else:
             add(_pack_u(item_1.topic_id) + varint(n))
-        for item_3 in value_2:
+        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
             value_4 = item_3.record_errors
             n = len(value_4) + 1
             if n < 128:
                 add(_pack_ihqqqB(item_3.index, item_3.error_code, item_3.base_offset, item_3.log_append_time_ms, item_3.log_start_offset, n))
             else:
                 add(_pack_ihqqq(item_3.index, item_3.error_code, item_3.base_offset, item_3.log_append_time_ms, item_3.log_start_offset) + varint(n))
-            for item_5 in value_4:
+            for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
                 value_6 = item_5.batch_index_error_message
                 data = b"" if value_6 is None else value_6.encode()
                 n = 0 if value_6 is None else len(data) + 1
@@ -1195,7 +1197,7 @@ def _encode_response_v13(message: ProduceResponse, out: list[Buffer]) -> None:
             value_11 = message.node_endpoints
             n = len(value_11) + 1
             parts_11.append(varint(n))
-            for item_12 in value_11:
+            for item_12 in paced(value_11) if n >= PACED_MIN else value_11:
                 value_13 = item_12.host
                 data = value_13.encode()
                 n = len(data) + 1

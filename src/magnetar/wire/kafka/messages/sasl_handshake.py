@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     unsupported,
 )
 
@@ -82,7 +84,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[SaslHandshak
     if n * 2 > end - position or left < 0:
         bad_count("SaslHandshakeResponse.mechanisms", n)
     mechanisms_0: list[str] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -105,7 +107,7 @@ def _encode_response_v0(message: SaslHandshakeResponse, out: list[Buffer]) -> No
     value_0 = message.mechanisms
     n = len(value_0)
     add(_pack_hi(message.error_code, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         data = item_1.encode()
         add(_pack_h(len(data)) + data)
 

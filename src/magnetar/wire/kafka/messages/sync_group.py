@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -96,7 +98,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     if n * 6 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -149,7 +151,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     if n * 6 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -209,7 +211,7 @@ def _decode_request_v4(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     if n * 3 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -299,7 +301,7 @@ def _decode_request_v5(buffer: memoryview, position: int) -> tuple[SyncGroupRequ
     if n * 3 > end - position or left < 0:
         bad_count("SyncGroupRequest.assignments", n)
     assignments_0: list[SyncGroupRequestAssignment] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -351,7 +353,7 @@ def _encode_request_v0(message: SyncGroupRequest, out: list[Buffer]) -> None:
     value_2 = message.assignments
     n = len(value_2)
     add(_pack_i(n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.member_id
         data = value_4.encode()
         add(_pack_h(len(data)) + data)
@@ -374,7 +376,7 @@ def _encode_request_v3(message: SyncGroupRequest, out: list[Buffer]) -> None:
     value_3 = message.assignments
     n = len(value_3)
     add(_pack_i(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.member_id
         data = value_5.encode()
         add(_pack_h(len(data)) + data)
@@ -403,7 +405,7 @@ def _encode_request_v4(message: SyncGroupRequest, out: list[Buffer]) -> None:
     value_3 = message.assignments
     n = len(value_3) + 1
     add(varint(n))
-    for item_4 in value_3:
+    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
         value_5 = item_4.member_id
         data = value_5.encode()
         n = len(data) + 1
@@ -444,7 +446,7 @@ def _encode_request_v5(message: SyncGroupRequest, out: list[Buffer]) -> None:
     value_5 = message.assignments
     n = len(value_5) + 1
     add(varint(n))
-    for item_6 in value_5:
+    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
         value_7 = item_6.member_id
         data = value_7.encode()
         n = len(data) + 1

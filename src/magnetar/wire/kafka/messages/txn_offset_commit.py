@@ -7,12 +7,14 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
     bad_count,
     bad_length,
     left_over,
     malformed,
+    paced,
     skip_tags,
     string_tail,
     unsupported,
@@ -123,7 +125,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
     if n * 6 > end - position or left < 0:
         bad_count("TxnOffsetCommitRequest.topics", n)
     topics_0: list[TxnOffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -139,7 +141,7 @@ def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
         if n * 14 > end - position or left < 0:
             bad_count("TxnOffsetCommitRequestTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, n = _unpack_iqh(buffer, position)
             position += 14
             committed_metadata_2: str | None = None
@@ -179,7 +181,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
     if n * 6 > end - position or left < 0:
         bad_count("TxnOffsetCommitRequest.topics", n)
     topics_0: list[TxnOffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -195,7 +197,7 @@ def _decode_request_v2(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
         if n * 18 > end - position or left < 0:
             bad_count("TxnOffsetCommitRequestTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqih(buffer, position)
             position += 18
             committed_metadata_2: str | None = None
@@ -260,7 +262,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
     if n * 3 > end - position or left < 0:
         bad_count("TxnOffsetCommitRequest.topics", n)
     topics_0: list[TxnOffsetCommitRequestTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -281,7 +283,7 @@ def _decode_request_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetComm
         if n * 18 > end - position or left < 0:
             bad_count("TxnOffsetCommitRequestTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitRequestPartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, committed_offset_2, committed_leader_epoch_2, n = _unpack_iqiB(buffer, position)
             position += 17
             if n > 127:
@@ -329,14 +331,14 @@ def _encode_request_v0(message: TxnOffsetCommitRequest, out: list[Buffer]) -> No
     value_2 = message.topics
     n = len(value_2)
     add(_pack_qhi(message.producer_id, message.producer_epoch, n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.name
         data = value_4.encode()
         add(_pack_h(len(data)) + data)
         value_5 = item_3.partitions
         n = len(value_5)
         add(_pack_i(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             value_7 = item_6.committed_metadata
             data = b"" if value_7 is None else value_7.encode()
             add(_pack_iqh(item_6.partition_index, item_6.committed_offset, -1 if value_7 is None else len(data)) + data)
@@ -353,14 +355,14 @@ def _encode_request_v2(message: TxnOffsetCommitRequest, out: list[Buffer]) -> No
     value_2 = message.topics
     n = len(value_2)
     add(_pack_qhi(message.producer_id, message.producer_epoch, n))
-    for item_3 in value_2:
+    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
         value_4 = item_3.name
         data = value_4.encode()
         add(_pack_h(len(data)) + data)
         value_5 = item_3.partitions
         n = len(value_5)
         add(_pack_i(n))
-        for item_6 in value_5:
+        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
             value_7 = item_6.committed_metadata
             data = b"" if value_7 is None else value_7.encode()
             add(_pack_iqih(item_6.partition_index, item_6.committed_offset, item_6.committed_leader_epoch, -1 if value_7 is None else len(data)) + data)
@@ -390,7 +392,7 @@ def _encode_request_v3(message: TxnOffsetCommitRequest, out: list[Buffer]) -> No
     value_4 = message.topics
     n = len(value_4) + 1
     add(varint(n))
-    for item_5 in value_4:
+    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
         value_6 = item_5.name
         data = value_6.encode()
         n = len(data) + 1
@@ -398,7 +400,7 @@ def _encode_request_v3(message: TxnOffsetCommitRequest, out: list[Buffer]) -> No
         value_7 = item_5.partitions
         n = len(value_7) + 1
         add(varint(n))
-        for item_8 in value_7:
+        for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
             value_9 = item_8.committed_metadata
             data = b"" if value_9 is None else value_9.encode()
             n = 0 if value_9 is None else len(data) + 1
@@ -432,7 +434,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
     if n * 6 > end - position or left < 0:
         bad_count("TxnOffsetCommitResponse.topics", n)
     topics_0: list[TxnOffsetCommitResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         (n,) = _unpack_h(buffer, position)
         position += 2
         if n < 0:
@@ -448,7 +450,7 @@ def _decode_response_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
         if n * 6 > end - position or left < 0:
             bad_count("TxnOffsetCommitResponseTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2 = _unpack_ih(buffer, position)
             position += 6
             partitions_1.append(TxnOffsetCommitResponsePartition(partition_index_2, error_code_2))
@@ -470,7 +472,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
     if n * 3 > end - position or left < 0:
         bad_count("TxnOffsetCommitResponse.topics", n)
     topics_0: list[TxnOffsetCommitResponseTopic] = []
-    for _ in range(n):
+    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
         n = buffer[position]
         position += 1
         if n > 127:
@@ -491,7 +493,7 @@ def _decode_response_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCom
         if n * 7 > end - position or left < 0:
             bad_count("TxnOffsetCommitResponseTopic.partitions", n)
         partitions_1: list[TxnOffsetCommitResponsePartition] = []
-        for _ in range(n):
+        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
             partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
             position += 7
             if tags_2:
@@ -524,14 +526,14 @@ def _encode_response_v0(message: TxnOffsetCommitResponse, out: list[Buffer]) -> 
     value_0 = message.topics
     n = len(value_0)
     add(_pack_ii(message.throttle_time_ms, n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         add(_pack_h(len(data)) + data)
         value_3 = item_1.partitions
         n = len(value_3)
         add(_pack_i(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ih(item_4.partition_index, item_4.error_code))
 
 
@@ -543,7 +545,7 @@ def _encode_response_v3(message: TxnOffsetCommitResponse, out: list[Buffer]) -> 
         add(_pack_iB(message.throttle_time_ms, n))
     else:
         add(_pack_i(message.throttle_time_ms) + varint(n))
-    for item_1 in value_0:
+    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
         value_2 = item_1.name
         data = value_2.encode()
         n = len(data) + 1
@@ -551,7 +553,7 @@ def _encode_response_v3(message: TxnOffsetCommitResponse, out: list[Buffer]) -> 
         value_3 = item_1.partitions
         n = len(value_3) + 1
         add(varint(n))
-        for item_4 in value_3:
+        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
             add(_pack_ihx(item_4.partition_index, item_4.error_code))
         add(b"\0")
     add(b"\0")
