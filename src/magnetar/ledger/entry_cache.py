@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final
 
 from magnetar.ledger.entry import NO_LEDGER, Entry
-from magnetar.storage.store import EntryId, LedgerId
+from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId
 
 ENTRY_OVERHEAD_BYTES: Final = (
     400  # what CPython spends on an Entry, its memoryview and its places in our lists
@@ -39,14 +39,14 @@ class CachedRun:
     def read(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
         """Entries from the one that holds `offset` on, below `end_offset`: one, then as many as fit `bytes_max`.
 
-        None when the entry that holds `offset` is not cached.
+        There are `READ_ENTRIES_MAX` at most.  None when the entry that holds `offset` is not cached.
         """
         entries = self._entries
         index = bisect_left(self._last_offsets, offset, self._head)
         if index == len(entries) or entries[index].base_offset > offset:
             return None
         found: list[Entry] = []
-        for position in range(index, len(entries)):
+        for position in range(index, min(len(entries), index + READ_ENTRIES_MAX)):
             entry = entries[position]
             bytes_max -= len(entry.payload)
             if entry.last_offset >= end_offset or (bytes_max < 0 and found):

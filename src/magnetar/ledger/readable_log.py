@@ -51,7 +51,8 @@ class ReadableLog:
         return self._run.read(offset, bytes_max, end_offset)
 
     async def read(self, offset: int, bytes_max: int) -> list[Entry]:
-        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`.
+        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`, and
+        `READ_ENTRIES_MAX` at most.
 
         Raises:
             EntryCorrupt: the entry that holds `offset` fails its checksum.

@@ -24,6 +24,8 @@ LedgerId = NewType("LedgerId", int)
 EntryId = NewType("EntryId", int)
 
 LEASE_S_MAX: Final = 3600
+# Of one read: a reader on the event loop handles so many in 5 ms, however small they are.
+READ_ENTRIES_MAX: Final = 2_000
 
 Done = Callable[[Exception | None], None]
 
@@ -59,7 +61,7 @@ class LedgerReader(Protocol):
 
     async def read(self, first: EntryId, bytes_max: int) -> list[StoredEntry]:
         """Consecutive entries from `first` on: at least one, then as many as keep the sum of bodies within
-        `bytes_max`.
+        `bytes_max`, and `READ_ENTRIES_MAX` at most.
 
         Empty when `first` lies past the last durable entry.
 

@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError, StorageFull
-from magnetar.storage.store import Buffer, Done, EntryId, LedgerId, LedgerStat, StoredEntry
+from magnetar.storage.store import (
+    READ_ENTRIES_MAX,
+    Buffer,
+    Done,
+    EntryId,
+    LedgerId,
+    LedgerStat,
+    StoredEntry,
+)
 
 
 @dataclass(slots=True)
@@ -70,7 +78,7 @@ class MemoryLedger:
         if self.deleted:
             raise LedgerNotFound(f"ledger {self.ledger_id} was deleted")
         found: list[StoredEntry] = []
-        for entry in self.entries[first:]:
+        for entry in self.entries[first : first + READ_ENTRIES_MAX]:
             bytes_max -= len(entry.body)
             if found and bytes_max < 0:
                 break

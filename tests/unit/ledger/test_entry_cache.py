@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER, Entry
 from magnetar.ledger.entry_cache import ENTRY_OVERHEAD_BYTES, CachedRun, EntryCache
-from magnetar.storage.store import EntryId, LedgerId
+from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId
 
 STEPS = st.lists(
     st.one_of(
@@ -63,6 +63,15 @@ def test_reading_stops_at_the_bytes_asked_for_and_at_the_end_given() -> None:
     assert [entry.base_offset for entry in run.read(15, 0, 50) or []] == [10]
     assert [entry.base_offset for entry in run.read(15, 1000, 35) or []] == [10, 20]
     assert run.read(50, 1000, 50) is None
+
+
+def test_of_the_smallest_entries_no_more_are_read_than_one_turn_of_the_loop_handles() -> None:
+    run = CachedRun()
+    for base in range(READ_ENTRIES_MAX + 5):
+        run.push(Entry(base, base, 0, memoryview(b"x")))
+    found = run.read(3, 1 << 30, READ_ENTRIES_MAX + 5) or []
+    assert [entry.base_offset for entry in found] == list(range(3, READ_ENTRIES_MAX + 3))
+    assert len(run.read(6, 1 << 30, READ_ENTRIES_MAX + 5) or []) == READ_ENTRIES_MAX - 1
 
 
 def test_an_entry_is_found_by_its_position_while_it_is_cached() -> None:

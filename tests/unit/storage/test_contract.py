@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from magnetar.base.errors import LedgerFenced, LedgerNotFound
-from magnetar.storage.store import EntryId, LedgerId
+from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId
 
 from .conftest import Starter
 from .helpers import append, bodies_of, fill, pattern, read_all
@@ -122,6 +122,28 @@ def test_read_keeps_to_the_byte_limit_but_returns_at_least_one(start_store: Star
                 assert [e.entry_id for e in await ledger.read(EntryId(5), 3000)] == [5, 6, 7]
                 assert [e.entry_id for e in await ledger.read(EntryId(28), 1_000_000)] == [28, 29]
                 assert await ledger.read(EntryId(30), 1000) == []
+
+    asyncio.run(scenario())
+
+
+def test_of_small_entries_no_more_are_read_at_once_than_one_turn_of_the_loop_handles(
+    start_store: Starter,
+) -> None:
+    async def scenario() -> None:
+        async with start_store() as store:
+            ledger = await store.create()
+            whole = READ_ENTRIES_MAX + 700
+            await fill(ledger, [b"%d" % number for number in range(500)])
+            await store.checkpoint()  # the rest is not in the segment yet the first time
+            await fill(ledger, [b"%d" % number for number in range(500, whole)])
+            for flushed in (False, True):
+                if flushed:
+                    await store.checkpoint()
+                found: list[int] = []
+                while some := await ledger.read(EntryId(len(found)), 1 << 20):
+                    assert len(some) <= READ_ENTRIES_MAX
+                    found += [int(bytes(entry.body)) for entry in some]
+                assert found == list(range(whole))
 
     asyncio.run(scenario())
 

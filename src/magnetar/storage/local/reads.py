@@ -27,7 +27,7 @@ from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Chunk, Damaged, Stretch, read_chunk
-from magnetar.storage.store import EntryId, StoredEntry
+from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, StoredEntry
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class Reads:
                         return found
                     raise EntryCorrupt(f"entry {entry.entry_id} of ledger {ledger.ledger_id} is damaged")
                 size = len(entry.body)
-                if size > room and found:
+                if found and (size > room or len(found) >= READ_ENTRIES_MAX):
                     self._park(ledger, entry_id, _Parked(0, chunk, None, _cost(chunk)))
                     return found
                 room -= size
@@ -171,7 +171,7 @@ class Reads:
                 entry_id += 1
             if (ledger.ledger_id, entry_id) not in self._parked:
                 self._park(ledger, entry_id, _Parked(chunk.end_position, None, None, 0))
-            if room <= 0:
+            if room <= 0 or len(found) >= READ_ENTRIES_MAX:
                 return found
 
     async def find_offset(self, ledger: LocalLedger, offset: int) -> EntryId | None:
@@ -335,7 +335,8 @@ def _check_not_deleted(ledger: "LocalLedger") -> None:
 
 
 def _read_dirty(ledger: LocalLedger, entry_id: int, room: int, found: list[StoredEntry]) -> None:
-    for record in ledger.dirty[entry_id - ledger.flushed_count :]:
+    start = entry_id - ledger.flushed_count
+    for record in ledger.dirty[start : start + READ_ENTRIES_MAX - len(found)]:
         parts = record.parts
         size, _, _, number, last_offset, timestamp = RECORD.unpack(record.header)
         if size > room and found:

@@ -114,6 +114,23 @@ def test_an_append_costs_waiting_fetches_nothing_but_a_look_at_its_own_partition
     with_broker(scenario)
 
 
+def test_very_small_batches_are_answered_by_number_also_where_more_bytes_are_asked_for(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "ENTRIES_MAX", 7)
+
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        for index in range(3):
+            for _ in range(4):
+                await client.append(topic.partition(index), 1)
+        answer = handle(client, asked(range(WIDTH), min_bytes=1 << 20))
+        counts = [len(row.records) for topic in answer.responses for row in topic.partitions if row.records]
+        assert counts == [4, 4], "the seventh is in the second partition's; the third has its turn next time"
+
+    with_broker(scenario)
+
+
 def test_bytes_are_counted_over_partitions_and_rounds_until_there_are_enough(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         topic = await topic_of(client)
