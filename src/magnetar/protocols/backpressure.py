@@ -130,12 +130,12 @@ class Backpressure:
                 self._is_reading = False
                 self._reading.pause_reading()
 
-    def await_turn(self) -> None:
-        """Pause until all others have had their turn."""
+    def await_turn(self, leads_to_s: float = 0.0) -> None:
+        """Pause until all others have had their turn; then so much work is expected besides what is held."""
         self.pause()
         if not self.awaits_turn:
             self.awaits_turn = True
-            self._traffic.turns.wait(self._have_turn)
+            self._traffic.turns.wait(self._have_turn, leads_to_s)
 
     def _have_turn(self) -> None:
         self.awaits_turn = False

@@ -2,7 +2,8 @@
 
 A frame is handled at once unless reading is paused (`backpressure.py`), a request is at work that all others wait for,
 or the turn is over: a few milliseconds of work on what came at once, as 64 KiB can be 1,500 requests of which each
-describes a large topic.  What cannot be handled now is *held*, and nothing is read before it has been handled.
+describes a large topic.  What cannot be handled now is *held*, and nothing is read before it has been handled.  A
+connection in the middle of a large frame reads on when it has its turn (`base/turns.py`).
 
 A frame that is being received or held counts in the memory of all connections (`base/memory_budget.py`); the session
 counts what it keeps of a frame that it has handled.
@@ -19,9 +20,10 @@ from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.turns import TURN_S
 from magnetar.protocols.backpressure import Backpressure, Reading, nothing
 from magnetar.protocols.traffic import Traffic
-from magnetar.wire.framing import SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
+from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
 LIGHT_S: Final = 0.0005
+RECEIVED_S: Final = 1e-9  # what a byte of a large frame counts in the pass of the loop that receives it
 
 
 class FramedTraffic(Traffic):
@@ -115,6 +117,11 @@ class Intake:
             used_s = monotonic() - began_s
             turns.spend(used_s)
             self._is_light = used_s < LIGHT_S
+        elif self._reader.is_receiving:
+            turns = self._traffic.turns
+            turns.spend(count * RECEIVED_S)
+            if turns.left_s <= 0.0:
+                backpressure.await_turn(RECEIVE_BYTES_MAX * RECEIVED_S)
         if self._reader.is_waiting:
             backpressure.awaits_memory = True
             backpressure.pause()

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from magnetar.base.errors import WireError
 
 SCRATCH_BYTES: Final = 64 * 1024
+RECEIVE_BYTES_MAX: Final = 256 * 1024  # at once, so that others may have their turn in between
 SMALL_FRAME_BYTES_MAX: Final = 16 * 1024  # below, ordinary memory is cheaper than a recycled block
 _SIZE: Final = Struct(">i")
 
@@ -70,7 +71,7 @@ class FrameReader:
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong."""
         if self._frame is not None:
-            return self._frame[self._filled :]
+            return self._frame[self._filled : self._filled + RECEIVE_BYTES_MAX]
         if self._head:
             self._scratch[: len(self._head)] = self._head
             return self._scratch[len(self._head) :]

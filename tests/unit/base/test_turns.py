@@ -1,6 +1,7 @@
 """Sessions with more to do: they share one turn of the event loop, and each gets on."""
 
 import asyncio
+from functools import partial
 
 from magnetar.base.turns import TURN_S, Turns
 
@@ -82,5 +83,19 @@ def test_what_comes_in_one_pass_shares_its_time_and_the_next_pass_has_its_own() 
         assert turns.left_s < 0
         await asyncio.sleep(0)
         assert turns.left_s == TURN_S
+
+    asyncio.run(scenario())
+
+
+def test_what_a_call_leads_to_counts_in_the_pass_in_which_it_is_called() -> None:
+    async def scenario() -> None:
+        turns = Turns(lambda: 0.0)
+        called: list[int] = []
+        for number in range(10):
+            turns.wait(partial(called.append, number), TURN_S / 4)
+        await asyncio.sleep(0)
+        assert called == [0, 1, 2, 3]
+        await asyncio.sleep(0)
+        assert called == [0, 1, 2, 3, 4, 5, 6, 7]
 
     asyncio.run(scenario())

@@ -47,7 +47,7 @@ class Waiting:
         self.calls: list[Callable[[], None]] = []
         self.left_s = 0.0
 
-    def wait(self, call: Callable[[], None]) -> None:
+    def wait(self, call: Callable[[], None], leads_to_s: float = 0.0) -> None:
         self.calls.append(call)
 
     def have(self) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.turns import TURN_S
-from magnetar.protocols.intake import FramedTraffic, Intake, Limits
+from magnetar.protocols.intake import RECEIVED_S, FramedTraffic, Intake, Limits
 from magnetar.testing.clock import FakeClock
-from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame
+from magnetar.wire.framing import RECEIVE_BYTES_MAX, SMALL_FRAME_BYTES_MAX, Frame
 from tests.unit.protocols.doubles import Connection
 
 KIB = 1 << 10
@@ -36,6 +36,7 @@ class World:
         memory_bytes_max: int = 1 << 20,
         ran_short: Callable[[], None] | None = None,
         beside: "World | None" = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         self.clock: FakeClock = FakeClock() if beside is None else beside.clock
         self.memory = MemoryBudget(memory_bytes_max, FakeClock())
@@ -47,7 +48,7 @@ class World:
         self.owned: list[bool] = []
         self.reasons: list[str] = []
         self.when_handled: Callable[[], None] = lambda: None
-        limits = Limits(FRAME_BYTES_MAX, 1_000, 1 << 20)
+        limits = Limits(frame_bytes_max, 1_000, 1 << 20)
         self.intake = Intake(self.traffic, self.peer, limits, self.handle, self.reasons.append, ran_short)
         self.backpressure = self.intake.backpressure
 
@@ -434,6 +435,33 @@ def test_a_session_that_has_ended_is_freed_without_the_cycle_collector() -> None
         assert intakes() == before
     finally:
         gc.enable()
+
+
+def test_connections_with_a_large_frame_each_share_the_passes_in_which_they_are_received() -> None:
+    # Sixty of them were received in one pass, each as far as it had come.
+    body = bytes(3 * RECEIVE_BYTES_MAX)
+    settings: Any = {"memory_bytes_max": 1 << 26, "frame_bytes_max": len(body)}
+
+    async def scenario(first: World) -> None:
+        worlds = [first, *(World(beside=first, **settings) for _ in range(19))]
+        left = [memoryview(framed(body)) for _ in worlds]
+        received: list[int] = []  # in each pass
+        while any(left):
+            received.append(0)
+            for number, world in enumerate(worlds):
+                while left[number] and world.peer.is_read:
+                    size = min(len(world.intake.get_buffer()), len(left[number]))
+                    assert size <= RECEIVE_BYTES_MAX
+                    world.give(bytes(left[number][:size]))
+                    left[number] = left[number][size:]
+                    received[-1] += size
+            await asyncio.sleep(0)
+        assert [world.frames for world in worlds] == [[body]] * 20
+        # What a pass may receive, and one read of each connection that was told to read on in it.
+        assert max(received[1:]) * RECEIVED_S <= 2 * TURN_S + RECEIVE_BYTES_MAX * RECEIVED_S
+        assert len(received) <= 20, "and hardly less"
+
+    run(scenario, **settings)
 
 
 def test_a_pass_that_is_used_up_handles_one_request_of_a_client_that_asks_little_and_none_of_others() -> None:
