@@ -3,6 +3,8 @@
 import urllib.request
 from contextlib import suppress
 
+import pytest
+
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -24,6 +26,12 @@ def metric(server: MagnetarProcess, name: str) -> float:
 
 def waiting(server: MagnetarProcess) -> float:
     return metric(server, "magnetar_kafka_fetches_waiting")
+
+
+@pytest.fixture(autouse=True)
+def _none_waits(server: MagnetarProcess) -> None:
+    """What waits of the test before has gone: the server notices within seconds that its client has hung up."""
+    eventually(lambda: waiting(server) == 0, "no fetch waits from before")
 
 
 def test_thousands_of_fetches_that_wait_hold_up_no_other_client(server: MagnetarProcess, wire: Wire) -> None:
