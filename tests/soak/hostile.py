@@ -300,9 +300,6 @@ class Trial:
 
 
 def attack(ports: Ports, seed: str) -> None:
-    os.nice(
-        19
-    )  # hostile clients have machines of their own; here they get what the server leaves of two cores
     choose = random.Random(seed)
     hostile = Hostile(ports, choose)
     while True:

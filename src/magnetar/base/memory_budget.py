@@ -91,7 +91,7 @@ class MemoryBudget:
         self.cut_off_count = 0
         self._clock = clock
         self._receiving: dict[Receiver, _Progress] = {}
-        self._waiting: dict[Receiver, int] = {}
+        self._waiting: dict[Receiver, tuple[int, int]] = {}  # the size of the frame, and what it needs
         self._sending: dict[Sender, _Progress] = {}
         self._held: set[Held] = set()
         self.objects_used = 0  # not part of `used`
@@ -159,7 +159,7 @@ class MemoryBudget:
         if not self._fits(frame_bytes):
             self._look_at_senders()
             if not self._fits(frame_bytes):
-                self._waiting[receiver] = frame_bytes
+                self._waiting[receiver] = (frame_bytes, self._needed(frame_bytes))
                 self._check_later()
                 return False
         self._begin(receiver, frame_bytes)
@@ -171,8 +171,11 @@ class MemoryBudget:
         self._waiting.pop(receiver, None)
 
     def _fits(self, frame_bytes: int) -> bool:
+        return self._needed(frame_bytes) <= self.bytes_max - self.used
+
+    def _needed(self, frame_bytes: int) -> int:
         cost = self.cost(frame_bytes)
-        return self.used + cost + min(3 * cost, self.bytes_max // 4) <= self.bytes_max
+        return cost + min(3 * cost, self.bytes_max // 4)
 
     def _begin(self, receiver: Receiver, frame_bytes: int) -> None:
         self.take_frame(self.cost(frame_bytes))
@@ -181,8 +184,9 @@ class MemoryBudget:
 
     def _serve(self) -> None:
         self._is_serving = False
-        for receiver, frame_bytes in list(self._waiting.items()):
-            if receiver in self._waiting and self._fits(frame_bytes):
+        for receiver, (frame_bytes, needed) in list(self._waiting.items()):
+            # There may be hundreds, of which none fits, in each turn of the loop.
+            if needed <= self.bytes_max - self.used and receiver in self._waiting:
                 del self._waiting[receiver]
                 self._begin(receiver, frame_bytes)
                 receiver.memory_granted(self.cost(frame_bytes))

@@ -17,13 +17,12 @@ from magnetar.base.arena import Arena
 from magnetar.base.clock import Clock
 from magnetar.base.errors import WireError
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.base.turns import TURN_S
 from magnetar.protocols.backpressure import Backpressure, Reading, nothing
 from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
 LIGHT_S: Final = 0.0005
-RECEIVED_S: Final = 1e-9  # what a byte of a large frame counts in the pass of the loop that receives it
+RECEIVED_S: Final = 0.25e-9  # what a byte of a large frame counts in the pass of the loop that receives it
 
 
 class FramedTraffic(Traffic):
@@ -95,6 +94,7 @@ class Intake:
                 self._memory.end_frame(self)
             monotonic = self.monotonic
             turns = self._traffic.turns
+            turns.has_received = True
             began_s = monotonic()
             over_s = began_s + turns.left_s
             memory = self._memory
@@ -119,6 +119,7 @@ class Intake:
             self._is_light = used_s < LIGHT_S
         elif self._reader.is_receiving:
             turns = self._traffic.turns
+            turns.has_received = True
             turns.spend(count * RECEIVED_S)
             if turns.left_s <= 0.0:
                 backpressure.await_turn(RECEIVE_BYTES_MAX * RECEIVED_S)
@@ -127,14 +128,17 @@ class Intake:
             backpressure.pause()
 
     def _handle_held(self) -> None:
-        over_s = self.monotonic() + TURN_S
+        turns = self._traffic.turns
+        began_s = self.monotonic()
+        over_s = began_s + turns.left_s
         while self._held and not self.backpressure.is_paused and self.backpressure.at_work is None:
             if self.monotonic() >= over_s:
                 self.backpressure.await_turn()
-                return
+                break
             frame = self._held.popleft()
             self._handle(frame)
             self._give_back(frame)
+        turns.spend(self.monotonic() - began_s)
         if self._held:
             self.backpressure.pause()  # for what is at work
 

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
-from magnetar.base.turns import TURN_S
 from magnetar.protocols.backpressure import Backpressure
 from magnetar.protocols.door import Buffer
 from magnetar.protocols.traffic import Traffic
@@ -103,7 +102,7 @@ class Outbox(Generic[AnyPlace]):
     def flush(self) -> None:
         """Send what is ready now."""
         self._is_scheduled = False
-        self._traffic.turns.left_s = TURN_S  # what came in this pass has been handled
+        self._traffic.turns.end_pass()
         out = self._parts
         if out:
             if len(out) > 1 and self._size < JOIN_PART_BYTES_MAX * len(out):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from magnetar.base.errors import WireError
 
 SCRATCH_BYTES: Final = 64 * 1024
-RECEIVE_BYTES_MAX: Final = 256 * 1024  # at once, so that others may have their turn in between
+RECEIVE_BYTES_MAX: Final = 512 * 1024  # at once, so that others may have their turn in between
 SMALL_FRAME_BYTES_MAX: Final = 16 * 1024  # below, ordinary memory is cheaper than a recycled block
 _SIZE: Final = Struct(">i")
 

@@ -92,10 +92,36 @@ def test_what_a_call_leads_to_counts_in_the_pass_in_which_it_is_called() -> None
         turns = Turns(lambda: 0.0)
         called: list[int] = []
         for number in range(10):
-            turns.wait(partial(called.append, number), TURN_S / 4)
+            turns.wait(partial(called.append, number), TURN_S / 8)
         await asyncio.sleep(0)
         assert called == [0, 1, 2, 3]
         await asyncio.sleep(0)
         assert called == [0, 1, 2, 3, 4, 5, 6, 7]
+
+    asyncio.run(scenario())
+
+
+def test_the_answers_of_many_connections_end_a_pass_once() -> None:
+    async def scenario() -> None:
+        turns = Turns(lambda: 0.0)
+        turns.has_received = True
+        turns.spend(TURN_S / 2)
+        turns.end_pass()
+        assert turns.left_s == TURN_S
+        turns.spend(TURN_S / 2)  # what one of the answers let go on
+        turns.end_pass()
+        assert turns.left_s == TURN_S / 2
+
+    asyncio.run(scenario())
+
+
+def test_those_that_wait_leave_half_of_a_pass_to_what_has_just_come() -> None:
+    async def scenario() -> None:
+        now_s = [0.0]
+        turns = Turns(lambda: now_s[0])
+        workers = [Worker(turns, now_s, 1, TURN_S / 10) for _ in range(10)]
+        await asyncio.sleep(0)
+        assert sum(worker.left for worker in workers) == 5
+        assert TURN_S * 0.4 < turns.left_s <= TURN_S / 2
 
     asyncio.run(scenario())

@@ -46,6 +46,10 @@ class Waiting:
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
         self.left_s = 0.0
+        self.ended_passes = 0
+
+    def end_pass(self) -> None:
+        self.ended_passes += 1
 
     def wait(self, call: Callable[[], None], leads_to_s: float = 0.0) -> None:
         self.calls.append(call)

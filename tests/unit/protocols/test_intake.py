@@ -437,6 +437,25 @@ def test_a_session_that_has_ended_is_freed_without_the_cycle_collector() -> None
         gc.enable()
 
 
+def test_what_was_held_and_goes_on_counts_in_the_pass_in_which_it_does() -> None:
+    async def scenario(world: World) -> None:
+        other = World(beside=world)
+        world.clock.advance(1.0)
+        world.backpressure.at_work = object()
+        world.give(framed(b"held"))
+        assert world.frames == []
+        world.when_handled = lambda: world.clock.advance(TURN_S)
+        world.backpressure.at_work = None
+        world.backpressure.resume_if_possible()
+        assert world.frames == [b"held"]
+        other.give(framed(b"next"))
+        assert other.frames == []
+        await turns()
+        assert other.frames == [b"next"]
+
+    run(scenario)
+
+
 def test_connections_with_a_large_frame_each_share_the_passes_in_which_they_are_received() -> None:
     # Sixty of them were received in one pass, each as far as it had come.
     body = bytes(3 * RECEIVE_BYTES_MAX)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.base.turns import TURN_S
 from magnetar.protocols.backpressure import Backpressure
 from magnetar.protocols.outbox import JOIN_BYTES_MAX, JOIN_PART_BYTES_MAX, UNSENT_BYTES_MAX, Outbox, Place
 from tests.unit.protocols.doubles import Connection
@@ -61,11 +60,10 @@ def test_what_is_put_in_one_turn_leaves_in_one_write_in_its_order() -> None:
 
 def test_with_the_answers_ends_the_pass_that_its_requests_shared() -> None:
     world = World()
-    world.peer.turns.left_s = -1.0
     world.put(b"1")
-    assert world.peer.turns.left_s == -1.0
+    before = world.peer.turns.ended_passes
     world.turn()
-    assert world.peer.turns.left_s == TURN_S
+    assert (before, world.peer.turns.ended_passes) == (0, 1)
 
 
 def test_parts_are_joined_when_they_are_small_on_average() -> None:

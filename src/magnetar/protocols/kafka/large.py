@@ -24,7 +24,7 @@ from magnetar.wire.kafka.runtime import Buffer
 
 LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not worth a thread
 ELEMENTS_AT_ONCE: Final = 1_000  # up to there a handler does not divide its work
-ELEMENTS_PER_TURN: Final = 250  # otherwise: 1 to 2 ms of it
+ELEMENTS_PER_TURN: Final = 100  # otherwise: half a millisecond of it
 CRUMB_BYTES: Final = 2048  # parts that are smaller on average are joined
 
 T = TypeVar("T")
