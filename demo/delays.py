@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipelines.worker.kinds import Context, Spec, find_kind
+from magnetar.pipelines.kinds.kind import Context, Spec, find_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,11 +31,11 @@ from demo import plot
 from demo.consumer import LOG_LEVEL
 from demo.flights import Flights
 from demo.stage import PARTITIONS, DemoFailed, create_topic, load, play, produce, progress_bars
-from magnetar.pipelines import setup
+from magnetar.pipelines.spark import setup
 from magnetar.testing.server import MagnetarProcess
 
 if TYPE_CHECKING:
-    from magnetar.pipelines.worker.kinds import Context
+    from magnetar.pipelines.kinds.kind import Context
 
 HTTP_SECONDS = 20.0
 READ_SECONDS_MAX = 120.0
@@ -98,8 +98,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def tell(console: Console, output: Path, flights_max: int | None) -> list[str]:
     """The whole story; returns what differs from the data set."""
     from demo.delays import CLOCK, DELAYS, END_OF_TIME, FLIGHTS, schema_of
-    from magnetar.pipelines.java import find_java
-    from magnetar.pipelines.worker.kinds import Context
+    from magnetar.pipelines.kinds.kind import Context
+    from magnetar.pipelines.spark.java import find_java
 
     java = find_java()
     console.print(f"Java {java.version} from {java.origin}")
@@ -140,7 +140,7 @@ def _stream(
 ) -> None:
     """Spark's part: the stream twice (the second time, time has passed), and the table behind it."""
     from demo import delays
-    from magnetar.pipelines import session
+    from magnetar.pipelines.spark import session
 
     begin = time.monotonic()
     with console.status("starting Spark"), _standard_error_to(output / SPARK_LOG):

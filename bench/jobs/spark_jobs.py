@@ -37,7 +37,7 @@ class Job:
         self.topic = topic
         self.options = {"kafka.bootstrap.servers": bootstrap}
         if source == "magnetar":
-            from magnetar.pipelines import session
+            from magnetar.pipelines.spark import session
 
             self.options["admin.url"] = http
             self.spark = session.start("bench", master=f"local[{CORES}]", memory=MEMORY)
@@ -94,7 +94,7 @@ def descriptor(job: Job, runs: str) -> None:
 def _encode_again(batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
-    from magnetar.pipelines.source.slices import Slice
+    from magnetar.pipelines.connector.read.slices import Slice
     from magnetar.wire.columns import Wanted, encode
 
     wanted = Wanted(key=True, value=True, offset=False, timestamp=True, timestamp_type=False, headers=True)

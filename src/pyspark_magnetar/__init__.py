@@ -26,26 +26,26 @@ class DefaultSource(DataSource):
         return "magnetar"
 
     def schema(self) -> str:
-        from magnetar.pipelines.source.datasource import schema_of
+        from magnetar.pipelines.connector.read.datasource import schema_of
 
         return schema_of(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        from magnetar.pipelines.source.datasource import batch_reader
+        from magnetar.pipelines.connector.read.datasource import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        from magnetar.pipelines.source.datasource import stream_reader
+        from magnetar.pipelines.connector.read.datasource import stream_reader
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        from magnetar.pipelines.sink.batch import BatchWriter
+        from magnetar.pipelines.connector.write.batch import BatchWriter
 
         return BatchWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        from magnetar.pipelines.sink.stream import StreamWriter
+        from magnetar.pipelines.connector.write.stream import StreamWriter
 
         return StreamWriter(self.options, schema, overwrite)

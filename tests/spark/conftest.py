@@ -46,7 +46,7 @@ def own_server() -> Iterator[MagnetarProcess]:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """`local[2]`, two partitions after a shuffle, our own settings."""
-    from magnetar.pipelines import session
+    from magnetar.pipelines.spark import session
 
     started = session.start("tests", master="local[2]", shuffle_partitions=2)
     try:

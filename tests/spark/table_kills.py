@@ -95,9 +95,9 @@ class Producer(threading.Thread):
 
 def drive(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
     """Run the pipeline, and start it again when it fails, as the worker does; until the test kills this process."""
-    from magnetar.pipelines import session
-    from magnetar.pipelines.tables.kind import TableKind
-    from magnetar.pipelines.worker.kinds import Context, Spec
+    from magnetar.pipelines.kinds.kind import Context, Spec
+    from magnetar.pipelines.kinds.table.kind import TableKind
+    from magnetar.pipelines.spark import session
 
     kind = TableKind()
     config = kind.validate(
@@ -118,11 +118,11 @@ def drive(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
 def drive_plainly(folder: Path, admin_url: str, bootstrap: str, form: str) -> None:
     """The same without Spark: plan a range, note it, write and commit it, note that; until the test kills it."""
     from magnetar.client.rest import RestClient
-    from magnetar.pipelines.source.filters import Restriction
-    from magnetar.pipelines.source.options import parse
-    from magnetar.pipelines.source.reader import plan_batch
-    from magnetar.pipelines.tables import batches
-    from magnetar.pipelines.tables.config import TableConfig, checked
+    from magnetar.pipelines.connector.read.filters import Restriction
+    from magnetar.pipelines.connector.read.options import parse
+    from magnetar.pipelines.connector.read.reader import plan_batch
+    from magnetar.pipelines.kinds.table import batches
+    from magnetar.pipelines.kinds.table.config import TableConfig, checked
 
     config = TableConfig(
         PIPELINE, checked({"topics": TOPIC, "path": str(folder / "table"), "format": form}), bootstrap

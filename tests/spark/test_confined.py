@@ -8,9 +8,9 @@ import pytest
 from magnetar.base.errors import ConfigError
 from magnetar.base.table_roots import TableRoots
 from magnetar.client.pipelines import Pipeline
-from magnetar.pipelines.worker.confined import check_query
-from magnetar.pipelines.worker.kinds import Context, Spec
-from magnetar.pipelines.worker.kinds.query import QueryKind
+from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.query.confined import check_query
+from magnetar.pipelines.kinds.query.kind import QueryKind
 from magnetar.pipelines.worker.queries import Queries
 
 if TYPE_CHECKING:

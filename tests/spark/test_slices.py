@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.pipelines.options import OptionError, SchemaError
-from magnetar.pipelines.source.errors import DataLost, SourceError, TopicError
-from magnetar.pipelines.source.filters import Restriction
-from magnetar.pipelines.source.options import ReadMode, parse
-from magnetar.pipelines.source.plan import Piece
-from magnetar.pipelines.source.reader import SliceTask, plan_batch
-from magnetar.pipelines.source.slices import Slice
+from magnetar.pipelines.connector.options import OptionError, SchemaError
+from magnetar.pipelines.connector.read.errors import DataLost, SourceError, TopicError
+from magnetar.pipelines.connector.read.filters import Restriction
+from magnetar.pipelines.connector.read.options import ReadMode, parse
+from magnetar.pipelines.connector.read.plan import Piece
+from magnetar.pipelines.connector.read.reader import SliceTask, plan_batch
+from magnetar.pipelines.connector.read.slices import Slice
 from magnetar.testing.server import MagnetarProcess, free_ports
 from tests.spark.writers import Writers
 
@@ -282,14 +282,14 @@ def test_without_admin_url_the_usual_port_is_tried_and_the_option_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = writers.create(topic())
-    monkeypatch.setattr("magnetar.pipelines.source.address.HTTP_PORT_DEFAULT", own_server.http_port)
+    monkeypatch.setattr("magnetar.pipelines.connector.read.address.HTTP_PORT_DEFAULT", own_server.http_port)
     for known in (
         {"kafka__bootstrap__servers": own_server.bootstrap},
         {"service__url": own_server.pulsar_url},
     ):
         assert plan(name, admin__url=None, **known) == []
     (closed,) = free_ports(1)
-    monkeypatch.setattr("magnetar.pipelines.source.address.HTTP_PORT_DEFAULT", closed)
+    monkeypatch.setattr("magnetar.pipelines.connector.read.address.HTTP_PORT_DEFAULT", closed)
     with pytest.raises(
         OptionError, match=rf"kafka\.bootstrap\.servers: .*127\.0\.0\.1:{closed}; set admin\.url"
     ):

@@ -221,7 +221,7 @@ def test_descriptors_are_read_in_python_workers(
     def count(batches: Any) -> Any:
         import pyarrow as pa
 
-        from magnetar.pipelines.source.slices import Slice
+        from magnetar.pipelines.connector.read.slices import Slice
 
         for batch in batches:
             for plan in batch.column("plan").to_pylist():

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import BinaryType, LongType, StructType
 
-from magnetar.pipelines.source.datasource import stream_reader
-from magnetar.pipelines.source.errors import DataLost, TopicError
-from magnetar.pipelines.source.reader import SliceTask
-from magnetar.pipelines.source.stream import StreamReader
+from magnetar.pipelines.connector.read.datasource import stream_reader
+from magnetar.pipelines.connector.read.errors import DataLost, TopicError
+from magnetar.pipelines.connector.read.reader import SliceTask
+from magnetar.pipelines.connector.read.stream import StreamReader
 from magnetar.testing.server import MagnetarProcess
 from tests.spark.writers import Writers
 
@@ -27,7 +27,7 @@ def writers(own_writers: Writers) -> Writers:
 
 @pytest.fixture
 def reader(own_server: MagnetarProcess, monkeypatch: pytest.MonkeyPatch) -> Make:
-    monkeypatch.setattr("magnetar.pipelines.source.stream.TOPICS_EVERY_S", 0.0)
+    monkeypatch.setattr("magnetar.pipelines.connector.read.stream.TOPICS_EVERY_S", 0.0)
 
     def _reader(topic: str, **options: object) -> StreamReader:
         settings: dict[str, object] = {

@@ -11,8 +11,8 @@ import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
 
-from magnetar.pipelines.tables.kind import TableKind, table_writer
-from magnetar.pipelines.worker.kinds import Context, Spec
+from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.table.kind import TableKind, table_writer
 from magnetar.testing.server import MagnetarProcess
 
 if TYPE_CHECKING:

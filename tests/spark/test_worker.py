@@ -129,7 +129,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_killed(world: World) -> None:
 
     # A Python worker of a task: Spark tries the task again.
     world.write(source, 1000)
-    world.until(lambda: world.kill("magnetar.pipelines.daemon"))
+    world.until(lambda: world.kill("magnetar.pipelines.spark.daemon"))
     world.check_copied(source, sink)
 
     # The process that plans the source: the query ends, and is started again.

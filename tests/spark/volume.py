@@ -200,7 +200,7 @@ def main() -> int:
     arguments = parser.parse_args()
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    from magnetar.pipelines import session
+    from magnetar.pipelines.spark import session
 
     with MagnetarProcess() as server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})

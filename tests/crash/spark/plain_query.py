@@ -16,8 +16,8 @@ import confluent_kafka
 import pyarrow as pa
 
 from magnetar.client.kafka.cluster import Cluster
-from magnetar.pipelines.sink.exactly_once import TaskResult, commit_batch, write_task
-from magnetar.pipelines.sink.options import parse
+from magnetar.pipelines.connector.write.exactly_once import TaskResult, commit_batch, write_task
+from magnetar.pipelines.connector.write.options import parse
 
 QUERY_ID = "00000000-0000-0000-0000-000000000000"
 TIMEOUT_S = 60.0

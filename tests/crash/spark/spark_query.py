@@ -8,7 +8,7 @@ Says `{"batch": N}` for each batch that is committed.
 import json
 import sys
 
-from magnetar.pipelines import session
+from magnetar.pipelines.spark import session
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ import confluent_kafka
 import pyarrow as pa
 
 from magnetar.client.kafka.cluster import Cluster
-from magnetar.pipelines.sink.exactly_once import TaskResult, commit_batch, write_task
-from magnetar.pipelines.sink.options import WriteOptions, parse
+from magnetar.pipelines.connector.write.exactly_once import TaskResult, commit_batch, write_task
+from magnetar.pipelines.connector.write.options import WriteOptions, parse
 from magnetar.testing.server import MagnetarProcess
 
 TIMEOUT_S = 30.0

@@ -13,10 +13,10 @@ from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.connection import LIST_TRANSACTIONS
 from magnetar.client.kafka.errors import Fenced
 from magnetar.client.kafka.transactions import add_partitions, end_transaction
-from magnetar.pipelines.options import OptionError
-from magnetar.pipelines.sink.decisions import Decision, DecisionStore, TaskTransaction
-from magnetar.pipelines.sink.errors import BatchNotDecided, RowsLost
-from magnetar.pipelines.sink.exactly_once import (
+from magnetar.pipelines.connector.options import OptionError
+from magnetar.pipelines.connector.write.decisions import Decision, DecisionStore, TaskTransaction
+from magnetar.pipelines.connector.write.errors import BatchNotDecided, RowsLost
+from magnetar.pipelines.connector.write.exactly_once import (
     TaskResult,
     abort_tasks,
     commit_batch,
@@ -25,7 +25,7 @@ from magnetar.pipelines.sink.exactly_once import (
     write_task,
     write_transaction,
 )
-from magnetar.pipelines.sink.options import WriteOptions
+from magnetar.pipelines.connector.write.options import WriteOptions
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.messages.list_transactions import ListTransactionsRequest
 from tests.integration.pipelines.sink_kit import (

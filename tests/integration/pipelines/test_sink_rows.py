@@ -11,8 +11,8 @@ import pytest
 from magnetar.client.kafka.cluster import Cluster
 from magnetar.client.kafka.errors import Refused, UnknownTopic
 from magnetar.client.kafka.transactions import idempotent_producer
-from magnetar.pipelines.sink.errors import RowError
-from magnetar.pipelines.sink.rows import RowWriter
+from magnetar.pipelines.connector.write.errors import RowError
+from magnetar.pipelines.connector.write.rows import RowWriter
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.pipelines.sink_kit import options_for, read_committed, rows, values_of
 

@@ -33,13 +33,13 @@ from pulsar.schema import (
 )
 
 from magnetar.client.rest import RestClient
-from magnetar.pipelines.source.filters import Restriction
-from magnetar.pipelines.source.options import parse
-from magnetar.pipelines.source.reader import plan_batch
-from magnetar.pipelines.tables.config import TableConfig, checked
-from magnetar.pipelines.tables.schemas import ServerSchemas
-from magnetar.pipelines.tables.target import Batch
-from magnetar.pipelines.tables.task import TableTask
+from magnetar.pipelines.connector.read.filters import Restriction
+from magnetar.pipelines.connector.read.options import parse
+from magnetar.pipelines.connector.read.reader import plan_batch
+from magnetar.pipelines.kinds.table.config import TableConfig, checked
+from magnetar.pipelines.kinds.table.schemas import ServerSchemas
+from magnetar.pipelines.kinds.table.task import TableTask
+from magnetar.pipelines.targets.target import Batch
 from magnetar.testing.server import MagnetarProcess
 
 QUERY = "0f2e3d4c-aaaa-bbbb-cccc-000000000000"

@@ -7,7 +7,7 @@ from magnetar.base.errors import ConfigError
 from magnetar.client.errors import ClientError, NotFound, Unreachable
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.sql.names import Topic
-from magnetar.pipelines.tables.topic_schema import TopicSchema
+from magnetar.pipelines.values.topic_schema import TopicSchema
 
 _PATIENCE_S: Final = 5.0  # a user is waiting
 

@@ -43,7 +43,7 @@ def open_session(master: str | None, console: "Console") -> Iterator["SparkSessi
 
 
 def _start(master: str | None, log: BinaryIO) -> "SparkSession":
-    from magnetar.pipelines import session
+    from magnetar.pipelines.spark import session
 
     builder = session.builder("magnetar sql", master=master)
     from pyspark import SparkConf, SparkContext

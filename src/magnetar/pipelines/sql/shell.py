@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
-from magnetar.pipelines.setup import ensure_spark
+from magnetar.pipelines.spark.setup import ensure_spark
 from magnetar.pipelines.sql import prompt
 from magnetar.pipelines.sql.broker import RestBroker
 from magnetar.pipelines.sql.engine import Engine

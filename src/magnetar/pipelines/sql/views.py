@@ -11,10 +11,10 @@ schema cannot read is NULL in every field, and `__error` says why.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from magnetar.pipelines.source.schema import projection
+from magnetar.pipelines.connector.read.schema import projection
 from magnetar.pipelines.sql.mentions import Mentions
 from magnetar.pipelines.sql.names import Topic, quote
-from magnetar.pipelines.tables.topic_schema import TopicSchema
+from magnetar.pipelines.values.topic_schema import TopicSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ class Views:
 
         Without one, a value stays what it is.
         """
-        from magnetar.pipelines.tables.shapes import SchemaUnusable
+        from magnetar.pipelines.values.shapes import SchemaUnusable
 
         if schema is None:
             return None, ["value"]
@@ -114,7 +114,7 @@ class Views:
         from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StringType, StructField, StructType
 
-        from magnetar.pipelines.tables.values import decoder
+        from magnetar.pipelines.values.decoding import decoder
 
         fields = from_arrow_schema(decoder(schema).fields)
 
@@ -133,7 +133,7 @@ def decode_column(schema: TopicSchema, values: Any, keys: Any) -> Any:
     """Values as one column of structs: the schema's fields, and why a value could not be read."""
     import pyarrow as pa
 
-    from magnetar.pipelines.tables.values import decode
+    from magnetar.pipelines.values.decoding import decode
 
     decoded = decode(schema, values, keys)
     reasons = pa.array([decoded.undecodable.get(row) for row in range(len(values))], pa.string())

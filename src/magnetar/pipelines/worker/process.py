@@ -28,7 +28,7 @@ from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.private import new_private_folder
 from magnetar.base.table_roots import TableRoots
-from magnetar.pipelines import session, setup
+from magnetar.pipelines.spark import session, setup
 from magnetar.pipelines.worker.link import Link
 from magnetar.pipelines.worker.queries import Queries, SparkGone
 from magnetar.pipelines.worker.supervisor import Supervisor

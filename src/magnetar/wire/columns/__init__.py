@@ -2,7 +2,7 @@
 
 `decode` takes records of the store side by side, as they lie in a segment file, and gives rows as a Kafka consumer sees
 them, in the layout of Apache Arrow.  `encode` takes such columns and gives record batches.  Neither knows Spark, Arrow
-or a file; `pipelines/columns.py` makes tables of what comes out.
+or a file; `pipelines/connector/columns.py` makes tables of what comes out.
 """
 
 from magnetar.wire.columns.engine import (

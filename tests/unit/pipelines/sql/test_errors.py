@@ -33,7 +33,7 @@ During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
   File "/x/y.py", line 3, in z
-magnetar.pipelines.source.errors.SourceError: topic flights: offsets 0 to 9 are deleted; set failOnDataLoss to false
+magnetar.pipelines.connector.read.errors.SourceError: topic a: offsets 0 to 9 are deleted; set failOnDataLoss to false
  SQLSTATE: 38000
 """
 JVM = "org.apache.spark.SparkException: Job 3 cancelled because of a reason\n\tat org.apache.spark.A.b(A.scala:1)\n"
@@ -58,7 +58,7 @@ JVM = "org.apache.spark.SparkException: Job 3 cancelled because of a reason\n\ta
         (
             WORKER,
             "PYTHON_DATA_SOURCE_ERROR",
-            "topic flights: offsets 0 to 9 are deleted; set failOnDataLoss to false",
+            "topic a: offsets 0 to 9 are deleted; set failOnDataLoss to false",
             True,
         ),
         (JVM, None, "org.apache.spark.SparkException: Job 3 cancelled because of a reason", False),

@@ -9,7 +9,7 @@ STREAM = """[STREAM_FAILED] Query [id = 1f, runId = 2e] terminated with exceptio
 Traceback (most recent call last):
   File "/x/pyspark/sql/worker/python_streaming_source_runner.py", line 200, in main
     handle(reader)
-  File "/x/magnetar/pipelines/source/stream.py", line 80, in latestOffset
+  File "/x/magnetar/pipelines/connector/read/stream.py", line 80, in latestOffset
     raise kind("topic orders is gone")
 {raised}
  SQLSTATE: 38000 SQLSTATE: XXKST"""
@@ -43,7 +43,7 @@ class AnalysisException(Exception):
         (
             StreamingQueryException(
                 STREAM.replace(
-                    "{raised}", "magnetar.pipelines.source.errors.TopicError: topic orders is gone"
+                    "{raised}", "magnetar.pipelines.connector.read.errors.TopicError: topic orders is gone"
                 )
             ),
             "topic orders is gone",
@@ -52,7 +52,7 @@ class AnalysisException(Exception):
         (
             StreamingQueryException(
                 STREAM.replace(
-                    "{raised}", "magnetar.pipelines.source.errors.DataLost: offsets 0-9 are deleted"
+                    "{raised}", "magnetar.pipelines.connector.read.errors.DataLost: offsets 0-9 are deleted"
                 )
             ),
             "offsets 0-9 are deleted",

@@ -14,7 +14,7 @@ import pytest
 from magnetar.base.errors import ConfigError
 from magnetar.base.lockfile import DirectoryLock
 from magnetar.client.pipelines import Pipeline
-from magnetar.pipelines import session, setup
+from magnetar.pipelines.spark import session, setup
 from magnetar.pipelines.worker import process
 from magnetar.pipelines.worker.process import WorkerOptions
 from magnetar.pipelines.worker.queries import own_folder

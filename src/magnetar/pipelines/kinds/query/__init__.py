@@ -1,0 +1,1 @@
+"""The kind `query`: topics -> SQL over their rows -> a topic."""

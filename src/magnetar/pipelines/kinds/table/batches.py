@@ -1,0 +1,111 @@
+"""One micro-batch: what each task writes, and what the driver makes of it.  `sink.py` is what Spark sees of this.
+
+Dead letters become visible first, then the rows: both steps find out by themselves whether they were taken before.  So
+a batch that is run again, because it is not known how far it came, is finished, whichever step it died at.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from magnetar.client.kafka.cluster import Cluster
+from magnetar.pipelines.connector.read.catalogue import client_of
+from magnetar.pipelines.connector.write.clusters import cluster_for
+from magnetar.pipelines.connector.write.exactly_once import TaskResult, abort_tasks, commit_batch, write_task
+from magnetar.pipelines.connector.write.options import WriteOptions, parse
+from magnetar.pipelines.kinds.table.config import TableConfig
+from magnetar.pipelines.kinds.table.dead_letters import sink_options
+from magnetar.pipelines.kinds.table.schemas import ServerSchemas
+from magnetar.pipelines.kinds.table.task import Readable, TableTask
+from magnetar.pipelines.targets.evolution import merged
+from magnetar.pipelines.targets.parts import Part
+from magnetar.pipelines.targets.target import Batch
+
+log: Final = logging.getLogger(__name__)
+
+_PATIENCE_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task tells the driver; picklable.
+
+    schema   of the rows, an Arrow schema as bytes; None when there are none
+    dead     of its dead letters; None when there are none
+    dropped  records that are nowhere
+    """
+
+    query: str
+    parts: Sequence[Part]
+    schema: bytes | None
+    dead: TaskResult | None
+    dropped: int
+
+
+def write(
+    config: TableConfig, admin_url: str, query: str, batch: int, number: int, slices: Iterable[Readable]
+) -> Written:
+    """Task `number` of a batch: its files are written, its dead letters lie in an open transaction.
+
+    Raises:
+        OptionError, TableError, SourceError, KafkaClientError: and its files are gone.
+    """
+    task = TableTask(config, ServerSchemas(client_of(admin_url, _PATIENCE_S)), query, batch)
+    try:
+        letters = task.run(slices)
+        first = next(letters, None)  # a transaction only where there is something for it
+        dead = None
+        if first is not None:
+            dead = write_task(*_dead_letters(config), _stream(query), batch, number, chain([first], letters))
+    except BaseException:
+        task.abandon()
+        raise
+    schema = None if task.schema is None else task.schema.serialize().to_pybytes()
+    return Written(query, task.parts, schema, dead, task.dropped)
+
+
+def commit(config: TableConfig, done: Sequence[Written], batch: int) -> None:
+    """Make what all tasks of a batch have written visible, once.
+
+    Raises:
+        OptionError, TableError, SinkError, KafkaClientError: it has to be run again.
+    """
+    dead = [one.dead for one in done if one.dead is not None]
+    if dead:
+        commit_batch(*_dead_letters(config), dead, batch)
+    if dropped := sum(one.dropped for one in done):
+        log.warning("%s: %d records that cannot be read are dropped", config.name, dropped)
+    parts = [part for one in done for part in one.parts]
+    if parts:
+        config.target().commit(Batch(done[0].query, batch, parts, _schema(done)))
+
+
+def abort(config: TableConfig, done: Sequence[Written]) -> None:
+    """Remove what these tasks have written, of a batch that was not committed."""
+    dead = [one.dead for one in done if one.dead is not None]
+    if dead:
+        abort_tasks(_dead_letters(config)[0], dead)
+    config.target().folder.remove(part.name for one in done for part in one.parts)
+
+
+def _schema(done: Sequence[Written]) -> pa.Schema:
+    schema = None
+    for one in done:
+        if one.schema is not None:
+            found = pa.ipc.read_schema(pa.py_buffer(one.schema))
+            schema = found if schema is None else merged(schema, found, whose="another topic")
+    return schema
+
+
+def _dead_letters(config: TableConfig) -> tuple[Cluster, WriteOptions]:
+    options = parse(sink_options(config), streaming=True)
+    return cluster_for(options), options
+
+
+def _stream(query: str) -> str:
+    """Dead letters are a stream of their own: its batches are decided apart from those of the table."""
+    return f"{query}-dead"

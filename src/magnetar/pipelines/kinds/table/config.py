@@ -1,0 +1,229 @@
+"""The configuration of a pipeline of the kind `table`, checked.  The reference is docs/reference/tables.md."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from magnetar.base.errors import ConfigError
+from magnetar.pipelines.kinds.kind import check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.targets.delta import DeltaTarget
+from magnetar.pipelines.targets.folder import open_folder
+from magnetar.pipelines.targets.layout import (
+    METADATA,
+    METADATA_DEFAULT,
+    PARTITIONINGS,
+    PREFIX_DEFAULT,
+    Layout,
+)
+from magnetar.pipelines.targets.parquet import ParquetTarget
+from magnetar.pipelines.targets.parts import FILE_BYTES_DEFAULT
+from magnetar.pipelines.targets.target import Target
+
+FORMATS: Final = ("delta", "parquet")
+SCHEMAS: Final = ("auto", "raw")
+FAIL: Final = "fail"
+DROP: Final = "drop"
+TRIGGER_DEFAULT: Final = "10 seconds"
+RECORDS_DEFAULT: Final = 1_000_000
+FILE_BYTES_MIN: Final = 1 << 20
+_PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_KEYS: Final = {
+    "topics": True,
+    "path": True,
+    "format": False,
+    "storage_options": False,
+    "schema": False,
+    "partition_by": False,
+    "metadata_columns": False,
+    "metadata_prefix": False,
+    "dead_letter": False,
+    "trigger": False,
+    "starting": False,
+    "records_per_batch": False,
+    "file_bytes": False,
+    "compact_every": False,
+    "source": False,
+}
+_RESERVED: Final = {
+    "checkpointlocation": "the worker keeps the checkpoint",
+    "predefinedsubscription": "the worker keeps the pipeline's place in a subscription of its own",
+    "descriptors": "a table reads in its own way",
+    "subscribe": "name topics in topics",
+    "subscribepattern": "name topics in topics",
+    "assign": "name topics in topics",
+    "startingoffsets": "use starting",
+    "maxoffsetspertrigger": "use records_per_batch",
+}
+
+
+def checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with its defaults; the same again for what was checked before.
+
+    Raises ConfigError: one sentence that names the key.
+    """
+    check_keys(config, _KEYS)
+    made = {
+        "topics": _texts(config, "topics"),
+        "path": text_at(config, "path"),
+        "format": _one_of(config, "format", FORMATS),
+        "storage_options": _storage_options(config),
+        "schema": _one_of(config, "schema", SCHEMAS),
+        "partition_by": _one_of(
+            config, "partition_by", ("day", *(one for one in PARTITIONINGS if one != "day"))
+        ),
+        "metadata_columns": _metadata(config),
+        "metadata_prefix": _prefix(config),
+        "dead_letter": text_at(config, "dead_letter") if config.get("dead_letter") is not None else None,
+        "trigger": trigger_at({"trigger": TRIGGER_DEFAULT, **config}),
+        "starting": _starting(config.get("starting", "earliest")),
+        "records_per_batch": _number(config, "records_per_batch", RECORDS_DEFAULT, least=1),
+        "file_bytes": _number(config, "file_bytes", FILE_BYTES_DEFAULT, least=FILE_BYTES_MIN),
+        "compact_every": _number(config, "compact_every", 0, least=0),
+        "source": options_at({"source": {}, **config}, "source", _RESERVED),
+    }
+    if made["compact_every"] and made["format"] != "delta":
+        raise ConfigError("compact_every is for the format delta: a folder of Parquet files has no versions")
+    TableConfig("check", made).target()  # the path and the store's options are of a kind that there is
+    return made
+
+
+def _texts(config: Mapping[str, Any], key: str) -> list[str]:
+    value = config.get(key)
+    names = [value] if isinstance(value, str) else value
+    if (
+        not isinstance(names, list)
+        or not names
+        or not all(isinstance(one, str) and one.strip() for one in names)
+    ):
+        raise ConfigError(f"{key} must be a topic's name or a list of them")
+    for name in names:
+        if "," in name:
+            raise ConfigError(f"{key} must be a list of names, not {name[:100]!r} with commas")
+    return list(dict.fromkeys(name.strip() for name in names))
+
+
+def _one_of(config: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
+    """The first one is the default."""
+    value = text_at(config, key, allowed[0])
+    if value not in allowed:
+        raise ConfigError(f"{key} must be one of {', '.join(allowed)}, not {value[:100]!r}")
+    return value
+
+
+def _storage_options(config: Mapping[str, Any]) -> dict[str, str]:
+    options = options_at({"storage_options": {}, **config}, "storage_options", {})
+    for name in options:
+        # The store would take it in place of what the URL says, which is what is looked at.
+        if "bucket" in name.lower() or name.lower().endswith(("container", "container_name")):
+            raise ConfigError(f"the option {name} of storage_options cannot be given: path names it")
+        if _reaches_out(name):
+            raise ConfigError(
+                f"the option {name} of storage_options cannot be given, as it makes the worker read a file or run a"
+                " program: set it in the worker's environment"
+            )
+    return options
+
+
+def _reaches_out(name: str) -> bool:
+    """Whether an option names a file that the store's client reads, or a program that it runs.
+
+    It sends what it finds to a server that another option names: any file of the worker's account could be had so.
+    """
+    return name.lower().endswith(
+        ("_file", "_path", "application_credentials", "service_account", "use_azure_cli")
+    )
+
+
+def _metadata(config: Mapping[str, Any]) -> list[str]:
+    value = config.get("metadata_columns", list(METADATA_DEFAULT))
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ConfigError("metadata_columns must be a list of names")
+    for name in value:
+        if name not in METADATA:
+            raise ConfigError(f"metadata_columns has {name[:100]!r}: there are {', '.join(METADATA)}")
+    return list(dict.fromkeys(value))
+
+
+def _prefix(config: Mapping[str, Any]) -> str:
+    value = config.get("metadata_prefix", PREFIX_DEFAULT)
+    if not isinstance(value, str) or (value and not _PREFIX.fullmatch(value)):
+        raise ConfigError("metadata_prefix must be letters, digits and underscores, or an empty text")
+    return value
+
+
+def _starting(value: Any) -> str:
+    if value in ("earliest", "latest"):
+        return str(value)
+    if isinstance(value, Mapping):
+        return json.dumps(value)  # the source says what is wrong with it
+    if isinstance(value, str) and value.startswith("{"):
+        return value
+    raise ConfigError('starting must be earliest, latest, or offsets such as {"topic": {"0": 12}}')
+
+
+def _number(config: Mapping[str, Any], key: str, default: int, *, least: int) -> int:
+    value = config.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{key} must be a number of at least {least}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """What every process of a pipeline works from; `values` is what `checked` made.
+
+    name       of the pipeline
+    bootstrap  of the server, where dead letters are written to
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    bootstrap: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps({"name": self.name, "bootstrap": self.bootstrap, "values": dict(self.values)})
+
+    @classmethod
+    def of_json(cls, text: str) -> Self:
+        found = json.loads(text)
+        return cls(found["name"], found["values"], found["bootstrap"])
+
+    @property
+    def layout(self) -> Layout:
+        values = self.values
+        return Layout(tuple(values["metadata_columns"]), values["metadata_prefix"], values["partition_by"])
+
+    @property
+    def is_raw(self) -> bool:
+        return bool(self.values["schema"] == "raw")
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether undecodable records go to a topic."""
+        return self.values["dead_letter"] not in (FAIL, DROP)
+
+    @property
+    def fails(self) -> bool:
+        """Whether an undecodable record ends the pipeline."""
+        return bool(self.values["dead_letter"] == FAIL)
+
+    def dead_letter_topic(self, topic: str) -> str:
+        chosen = self.values["dead_letter"]
+        return f"{topic}-{self.name}-DLQ" if chosen is None else str(chosen)
+
+    def target(self) -> Target:
+        """The table.  Raises OptionError when its path cannot be one."""
+        values = self.values
+        folder = open_folder(values["path"], values["storage_options"])
+        if values["format"] == "parquet":
+            return ParquetTarget(folder)
+        return DeltaTarget(
+            folder,
+            self.layout,
+            values["storage_options"],
+            file_bytes=values["file_bytes"],
+            compact_every=values["compact_every"],
+        )

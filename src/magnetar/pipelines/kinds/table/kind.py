@@ -1,0 +1,62 @@
+"""The kind `table`: topics -> a Delta table or a folder of Parquet files, each record once.
+
+    {"topics": "flights", "path": "flights", "format": "delta"}
+
+What else may be said, and what becomes of values, stands in docs/reference/tables.md.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.table.config import TableConfig, checked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class TableKind:
+    name = "table"
+    reads_slices = True
+
+    def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        return checked(config)
+
+    def start(
+        self, spark: "SparkSession", spec: Spec, checkpoint_dir: str, context: Context
+    ) -> "StreamingQuery":
+        """Sweeps the table first: an earlier writer is dead, or has lost its lease."""
+        writer = table_writer(spark, spec, context)
+        return (
+            writer.option("checkpointLocation", checkpoint_dir)
+            .trigger(processingTime=spec.config["trigger"])
+            .start()
+        )
+
+
+def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataStreamWriter":
+    """The query but for its checkpoint and its trigger."""
+    from magnetar.pipelines.kinds.table.sink import ADMIN_URL, CONFIG, NAME, TableSink
+
+    values = {**spec.config, "path": context.table_path(spec.config["path"])}
+    config = TableConfig(spec.name, values, context.bootstrap_servers)
+    config.target().sweep()
+    spark.dataSource.register(TableSink)
+    source = {
+        "subscribe": ",".join(values["topics"]),
+        "startingOffsets": values["starting"],
+        "maxOffsetsPerTrigger": str(values["records_per_batch"]),
+        "descriptors": "true",
+        **values["source"],
+    }
+    return (
+        spark.readStream.format("magnetar")
+        .options(**context.source_options(spec, source))
+        .load()
+        .writeStream.format(NAME)
+        .queryName(spec.name)
+        .option(CONFIG, config.to_json())
+        .option(ADMIN_URL, context.admin_url)
+    )

@@ -1,0 +1,82 @@
+"""The sink `magnetar-table` of a streaming query over descriptors: what Spark sees of a table pipeline.
+
+Tasks get slices of topics, not records: they read, decode and write on their own (`task.py`), and no record passes
+through the JVM.  The driver then makes all of it part of the table (`batches.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from magnetar.pipelines.connector.read.slices import Slice
+from magnetar.pipelines.kinds.table import batches
+from magnetar.pipelines.kinds.table.config import TableConfig
+from magnetar.pipelines.targets.errors import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME: Final = "magnetar-table"
+CONFIG: Final = "config"
+ADMIN_URL: Final = "admin.url"
+
+
+class TableSink(DataSource):
+    """Options: `config`, a `TableConfig` as JSON, and `admin.url`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "TableWriter":
+        return TableWriter(TableConfig.of_json(self.options[CONFIG]), self.options[ADMIN_URL])
+
+
+@dataclass
+class TaskDone(WriterCommitMessage):
+    """What a task sends to the driver."""
+
+    written: batches.Written
+
+
+class TableWriter(DataSourceStreamArrowWriter):
+    """Spark makes one for planning, one for each task and one for each commit."""
+
+    def __init__(self, config: TableConfig, admin_url: str) -> None:
+        self._config = config
+        self._admin_url = admin_url
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        query, batch, number = _task()
+        return TaskDone(batches.write(self._config, self._admin_url, query, batch, number, _slices(iterator)))
+
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
+        done = [one.written for one in messages if isinstance(one, TaskDone)]
+        if done:
+            batches.commit(self._config, done, batchId)
+
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
+        done = [one.written for one in messages if isinstance(one, TaskDone)]
+        # With all messages there it may be committed already: a commit that failed comes here, too.
+        if len(done) < len(messages):
+            batches.abort(self._config, done)
+
+
+def _slices(iterator: Iterator[pa.RecordBatch]) -> Iterator[Slice]:
+    for batch in iterator:
+        for plan in batch.column("plan").to_pylist():
+            yield Slice.parse(plan)
+
+
+def _task() -> tuple[str, int, int]:
+    """The query's id, the number of the micro-batch, the number of the task."""
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if context is None or query is None or batch is None:
+        raise TableError("this is no task of a streaming query: Spark names neither the query nor its batch")
+    return query, int(batch), context.partitionId()
