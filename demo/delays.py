@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipelines.kinds.kind import Context, Spec, find_kind
+from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.registry import find_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

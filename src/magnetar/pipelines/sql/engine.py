@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from magnetar.pipelines.spark.scala import JavaObject
 from magnetar.pipelines.sql.errors import (
     UNKNOWN_TABLE,
     QueryFailed,
@@ -21,7 +22,7 @@ from magnetar.pipelines.sql.errors import (
 )
 from magnetar.pipelines.sql.mentions import Mentions
 from magnetar.pipelines.sql.names import AmbiguousName, Names, Topic, quote, quoted
-from magnetar.pipelines.sql.relations import JavaObject, Relation, Rewritten, namespace_of, relations, rewrite
+from magnetar.pipelines.sql.relations import Relation, Rewritten, namespace_of, relations, rewrite
 from magnetar.pipelines.sql.views import Schemas, Views
 
 if TYPE_CHECKING:

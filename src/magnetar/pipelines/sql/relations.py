@@ -11,9 +11,10 @@ Names that a CTE hides are no tables: `WITH` is followed through the tree as SQL
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-JavaObject: TypeAlias = Any  # py4j's: has the methods of whatever it stands for
+from magnetar.pipelines.spark.scala import JavaObject, items
+
 # A statement that explains or describes another one keeps it where a walk over the tree does not come by.
 _HOLDERS: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _QUERIED: Final = "UnresolvedRelation"
@@ -117,11 +118,6 @@ def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject
         if kind in _HOLDERS:
             below.append(getattr(node, _HOLDERS[kind])())
         waiting += [(one, hidden, once) for one in below]
-
-
-def items(sequence: JavaObject) -> list[Any]:
-    """What a Scala `Seq` holds."""
-    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _after_table(before: str) -> bool:

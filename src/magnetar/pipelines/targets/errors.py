@@ -11,9 +11,5 @@ class SchemaConflict(TableError):
     """Columns of the topic do not fit those that the table has."""
 
 
-class Undecodable(TableError):
-    """A value cannot be read, and the configuration says that this ends the pipeline."""
-
-
 class TableDamaged(TableError):
     """Files that must be there are not."""

@@ -54,7 +54,7 @@ _NEEDED: Final = ("key", "value", "offset", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows are laid out: checked values of the configuration (`options.py`)."""
+    """How rows are laid out: checked values of the configuration of a table pipeline."""
 
     metadata_columns: tuple[str, ...] = METADATA_DEFAULT
     metadata_prefix: str = PREFIX_DEFAULT

@@ -39,7 +39,7 @@ class AvroValues(ByValue):
         self._change = _change(self._shape)
 
     def block(self, values: pa.Array) -> pa.Array:
-        """All values, or an error of `values.UNDECODABLE`."""
+        """All values, or an error of `faults.UNDECODABLE`."""
         rows = [self._read(value) for value in values.to_pylist()]
         if self._change is not None:
             rows = [self._change(row) for row in rows]

@@ -43,7 +43,7 @@ class JsonValues(ByValue):
         self._by_reader = not (self._shape.holds("any") or self._shape.holds("map"))
 
     def block(self, values: pa.Array) -> pa.Array:
-        """All values, or an error of `values.UNDECODABLE`."""
+        """All values, or an error of `faults.UNDECODABLE`."""
         return self._read(values) if self._by_reader else self.one(values)
 
     def one(self, values: pa.Array) -> pa.Array:

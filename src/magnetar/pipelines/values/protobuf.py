@@ -89,7 +89,7 @@ class ProtobufValues(ByValue):
         self.type, self._build = self._columns.message(root)
 
     def block(self, values: pa.Array) -> pa.Array:
-        """All values, or an error of `values.UNDECODABLE`."""
+        """All values, or an error of `faults.UNDECODABLE`."""
         parse = self._message.FromString
         return self._build([parse(value) for value in values.to_pylist()])
 

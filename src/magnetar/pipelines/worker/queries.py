@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.table_roots import TableRoots
 from magnetar.client.pipelines import Pipeline
-from magnetar.pipelines.kinds.kind import Context, Spec, find_kind
+from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.registry import find_kind
 from magnetar.pipelines.worker.progress import Progress
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import pytest
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.table_roots import TableRoots
-from magnetar.pipelines.kinds.kind import Context, Spec, find_kind
+from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.query.kind import QueryKind
+from magnetar.pipelines.kinds.registry import KINDS, find_kind
 
 CONFIG: dict[str, Any] = {
     "source": {"subscribe": "orders"},
@@ -64,6 +65,10 @@ class TestQuery:
 
 
 class TestKinds:
+    @pytest.mark.parametrize("name", KINDS)
+    def test_each_of_ours_is_where_the_table_says(self, name: str) -> None:
+        assert find_kind(name).name == name
+
     @pytest.mark.parametrize(("name", "said"), [("quary", "did you mean query"), ("xyz", "there are query")])
     def test_an_unknown_kind_says_what_there_is(self, name: str, said: str) -> None:
         with pytest.raises(ConfigError, match=said):

@@ -1,58 +1,25 @@
-"""What the source asks the broker, and what its refusals mean to a Spark user.
+"""What topics there are, how far they reach and where a subscription stands: the broker's answers, for a planner."""
 
-One client for each address and process, kept: a Python worker serves many tasks, and a new connection costs more than
-most questions.  Nothing of this is pickled.
-"""
-
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from magnetar.client.errors import ClientError, NotFound, Refused, Unreachable
+from magnetar.client.errors import NotFound, Refused
 from magnetar.client.rest import RestClient, Topic
 from magnetar.pipelines.connector.options import OptionError
+from magnetar.pipelines.connector.read.client import asked, client_of
 from magnetar.pipelines.connector.read.errors import SourceError, TopicError
 from magnetar.pipelines.connector.read.options import Choice, Selection
 from magnetar.pipelines.connector.read.positions import Limits, Offsets, TopicPartition, listed
 
-LEASE_S: Final = 600.0
 FIRST_ANSWER_S: Final = 30.0  # an address that has never answered is more likely misspelt than restarting
 _PATTERN_CHARS_MAX: Final = 1000
 
 T = TypeVar("T")
 
-_clients: dict[tuple[int, str, float], RestClient] = {}
 
-
-def client_of(url: str, timeout_s: float) -> RestClient:
-    """This process's client for `url`; it tries again for `timeout_s`."""
-    key = (os.getpid(), url, timeout_s)  # a forked worker must not share its parent's connections
-    client = _clients.get(key)
-    if client is None:
-        client = _clients[key] = RestClient(url, retry_s=timeout_s)
-    return client
-
-
-def asked(ask: Callable[[], T], *, url: str, timeout_s: float) -> T:
-    """The answer to `ask`.
-
-    Raises:
-        SourceError: the broker does not answer, or refuses; with the next step.
-    """
-    try:
-        return ask()
-    except Unreachable as error:
-        raise SourceError(
-            f"the broker at {url} has not answered for {timeout_s:g} s ({error}); start it or correct admin.url,"
-            " and run this again (kafkaConsumer.pollTimeoutMs says how long it is waited for)"
-        ) from error
-    except ClientError as error:
-        raise SourceError(f"the broker at {url} refused: {error}") from error
-
-
-class Broker:
-    """The broker of one query, for its planner."""
+class Catalogue:
+    """What one query's planner asks the broker at `url`."""
 
     def __init__(self, url: str, timeout_s: float, *, committed: bool) -> None:
         self.url = url

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from magnetar.client.errors import NotFound, OutOfRange
 from magnetar.client.rest import Entries, Range, RestClient
-from magnetar.pipelines.connector.read.catalogue import asked, client_of
+from magnetar.pipelines.connector.read.client import asked, client_of
 from magnetar.pipelines.connector.read.errors import SourceError
 from magnetar.pipelines.connector.read.plan import Piece
 from magnetar.wire.stored import RECORD, RECORD_BYTES

@@ -14,7 +14,7 @@ from typing import Final
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.client.errors import ClientError
-from magnetar.pipelines.connector.read.catalogue import LEASE_S, client_of
+from magnetar.pipelines.connector.read.client import LEASE_S, client_of
 from magnetar.pipelines.connector.read.errors import DataLost, SourceError
 from magnetar.pipelines.connector.read.fetch import Fetcher, Gone
 from magnetar.pipelines.connector.read.options import ReadMode

@@ -16,7 +16,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from magnetar.client.errors import ClientError
 from magnetar.client.rest import Located, Range, Topic
 from magnetar.pipelines.connector.read.address import find
-from magnetar.pipelines.connector.read.catalogue import LEASE_S, Broker, client_of
+from magnetar.pipelines.connector.read.catalogue import Catalogue
+from magnetar.pipelines.connector.read.client import LEASE_S, client_of
 from magnetar.pipelines.connector.read.errors import DataLost, TopicError
 from magnetar.pipelines.connector.read.filters import OFFSET_MAX, OFFSET_MIN, Restriction
 from magnetar.pipelines.connector.read.options import ReadMode, ReadOptions
@@ -81,13 +82,13 @@ class FilteringBatchReader(BatchReader):
 
 def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask]:
     """The tasks of a batch.  Raises: OptionError, SourceError."""
-    broker = Broker(find(options.address), options.timeout_s, committed=options.committed)
-    topics = broker.partitions(options.selection)
+    catalogue = Catalogue(find(options.address), options.timeout_s, committed=options.committed)
+    topics = catalogue.partitions(options.selection)
     if not topics:
         raise TopicError(
-            f"option {options.selection.option}: no topic matches {options.selection.pattern!r} at {broker.url}"
+            f"option {options.selection.option}: no topic matches {options.selection.pattern!r} at {catalogue.url}"
         )
-    starts, ends = _bounds(options, broker, topics)
+    starts, ends = _bounds(options, catalogue, topics)
     if restriction.empty:
         return []
     wanted: dict[TopicPartition, tuple[int, int]] = {}
@@ -99,7 +100,7 @@ def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask
         return []
     ranges = [Range(topics[each].full, each.partition, *bounds) for each, bounds in wanted.items()]
     leased_at = time.time()
-    found = broker.ask(lambda client: client.segments(ranges, lease_s=LEASE_S))
+    found = catalogue.ask(lambda client: client.segments(ranges, lease_s=LEASE_S))
     pieces: list[Piece] = []
     for (each, (first, end)), answer in zip(wanted.items(), found.partitions, strict=True):
         first = surviving(answer, each, first, end, fail=options.fail_on_data_loss)
@@ -111,7 +112,7 @@ def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask
                 files=options.mode is not ReadMode.BROKER,
                 partitioned=topics[each].partitioned,
             )
-    scan = scan_of(options, broker.url, found.store, found.lease, leased_at, restriction)
+    scan = scan_of(options, catalogue.url, found.store, found.lease, leased_at, restriction)
     tasks = batch_tasks(
         pieces,
         cores=os.cpu_count() or 1,
@@ -172,22 +173,22 @@ def surviving(answer: Located, each: TopicPartition, first: int, end: int, *, fa
 
 
 def _bounds(
-    options: ReadOptions, broker: Broker, topics: Mapping[TopicPartition, Topic]
+    options: ReadOptions, catalogue: Catalogue, topics: Mapping[TopicPartition, Topic]
 ) -> tuple[Offsets, Offsets]:
     start, end = options.start, options.end
     if start.each or end.each:
-        names = broker.names(options.selection)
+        names = catalogue.names(options.selection)
         start, end = start.renamed(names), end.renamed(names)
         check_complete(options.start_option, start, topics)
         check_complete(options.end_option, end, topics)
     starts = resolve_start(
         options.start_option,
         start,
-        broker.limits(topics, times_of(start, topics)),
+        catalogue.limits(topics, times_of(start, topics)),
         latest_when_no_timestamp=options.latest_when_no_timestamp,
     )
     # Asked last, so that a start by time cannot lie behind it.
-    ends = resolve_end(options.end_option, end, broker.limits(topics, times_of(end, topics)))
+    ends = resolve_end(options.end_option, end, catalogue.limits(topics, times_of(end, topics)))
     return starts, ends
 
 

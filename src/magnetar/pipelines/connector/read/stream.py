@@ -28,7 +28,8 @@ from magnetar.client.errors import ClientError, Refused
 from magnetar.client.rest import Located, Range, Topic
 from magnetar.pipelines.connector.read.address import find
 from magnetar.pipelines.connector.read.admission import Patience, at_most, waiting
-from magnetar.pipelines.connector.read.catalogue import LEASE_S, Broker
+from magnetar.pipelines.connector.read.catalogue import Catalogue
+from magnetar.pipelines.connector.read.client import LEASE_S
 from magnetar.pipelines.connector.read.errors import DataLost, SourceError, TopicError
 from magnetar.pipelines.connector.read.options import ReadMode, ReadOptions
 from magnetar.pipelines.connector.read.plan import Piece, pieces_of, stream_tasks
@@ -113,7 +114,7 @@ class _Planner:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._broker = Broker(find(options.address), options.timeout_s, committed=options.committed)
+        self._catalogue = Catalogue(find(options.address), options.timeout_s, committed=options.committed)
         self._topics: dict[TopicPartition, Topic] = {}
         self._topics_at_s = 0.0
         self._patience = Patience(
@@ -133,16 +134,16 @@ class _Planner:
         topics = self._partitions(all_there=True)
         position = options.start
         if position.each:
-            position = position.renamed(self._broker.names(options.selection))
+            position = position.renamed(self._catalogue.names(options.selection))
             check_complete(options.start_option, position, topics)
         found = resolve_start(
             options.start_option,
             position,
-            self._broker.limits(topics, times_of(position, topics)),
+            self._catalogue.limits(topics, times_of(position, topics)),
             latest_when_no_timestamp=options.latest_when_no_timestamp,
         )
         if options.subscription is not None:
-            stands = self._broker.subscription(options.subscription)
+            stands = self._catalogue.subscription(options.subscription)
             self._position = {each: offset for each, offset in stands.items() if each in found}
             found |= self._position
             self.move(found)
@@ -173,7 +174,7 @@ class _Planner:
         return {each: offset for each, offset in begun.items() if each in ends} | ends
 
     def _ends(self) -> Offsets:
-        limits = self._broker.limits(self._partitions(), all_there=self._options.fail_on_data_loss)
+        limits = self._catalogue.limits(self._partitions(), all_there=self._options.fail_on_data_loss)
         return {each: limit.end for each, limit in limits.items()}
 
     def _begin(self, partitions: Sequence[TopicPartition]) -> Offsets:
@@ -182,7 +183,7 @@ class _Planner:
         Raises:
             DataLost: their first records are gone already, and that is an error.
         """
-        begins = {each: limit.earliest for each, limit in self._broker.limits(partitions).items()}
+        begins = {each: limit.earliest for each, limit in self._catalogue.limits(partitions).items()}
         late = [each for each, offset in begins.items() if offset > 0]
         if late and self._options.fail_on_data_loss:
             raise DataLost(
@@ -208,7 +209,7 @@ class _Planner:
         """Which partitions there are, or were a moment ago."""
         now_s = time.monotonic()
         if not self._topics or (self._target is None and now_s - self._topics_at_s >= TOPICS_EVERY_S):
-            self._topics = self._broker.partitions(
+            self._topics = self._catalogue.partitions(
                 self._options.selection,
                 all_there=self._options.fail_on_data_loss if all_there is None else all_there,
             )
@@ -229,7 +230,7 @@ class _Planner:
         files = options.mode is not ReadMode.BROKER
         asked = {each: not files or self._is_small(*bounds[each]) for each in bounds}
         leased_at = time.time()
-        found = self._broker.ask(
+        found = self._catalogue.ask(
             lambda client: client.segments(
                 [Range(each.topic, each.partition, *bounds[each]) for each in bounds],
                 lease_s=None if all(asked.values()) else LEASE_S,
@@ -246,7 +247,7 @@ class _Planner:
                 if not asked[each] or (files and own[0].size > BROKER_BYTES_MAX):
                     own = pieces_of(answer, begin, stop, partitioned=partitioned)
                 pieces += own
-        scan = scan_of(options, self._broker.url, found.store, found.lease, leased_at)
+        scan = scan_of(options, self._catalogue.url, found.store, found.lease, leased_at)
         tasks = stream_tasks(
             pieces, tasks_min=options.partitions_min, records_max=options.records_per_partition_max
         )
@@ -281,7 +282,7 @@ class _Planner:
             return
         changed = {each: offset for each, offset in offsets.items() if self._position.get(each) != offset}
         try:
-            self._broker.move_subscription(name, changed)
+            self._catalogue.move_subscription(name, changed)
         except SourceError as error:
             # A topic that is gone, or was made anew and is shorter, has no such position.
             if self._options.fail_on_data_loss or not isinstance(error.__cause__, Refused):
@@ -293,7 +294,7 @@ class _Planner:
         lease, self._lease = self._lease, None
         if lease is not None:
             with suppress(ClientError):  # it ends by itself
-                self._broker.client.end_lease(lease)
+                self._catalogue.client.end_lease(lease)
 
     def close(self) -> None:
         self._end_lease()

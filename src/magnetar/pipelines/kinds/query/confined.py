@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
-from magnetar.pipelines.sql.relations import JavaObject, items
+from magnetar.pipelines.spark.scala import JavaObject, items
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

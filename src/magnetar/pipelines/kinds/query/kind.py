@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import ConfigError
-from magnetar.pipelines.kinds.kind import Context, Spec, check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.query.confined import check_query
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from magnetar.client.kafka.cluster import Cluster
-from magnetar.pipelines.connector.read.catalogue import client_of
+from magnetar.pipelines.connector.read.client import client_of
 from magnetar.pipelines.connector.write.clusters import cluster_for
 from magnetar.pipelines.connector.write.exactly_once import TaskResult, abort_tasks, commit_batch, write_task
 from magnetar.pipelines.connector.write.options import WriteOptions, parse

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from magnetar.base.errors import ConfigError
-from magnetar.pipelines.kinds.kind import check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
 from magnetar.pipelines.targets.delta import DeltaTarget
 from magnetar.pipelines.targets.folder import open_folder
 from magnetar.pipelines.targets.layout import (

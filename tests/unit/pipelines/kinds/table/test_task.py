@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 from magnetar.base.errors import ConfigError
 from magnetar.pipelines.connector.columns import KAFKA_TYPES, OTHER_TYPES
 from magnetar.pipelines.kinds.table.config import TableConfig, checked
+from magnetar.pipelines.kinds.table.errors import Undecodable
 from magnetar.pipelines.kinds.table.task import TableTask
-from magnetar.pipelines.targets.errors import SchemaConflict, Undecodable
+from magnetar.pipelines.targets.errors import SchemaConflict
 from magnetar.pipelines.targets.target import Batch
 from magnetar.pipelines.values.topic_schema import TopicSchema
 

@@ -1,0 +1,63 @@
+"""What configurations of kinds have in common.  All of it raises a ConfigError of one sentence, which names the key."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from magnetar.base.config import closest
+from magnetar.base.errors import ConfigError
+
+TRIGGER: Final = "1 second"
+
+
+def check_keys(config: Mapping[str, Any], known: Mapping[str, bool], where: str = "config") -> None:
+    """Hold the keys of `config` to `known`, {key: whether it must be there}; ConfigError."""
+    for key in config:
+        if key not in known:
+            meant = closest(str(key), known)
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(sorted(known))}"
+            raise ConfigError(f"{where} has no key {str(key)[:100]!r}: {hint}")
+    for key, must in known.items():
+        if must and key not in config:
+            raise ConfigError(f"{where} needs the key {key}")
+
+
+def text_at(config: Mapping[str, Any], key: str, default: str | None = None, where: str = "config") -> str:
+    """A text that is not empty; ConfigError."""
+    value = config.get(key, default)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{key} of {where} must be a text")
+    return value
+
+
+def options_at(config: Mapping[str, Any], key: str, reserved: Mapping[str, str]) -> dict[str, str]:
+    """Options of a reader or writer, as Spark takes them: names and texts; numbers and booleans are made text.
+
+    `reserved` are names that cannot be given, {in small letters: why}.
+    """
+    given = config.get(key)
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{key} must be an object of options")
+    options: dict[str, str] = {}
+    for name, value in given.items():
+        why = reserved.get(str(name).lower())
+        if why is not None:
+            raise ConfigError(f"the option {name} of {key} cannot be given: {why}")
+        if isinstance(value, bool):
+            options[name] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            options[name] = str(value)
+        else:
+            raise ConfigError(f"the option {name} of {key} must be a text, a number, true or false")
+    return options
+
+
+def trigger_at(config: Mapping[str, Any]) -> str:
+    """`trigger`, how often a batch is made, as Spark writes intervals: `1 second` (the default), `10 minutes`."""
+    value = text_at(config, "trigger", TRIGGER)
+    number, _, unit = value.strip().partition(" ")
+    units = {"millisecond", "second", "minute", "hour"}
+    if not number.isdecimal() or unit.strip().lower().removesuffix("s") not in units:
+        raise ConfigError(
+            f"trigger must be an interval such as '{TRIGGER}' or '5 minutes', not {value[:100]!r}"
+        )
+    return value
