@@ -2,6 +2,7 @@ import os
 import struct
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ class TestDaemon:
     def test_it_serves_as_sparks_daemon_until_its_input_ends(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHON_WORKER_FACTORY_SECRET": "x"}
         done = subprocess.run(
-            [sys.executable, "-m", "magnetar.pipelines.spark.daemon", "pyspark.worker"],
+            [sys.executable, "-m", session.SETTINGS["spark.python.daemon.module"], "pyspark.worker"],
             input=b"",
             capture_output=True,
             env=environment,
@@ -136,6 +137,10 @@ class TestDaemon:
         assert done.stderr == b""
         (port,) = struct.unpack("!i", done.stdout)
         assert 0 < port < 65536
+
+    @pytest.mark.parametrize("name", daemon._OURS)
+    def test_what_it_imports_for_workers_is_there(self, name: str) -> None:
+        assert find_spec(name) is not None
 
     def test_a_worker_that_spark_does_not_listen_to_ends_quietly(self) -> None:
         def worker(how: Exception | int) -> int:
