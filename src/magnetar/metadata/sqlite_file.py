@@ -105,14 +105,14 @@ def open_file(path: Path) -> sqlite3.Connection:
         )
         try:
             _prepare(path, connection)
-            connection.execute("SELECT count(*) FROM state").fetchone()  # makes the WAL's file
         except BaseException:
             connection.close()
             raise
     except sqlite3.Error as error:
         raise ConfigError(f"metadata file {path} cannot be opened: {error}") from error
     # A process that was killed between a write of the WAL and its sync leaves transactions that only memory has.
-    # Clients see what is found at a start, and it is counted, so none of it may go with a loss of power.
+    # Clients see what is found at a start, and it is counted, so none of it may go with a loss of power.  The WAL's
+    # file is there: SQLite makes it when it reads or writes for the first time.
     try:
         _sync(path.with_name(path.name + "-wal"), os.O_RDONLY)
         # SQLite does not sync the directory for the database file; for the WAL it does not look whether that worked.

@@ -1,6 +1,7 @@
 """The file itself: what it says it is, what is synced before it is used, and what is let go of at the end."""
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -103,9 +104,30 @@ def test_the_folder_is_synced_once_both_files_are_there(
     monkeypatch.setattr(os, "fsync", note)
     for _ in range(2):
         sqlite_file.open_file(tmp_path / NAME).close()
-        folder, names = synced[-1]
-        assert folder == str(tmp_path)
+        (wal, _), (folder, names) = synced[-2:]
+        assert (wal, folder) == (str(tmp_path / (NAME + "-wal")), str(tmp_path))
         assert {NAME, NAME + "-wal"} <= set(names)
+
+
+@pytest.mark.parametrize("fails", [NAME + "-wal", ""])
+def test_a_file_that_cannot_be_synced_at_a_start_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """What it holds may be in memory alone, and the next sync would not say so."""
+    asyncio.run(write(tmp_path / NAME, "/a"))
+    before = held()
+    fsync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == os.path.normpath(tmp_path / fails):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        sqlite_file.open_file(tmp_path / NAME)
+    assert held() == before, "whoever has the error does not keep it open"
+    del caught
 
 
 def test_values_of_version_1_that_are_not_what_was_written_are_refused(tmp_path: Path) -> None:
