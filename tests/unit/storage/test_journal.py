@@ -9,6 +9,7 @@ import pytest
 
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES, ROUND_BYTES, Control
+from magnetar.storage.local.journal import Round
 
 from .played_journal import ROUND_MAX, SALT, Played, PlayedFile
 
@@ -29,6 +30,7 @@ def played(scenario: Callable[[], Coroutine[None, None, None]]) -> Callable[[], 
 @played
 async def test_what_comes_in_one_turn_of_the_loop_shares_a_round_as_the_format_has_it() -> None:
     on = Played()
+    assert on.journal.epoch == 0, "no file is in use"
     on.journal.start()
     for number in range(3):
         on.append(1000, number)
@@ -412,6 +414,25 @@ async def test_an_unforeseen_exception_ends_the_journal_and_fails_all_that_waits
 
 
 @played
+async def test_what_was_answered_is_not_answered_again_when_the_thread_fails_behind_it() -> None:
+    on = Played()
+    with pytest.MonkeyPatch.context() as patch:
+
+        def broken(round_: Round) -> None:
+            patch.undo()
+            raise RuntimeError("a bug")
+
+        patch.setattr(Round, "clear", broken)
+        on.journal.start()
+        on.append(100, 0)
+        await on.rounds_told(2)
+    assert on.told[0] == (1, 1, None)
+    assert on.told[1][0] == 0
+    assert on.journal.queued_bytes == 0
+    on.journal.stop()
+
+
+@played
 async def test_a_journal_that_failed_waits_for_no_room() -> None:
     on = await without_room()
 
@@ -441,6 +462,9 @@ def test_a_disk_that_stalls_is_told_of_once_a_minute(caplog: pytest.LogCaptureFi
             on.append(100, number)
             await on.rounds_told(number + 1)
         on.journal.stop()
+        times = on.counters.journal_write_s
+        assert sum(times.counts) == 5
+        assert times.sum == pytest.approx(5.999)
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
