@@ -187,7 +187,8 @@ class LocalLedger:
             raise LedgerNotFound(f"ledger {self.ledger_id} was deleted")
         if self.state is not State.SEALED:
             self.state = State.SEALING
-            while self.durable_count < self.next_entry:
+            # What was appended behind the deletion of the ledger never comes.
+            while self.durable_count < self.next_entry and not self.deleted:
                 waiter = self.store.loop.create_future()
                 if self.seal_waiters is None:
                     self.seal_waiters = []

@@ -158,6 +158,7 @@ class LocalLedgerStore:
         except RuntimeError:
             self.leases.close()
             self.journal.stop()
+            self.behind.release()
             self.behind.end()
             raise
         missing = settings.journal_file_count - len(recovered.used_files) - len(recovered.free_files)
