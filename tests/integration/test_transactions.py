@@ -260,6 +260,7 @@ def test_an_aborted_transaction_moves_no_offset(server: MagnetarProcess, topic: 
     assert read(server, target) == []
 
 
+@pytest.mark.timeout(300)  # eight starts of a server, and each time clients that find it again
 def test_a_transaction_survives_a_killed_server(topic: Callable[[int], str]) -> None:
     with MagnetarProcess() as server:
         name = "survivor"
