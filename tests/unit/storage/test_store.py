@@ -146,6 +146,18 @@ async def test_indexes_of_finished_ledgers_are_kept_for_those_read_last(
         assert ledgers[1].index is None
 
 
+@in_a_loop
+async def test_an_entry_may_be_as_large_as_a_file_of_the_journal_allows(rig: Rig) -> None:
+    """A larger one would wait for a file that it fits into, and all behind it with it."""
+    async with rig.store(journal_file_bytes=64 << 10, round_bytes_max=16 << 10) as store:
+        ledger = await store.create()
+        largest = (64 << 10) - 128
+        await sent(ledger, largest)
+        with pytest.raises(StorageError, match="larger than the journal's files allow"):
+            append(ledger, bytes(largest + 1), 10)
+        assert [len(entry.body) for entry in await read_all(ledger)] == [largest]
+
+
 # --- rounds -----------------------------------------------------------------------------------------------------------
 
 
