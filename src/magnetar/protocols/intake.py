@@ -1,9 +1,9 @@
 """Frames in: what a connection receives is cut, counted, and handed to its session, each frame when its turn has come.
 
 A frame is handled at once unless reading is paused (`backpressure.py`), a request is at work that all others wait for,
-or the turn is over: a few milliseconds of work on what came at once, as 64 KiB can be 1,500 requests of which each
-describes a large topic.  What cannot be handled now is *held*, and nothing is read before it has been handled.  A
-connection in the middle of a large frame reads on when it has its turn (`base/turns.py`).
+or the pass of the event loop has no time left (`base/turns.py`): 64 KiB can be 1,500 requests of which each describes a
+large topic.  What cannot be handled now is *held*, and nothing is read before it has been handled.  A connection in the
+middle of a large frame reads on in its turn.
 
 A frame that is being received or held counts in the memory of all connections (`base/memory_budget.py`); the session
 counts what it keeps of a frame that it has handled.

@@ -105,7 +105,7 @@ class LargeMessages:
             await asyncio.sleep(0)
 
     async def each(self, elements: Sequence[T], work: Callable[[T], object]) -> None:
-        """`work` on all elements, as many per turn as take a few milliseconds."""
+        """`work` on all elements, `ELEMENTS_PER_TURN` in each turn of the loop."""
         for start in range(0, len(elements), ELEMENTS_PER_TURN):
             some = elements[start : start + ELEMENTS_PER_TURN]
             async with self.turn(len(some)):
