@@ -14,7 +14,8 @@ from magnetar.broker.errors import OffsetOutOfRange, UnknownTopic
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.log.partition import Partition
 from magnetar.ledger.entry_format import EntryPrefix, decode_entry
-from magnetar.storage.store import Buffer, LedgerId, StoredEntry
+from magnetar.ledger.readable_log import ReadableLog
+from magnetar.storage.store import READ_ENTRIES_MAX, Buffer, LedgerId, StoredEntry
 from magnetar.wire.stored import RECORD_BYTES, record_header
 
 AT_ONCE_MAX: Final = 64  # entries of an answer that is made on the event loop: a tenth of a millisecond
@@ -48,7 +49,7 @@ class StoredRecords:
         log = partition.log
         self.check(partition, offset)
         try:
-            ledger_id, stored = await log.read_stored(offset, bytes_max)
+            ledger_id, stored = await _read(log, offset, end_offset, bytes_max)
         except StorageError:
             self.check(partition, offset)  # retention, or the topic's deletion, may have been faster
             raise
@@ -126,6 +127,28 @@ class StoredRecords:
         self._is_stopping = True
         for woken in list(self._waiting):
             _resolver(woken)()
+
+
+async def _read(
+    log: ReadableLog, offset: int, end_offset: int, bytes_max: int
+) -> tuple[LedgerId, list[StoredEntry]]:
+    """As `ReadableLog.read_stored`, in as many steps as very small entries need.
+
+    StorageError: the first step failed.
+    """
+    ledger_id, stored = await log.read_stored(offset, bytes_max)
+    last_step = stored
+    room = bytes_max
+    while len(last_step) == READ_ENTRIES_MAX and (next_offset := stored[-1].last_offset + 1) < end_offset:
+        room -= sum(len(one.body) for one in last_step)
+        try:
+            next_ledger_id, last_step = await log.read_stored(next_offset, room)
+        except StorageError:
+            break  # what was found is an answer; the next request hears of it
+        if next_ledger_id != ledger_id or len(last_step[0].body) > room:
+            break
+        stored += last_step
+    return ledger_id, stored
 
 
 def _wanted(
