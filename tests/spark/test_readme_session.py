@@ -54,7 +54,7 @@ def test_the_statement_prints_what_is_shown(server: MagnetarProcess) -> None:
 
 
 def test_the_job_prints_what_is_shown(server: MagnetarProcess) -> None:
-    (program,) = re.findall(r"^```python\n(from magnetar.pipelines .*?)^```$", SESSION, re.M | re.S)
+    (program,) = re.findall(r"^```python\n(from magnetar.pipelines.spark .*?)^```$", SESSION, re.M | re.S)
     (expected,) = re.findall(r"^print\(.*#\s*(.*)$", program, re.M)
     printed = run([sys.executable, "-c", program.replace("http://localhost:8080", server.http_url)], server)
     assert printed.splitlines() == [expected]
