@@ -14,7 +14,8 @@ No connection may take the last of it, and every connection must get on:
   came, and count as frames meanwhile.
 - **Responses** get a quarter of what is left of three quarters of the budget (`response_bytes_max`): the fuller it
   is, the smaller they are.
-- **Past the limit** sessions handle no further request until an eighth is free again.
+- **Past the limit** sessions handle no further request until an eighth is free again, or until nearly all of it is
+  requests that wait to be handled.
 - **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
   `STALL_S` while memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would
   read.
@@ -190,7 +191,9 @@ class MemoryBudget:
                 del self._waiting[receiver]
                 self._begin(receiver, frame_bytes)
                 receiver.memory_granted(self.cost(frame_bytes))
-        if self._held and self.used <= self.bytes_max // 8 * 7:
+        # What is held may itself be what fills it: then only handling it makes room.
+        has_room = self.used <= self.bytes_max // 8 * 7 or self.used - self._frames <= self.bytes_max // 8
+        if self._held and has_room:
             held, self._held = self._held, set()
             over_s = self._clock.monotonic() + TURN_S
             while held and self._clock.monotonic() < over_s:

@@ -42,7 +42,7 @@ class World:
         self.memory = MemoryBudget(memory_bytes_max, FakeClock())
         self.traffic = FramedTraffic(self.memory, self.clock, Arena(1 << 20))
         if beside is not None:
-            self.traffic = beside.traffic
+            self.memory, self.traffic = beside.memory, beside.traffic
         self.peer = Connection()
         self.frames: list[bytes] = []
         self.owned: list[bool] = []
@@ -219,6 +219,29 @@ def test_while_all_connections_hold_too_much_frames_wait_where_every_one_costs_m
         assert world.peer.is_read
 
     run(scenario, ran_short=(lambda: None) if holds_all else None)
+
+
+def test_frames_that_fill_the_memory_by_themselves_are_handled_when_all_else_has_gone() -> None:
+    # They had waited for an eighth of it to be free, which only they could give back.
+    sizes = [384 * KIB, 300 * KIB, 85 * KIB, 60 * KIB, 45 * KIB, 35 * KIB]
+
+    async def scenario(first: World) -> None:
+        settings: Any = {"ran_short": lambda: None, "beside": first, "frame_bytes_max": sizes[0]}
+        worlds = [first, *(World(**settings) for _ in sizes[1:])]
+        busy = World(**settings)
+        for world, size in zip(worlds, sizes, strict=True):
+            world.give(framed(bytes(size))[:100])
+        busy.backpressure.began(300 * KIB)
+        for world, size in zip(worlds, sizes, strict=True):
+            world.give(framed(bytes(size))[100:])
+        await turns()
+        assert [len(world.frames) for world in worlds] == [0] * len(worlds)
+        busy.backpressure.ended(300 * KIB)
+        await turns(20)
+        assert [len(world.frames) for world in worlds] == [1] * len(worlds)
+        assert first.memory.used == 0
+
+    run(scenario, ran_short=lambda: None, frame_bytes_max=sizes[0])
 
 
 def test_frames_are_handled_while_only_that_makes_room() -> None:

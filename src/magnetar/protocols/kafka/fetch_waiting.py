@@ -40,12 +40,19 @@ class _Watch:
 
 
 class FetchWaiting:
-    """Calls `over` once, when `bytes_wanted` are there or something has happened to one of the partitions."""
+    """Calls `over` once: when `bytes_wanted` or as many entries as are sent at once are there, or when something has
+    happened to one of the partitions.
+    """
 
-    __slots__ = ("_bytes_missing", "_is_scheduled", "_noted", "_over", "_reads_committed", "_watches")
+    __slots__ = (
+        "_bytes_missing", "_entries_missing", "_is_scheduled", "_noted", "_over", "_reads_committed", "_watches",
+    )  # fmt: skip
 
-    def __init__(self, bytes_wanted: int, reads_committed: bool, over: Callable[[], None]) -> None:
+    def __init__(
+        self, bytes_wanted: int, entries_max: int, reads_committed: bool, over: Callable[[], None]
+    ) -> None:
         self._bytes_missing = bytes_wanted
+        self._entries_missing = entries_max
         self._reads_committed = reads_committed
         self._over: Callable[[], None] | None = over
         self._watches: list[_Watch] = []
@@ -80,7 +87,7 @@ class FetchWaiting:
         noted, self._noted = self._noted, []
         for watch in noted:
             watch.is_noted = False
-            if not self._count_in(watch) or self._bytes_missing <= 0:
+            if not self._count_in(watch) or self._bytes_missing <= 0 or self._entries_missing <= 0:
                 over = self._over
                 if over is not None:
                     over()
@@ -103,6 +110,7 @@ class FetchWaiting:
             watch.next_offset = entries[-1].last_offset + 1
             watch.bytes_left -= size
             self._bytes_missing -= size
+            self._entries_missing -= len(entries)
         if watch.bytes_left <= 0:
             partition.waiters.discard(watch)
         return True

@@ -126,7 +126,27 @@ def test_very_small_batches_are_answered_by_number_also_where_more_bytes_are_ask
                 await client.append(topic.partition(index), 1)
         answer = handle(client, asked(range(WIDTH), min_bytes=1 << 20))
         counts = [len(row.records) for topic in answer.responses for row in topic.partitions if row.records]
-        assert counts == [4, 4], "the seventh is in the second partition's; the third has its turn next time"
+        assert counts == [4, 3], "the third partition has its turn next time"
+
+    with_broker(scenario)
+
+
+def test_a_fetch_that_waits_goes_on_when_as_many_batches_are_there_as_are_sent_at_once(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "ENTRIES_MAX", 7)
+
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        waiting = begin(client, asked(range(WIDTH), min_bytes=1 << 20))
+        for index in range(2):
+            for _ in range(3):
+                await client.append(topic.partition(index), 1)
+        await turns()
+        assert not waiting.resolved
+        await client.append(topic.partition(2), 1)
+        await turns()
+        assert waiting.resolved
 
     with_broker(scenario)
 

@@ -226,6 +226,8 @@ class _Fetch:
         if entries is None:
             self.cold.append((target, partition, row))
             return
+        del entries[self._entries_left :]
+        self._entries_left -= len(entries)
         formed = self._context.cases.reading.kafka_form(partition, entries)
         if formed is None:
             self.foreign.append(((target, partition, row), entries))
@@ -262,7 +264,6 @@ class _Fetch:
             ]
         self._bytes_total += size
         self._bytes_left -= size
-        self._entries_left -= len(payloads)
 
     def read_later(self) -> Coroutine[Any, Any, FetchResponse]:
         """Read what is not cached and convert what is another protocol's, some partitions at once, and answer."""
@@ -307,16 +308,23 @@ class _Fetch:
 
     async def _read_cold(self, rows: list[_Row]) -> None:
         share = max(self._bytes_left // len(rows), 1)
+        entries_share = max(self._entries_left // len(rows), 1)
         results = await asyncio.gather(
             *(
                 self._read(
-                    partition, target, min(target.request.partition_max_bytes, share), self._end_offset(row)
+                    partition,
+                    target,
+                    min(target.request.partition_max_bytes, share),
+                    entries_share,
+                    self._end_offset(row),
                 )
                 for target, partition, row in rows
             ),
             return_exceptions=True,
         )
         for row, result in zip(rows, results, strict=True):
+            if isinstance(result, list):
+                self._entries_left -= len(result)
             self._take_result(row, result)
 
     def _take_result(self, found: _Row, result: list[Entry] | BaseException) -> None:
@@ -331,10 +339,15 @@ class _Fetch:
             self._add(target, partition, row, result)
 
     async def _read(
-        self, partition: ReadablePartition, target: FetchTarget, bytes_max: int, end_offset: int
+        self,
+        partition: ReadablePartition,
+        target: FetchTarget,
+        bytes_max: int,
+        entries_max: int,
+        end_offset: int,
     ) -> list[Entry]:
         entries = await partition.log.read(target.request.fetch_offset, bytes_max)
-        visible = [entry for entry in entries if entry.last_offset < end_offset]
+        visible = [entry for entry in entries[:entries_max] if entry.last_offset < end_offset]
         reading = self._context.cases.reading
         formed = reading.kafka_form(partition, visible)
         return await reading.kafka_form_later(partition, visible) if formed is None else formed
@@ -348,7 +361,7 @@ class _Fetch:
     @property
     def _is_full(self) -> bool:
         """No more may be sent at once.  A first batch is sent however large it is."""
-        return self._bytes_total > 0 and (self._bytes_left <= 0 or self._entries_left <= 0)
+        return self._entries_left <= 0 or (self._bytes_total > 0 and self._bytes_left <= 0)
 
     def answer_in_turns(self, may_wait: bool) -> Deferred:
         """As `handle`, for so many partitions that others must have their turn in between."""
@@ -385,7 +398,9 @@ class _Fetch:
         partitions = [self._resolve(target) for target, _ in self._found]
         self._deferred = deferred
         self._context.service.fetches_waiting[deferred] = None
-        waiting = self._waiting = FetchWaiting(self._bytes_wanted, self._reads_committed, self._look_again)
+        waiting = self._waiting = FetchWaiting(
+            self._bytes_wanted, ENTRIES_MAX, self._reads_committed, self._look_again
+        )
         for partition, (target, _) in zip(partitions, self._found, strict=True):
             wanted = target.request
             waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
