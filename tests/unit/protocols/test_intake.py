@@ -1,85 +1,16 @@
 """Frames reach their session in order, each in its turn, whatever they have to wait for; what waits is counted."""
 
-import asyncio
 import gc
 import weakref
-from collections.abc import Callable, Coroutine
-from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.base.arena import Arena
-from magnetar.base.memory_budget import MemoryBudget
-from magnetar.base.turns import TURN_S
-from magnetar.protocols.intake import RECEIVED_S, FramedTraffic, Intake, Limits
-from magnetar.testing.clock import FakeClock
-from magnetar.wire.framing import RECEIVE_BYTES_MAX, SMALL_FRAME_BYTES_MAX, Frame
-from tests.unit.protocols.doubles import Connection
-
-KIB = 1 << 10
-FRAME_BYTES_MAX = 200 * KIB
-LARGE = SMALL_FRAME_BYTES_MAX + 1
-
-
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-class World:
-    """A session that notes frames; each of them takes as long as the test says."""
-
-    def __init__(
-        self,
-        memory_bytes_max: int = 1 << 20,
-        ran_short: Callable[[], None] | None = None,
-        beside: "World | None" = None,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-    ) -> None:
-        self.clock: FakeClock = FakeClock() if beside is None else beside.clock
-        self.memory = MemoryBudget(memory_bytes_max, FakeClock())
-        self.traffic = FramedTraffic(self.memory, self.clock, Arena(1 << 20))
-        if beside is not None:
-            self.memory, self.traffic = beside.memory, beside.traffic
-        self.peer = Connection()
-        self.frames: list[bytes] = []
-        self.owned: list[bool] = []
-        self.reasons: list[str] = []
-        self.when_handled: Callable[[], None] = lambda: None
-        limits = Limits(frame_bytes_max, 1_000, 1 << 20)
-        self.intake = Intake(self.traffic, self.peer, limits, self.handle, self.reasons.append, ran_short)
-        self.backpressure = self.intake.backpressure
-
-    def handle(self, frame: Frame) -> None:
-        self.frames.append(bytes(frame.data))
-        self.owned.append(frame.owned)
-        self.when_handled()
-
-    def give(self, data: bytes, step: int = 1 << 20) -> None:
-        view = memoryview(data)
-        while view:
-            buffer = self.intake.get_buffer()
-            size = min(len(buffer), step, len(view))
-            buffer[:size] = view[:size]
-            self.intake.received(size)
-            view = view[size:]
-
-    def shares(self) -> dict[str, int]:
-        return dict(self.memory.shares())
-
-
-def run(scenario: Callable[[World], Coroutine[Any, Any, None]], *args: Any, **settings: Any) -> None:
-    async def main() -> None:
-        await scenario(World(*args, **settings))
-
-    asyncio.run(main())
-
-
-async def turns(number: int = 3) -> None:
-    for _ in range(number):
-        await asyncio.sleep(0)
+from magnetar.protocols.intake import Intake
+from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX
+from tests.unit.protocols.intake_world import FRAME_BYTES_MAX, KIB, LARGE, World, framed, run, turns
 
 
 @given(
@@ -128,30 +59,6 @@ def test_a_frame_that_is_being_received_counts_from_its_announcement_on() -> Non
         assert world.owned == [True, True]
         world.give(framed(b"x"))
         assert world.owned == [True, True, False]
-
-    run(scenario)
-
-
-def test_what_came_at_once_is_handled_a_turn_at_a_time() -> None:
-    async def scenario(world: World) -> None:
-        time_s = count(0, TURN_S / 3)
-        world.intake.monotonic = lambda: next(time_s)
-        bodies = [b"%d" % number for number in range(20)]
-        world.give(b"".join(map(framed, bodies)))
-        done = len(world.frames)
-        assert 1 <= done <= 3
-        assert not world.peer.is_read
-        assert world.memory.used == sum(map(len, bodies[done:]))
-        world.give(framed(b"more"))  # was on its way when reading stopped
-        assert len(world.frames) == done
-        while done < 21:
-            await asyncio.sleep(0)
-            assert done < len(world.frames) <= done + 3
-            done = len(world.frames)
-            assert world.memory.used == sum(map(len, [*bodies, b"more"][done:]))
-        await turns()
-        assert world.frames == [*bodies, b"more"]
-        assert world.peer.is_read
 
     run(scenario)
 
@@ -458,69 +365,3 @@ def test_a_session_that_has_ended_is_freed_without_the_cycle_collector() -> None
         assert intakes() == before
     finally:
         gc.enable()
-
-
-def test_what_was_held_and_goes_on_counts_in_the_pass_in_which_it_does() -> None:
-    async def scenario(world: World) -> None:
-        other = World(beside=world)
-        world.clock.advance(1.0)
-        world.backpressure.at_work = object()
-        world.give(framed(b"held"))
-        assert world.frames == []
-        world.when_handled = lambda: world.clock.advance(TURN_S)
-        world.backpressure.at_work = None
-        world.backpressure.resume_if_possible()
-        assert world.frames == [b"held"]
-        other.give(framed(b"next"))
-        assert other.frames == []
-        await turns()
-        assert other.frames == [b"next"]
-
-    run(scenario)
-
-
-def test_connections_with_a_large_frame_each_share_the_passes_in_which_they_are_received() -> None:
-    # Sixty of them were received in one pass, each as far as it had come.
-    body = bytes(3 * RECEIVE_BYTES_MAX)
-    settings: Any = {"memory_bytes_max": 1 << 26, "frame_bytes_max": len(body)}
-
-    async def scenario(first: World) -> None:
-        worlds = [first, *(World(beside=first, **settings) for _ in range(19))]
-        left = [memoryview(framed(body)) for _ in worlds]
-        received: list[int] = []  # in each pass
-        while any(left):
-            received.append(0)
-            for number, world in enumerate(worlds):
-                while left[number] and world.peer.is_read:
-                    size = min(len(world.intake.get_buffer()), len(left[number]))
-                    assert size <= RECEIVE_BYTES_MAX
-                    world.give(bytes(left[number][:size]))
-                    left[number] = left[number][size:]
-                    received[-1] += size
-            await asyncio.sleep(0)
-        assert [world.frames for world in worlds] == [[body]] * 20
-        # What a pass may receive, and one read of each connection that was told to read on in it.
-        assert max(received[1:]) * RECEIVED_S <= 2 * TURN_S + RECEIVE_BYTES_MAX * RECEIVED_S
-        assert len(received) <= 20, "and hardly less"
-
-    run(scenario, **settings)
-
-
-def test_a_pass_that_is_used_up_handles_one_request_of_a_client_that_asks_little_and_none_of_others() -> None:
-    # Each connection had five milliseconds of its own in each pass: a hundred made it half a second.
-    async def scenario(world: World) -> None:
-        heavy = World(beside=world)
-        world.clock.advance(1.0)  # how long a request takes is a difference
-        heavy.when_handled = lambda: world.clock.advance(TURN_S)
-        world.give(framed(b"first"))
-        heavy.give(framed(b"1"))
-        assert heavy.frames == [b"1"], "a pass has just begun"
-        world.give(framed(b"second") + framed(b"third"))
-        assert world.frames == [b"first", b"second"]
-        heavy.give(framed(b"2"))
-        assert heavy.frames == [b"1"]
-        await turns()
-        assert world.frames == [b"first", b"second", b"third"]
-        assert heavy.frames == [b"1", b"2"]
-
-    run(scenario)
