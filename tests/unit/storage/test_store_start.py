@@ -102,15 +102,17 @@ async def test_a_start_that_cannot_have_its_threads_leaves_none_and_no_timer(
             left.pop()
         begin(thread)
 
+    before = set(threading.enumerate())  # such as what compiles, which other tests may have begun
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         with pytest.raises(StorageError, match="can't start new thread"):
             async with rig.store():
                 pass
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if thread.name.startswith(("magnetar-flush-crew", "magnetar-read")):
             thread.join()  # they were told to end
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("magnetar")] == []
+    left_over = set(threading.enumerate()) - before
+    assert [thread.name for thread in left_over if thread.name.startswith("magnetar")] == []
     assert all(timer.cancelled for _, _, timer in rig.clock._timers)
     assert rig.disk.still_open == []
 
