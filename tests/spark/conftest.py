@@ -59,13 +59,11 @@ def spark() -> "Iterator[SparkSession]":
 
 @pytest.fixture(autouse=True)
 def _active_session(request: pytest.FixtureRequest) -> None:
-    """Make the shared session the active one again: what a worker starts leaves a session of its own active.
-
-    Spark looks a Python data source up in the active session, not in the one that the reader or writer belongs to.
-    """
+    """Make the shared session the active one again: what a worker starts leaves a session of its own active."""
     if "spark" in request.fixturenames:
-        spark = request.getfixturevalue("spark")
-        type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+        from magnetar.pipelines.spark import session
+
+        session.activate(request.getfixturevalue("spark"))
 
 
 def _end_jvm(gateway: Any) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from magnetar.pipelines.spark.session import activate
 from magnetar.pipelines.worker.queries import own_session
 from magnetar.testing.server import MagnetarProcess
 from tests.spark.test_sink import write
@@ -39,8 +40,8 @@ def miscounted(environment: Any) -> Iterator[None]:
 
 
 def rows(session: "SparkSession") -> "DataFrame":
-    """One row; the session is the active one afterwards, as that is where Spark looks its source up."""
-    type(session)._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    """One row; the session is the active one afterwards."""
+    activate(session)
     return session.sql("select cast('v' as binary) as value")
 
 

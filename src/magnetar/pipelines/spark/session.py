@@ -113,6 +113,14 @@ def start(
     ).getOrCreate()
 
 
+def activate(session: "SparkSession") -> None:
+    """Make `session` the active one of this thread.
+
+    Spark looks a Python data source up there, not in the session that a reader or a writer belongs to.
+    """
+    type(session)._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+
+
 def _with_retries(master: str) -> str:
     """`local[2]` as `local[2,4]`, so that a Python worker that dies costs its task one attempt and not the query."""
     local = _LOCAL.fullmatch(master)

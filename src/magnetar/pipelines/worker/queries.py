@@ -18,6 +18,7 @@ from magnetar.base.table_roots import TableRoots
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.registry import find_kind
+from magnetar.pipelines.spark.session import activate
 from magnetar.pipelines.worker.progress import Progress
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class Queries:
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)
         session.streams.addListener(listener)
-        # Spark looks for a sink's name in the session that is active in this thread, and in no other one.
-        type(session)._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+        activate(session)
         # Inherited by the query's own thread: each pipeline gets its share of the cores.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
         try:
