@@ -36,17 +36,19 @@ class CachedRun:
         self._entries.append(entry)
         self._last_offsets.append(entry.last_offset)
 
-    def read(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
+    def read(
+        self, offset: int, bytes_max: int, end_offset: int, entries_max: int = READ_ENTRIES_MAX
+    ) -> list[Entry] | None:
         """Entries from the one that holds `offset` on, below `end_offset`: one, then as many as fit `bytes_max`.
 
-        There are `READ_ENTRIES_MAX` at most.  None when the entry that holds `offset` is not cached.
+        There are `entries_max` at most.  None when the entry that holds `offset` is not cached.
         """
         entries = self._entries
         index = bisect_left(self._last_offsets, offset, self._head)
         if index == len(entries) or entries[index].base_offset > offset:
             return None
         found: list[Entry] = []
-        for position in range(index, min(len(entries), index + READ_ENTRIES_MAX)):
+        for position in range(index, min(len(entries), index + entries_max)):
             entry = entries[position]
             bytes_max -= len(entry.payload)
             if entry.last_offset >= end_offset or (bytes_max < 0 and found):

@@ -19,7 +19,7 @@ from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
 from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.ledger.entry_cache import CachedRun
 from magnetar.ledger.environment import LedgerEnvironment
-from magnetar.storage.store import EntryId, LedgerId, LedgerReader, StoredEntry
+from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId, LedgerReader, StoredEntry
 
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
 _SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
@@ -43,25 +43,29 @@ class ReadableLog:
 
     # --- by offset ---------------------------------------------------------------------------------------------------
 
-    def read_cached(self, offset: int, bytes_max: int, end_offset: int) -> list[Entry] | None:
+    def read_cached(
+        self, offset: int, bytes_max: int, end_offset: int, entries_max: int = READ_ENTRIES_MAX
+    ) -> list[Entry] | None:
         """What the cache holds from `offset` on and below `end_offset`, which is at most the high watermark.
 
         As `CachedRun.read`; None when it has to come from the store.
         """
-        return self._run.read(offset, bytes_max, end_offset)
+        return self._run.read(offset, bytes_max, end_offset, entries_max)
 
-    async def read(self, offset: int, bytes_max: int) -> list[Entry]:
+    async def read(self, offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX) -> list[Entry]:
         """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`, and
-        `READ_ENTRIES_MAX` at most.
+        `entries_max` at most, which is at most `READ_ENTRIES_MAX`.
 
         Raises:
             EntryCorrupt: the entry that holds `offset` fails its checksum.
             StorageError: the store cannot be read.
         """
-        ledger_id, stored = await self.read_stored(offset, bytes_max)
+        ledger_id, stored = await self.read_stored(offset, bytes_max, entries_max)
         return list(map(self._environment.decode_entry, repeat(ledger_id), stored))
 
-    async def read_stored(self, offset: int, bytes_max: int) -> tuple[LedgerId, list[StoredEntry]]:
+    async def read_stored(
+        self, offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
+    ) -> tuple[LedgerId, list[StoredEntry]]:
         """As `read`: the entries as they are stored, all of one ledger, and that ledger."""
         if offset >= self.high_watermark:
             return NO_LEDGER, []
@@ -73,7 +77,7 @@ class ReadableLog:
             if found is None:
                 raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} has lost offset {offset}")
             first = found
-        stored = await reader.read(first, bytes_max)
+        stored = await reader.read(first, bytes_max, entries_max)
         if not stored:
             raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} ends before offset {offset}")
         last = stored[-1]

@@ -59,9 +59,11 @@ class LedgerReader(Protocol):
     @property
     def stat(self) -> LedgerStat: ...
 
-    async def read(self, first: EntryId, bytes_max: int) -> list[StoredEntry]:
+    async def read(
+        self, first: EntryId, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
+    ) -> list[StoredEntry]:
         """Consecutive entries from `first` on: at least one, then as many as keep the sum of bodies within
-        `bytes_max`, and `READ_ENTRIES_MAX` at most.
+        `bytes_max`, and `entries_max` at most, which is at most `READ_ENTRIES_MAX`.
 
         Empty when `first` lies past the last durable entry.
 

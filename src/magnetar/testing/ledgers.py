@@ -40,6 +40,8 @@ class MemoryLedger:
         self.sealed = False
         self.failed = False
         self.deleted = False
+        self.read_count = 0
+        """Entries that reads have returned."""
 
     @property
     def stat(self) -> LedgerStat:
@@ -73,16 +75,19 @@ class MemoryLedger:
             await self._store.changed()
         return self.stat
 
-    async def read(self, first: EntryId, bytes_max: int) -> list[StoredEntry]:
+    async def read(
+        self, first: EntryId, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
+    ) -> list[StoredEntry]:
         await asyncio.sleep(0)
         if self.deleted:
             raise LedgerNotFound(f"ledger {self.ledger_id} was deleted")
         found: list[StoredEntry] = []
-        for entry in self.entries[first : first + READ_ENTRIES_MAX]:
+        for entry in self.entries[first : first + entries_max]:
             bytes_max -= len(entry.body)
             if found and bytes_max < 0:
                 break
             found.append(entry)
+        self.read_count += len(found)
         return found
 
     async def entry_for_offset(self, offset: int) -> EntryId | None:

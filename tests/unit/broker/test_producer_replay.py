@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.base.errors import BrokerError, LedgerNotFound
 from magnetar.broker.log.producer_recovery import empty, replay_piece
-from magnetar.storage.store import LedgerId, StoredEntry
+from magnetar.storage.store import READ_ENTRIES_MAX, LedgerId, StoredEntry
 
 from .test_partition_recovery import TransactionBench
 from .test_producer_state import Bench
@@ -54,8 +54,10 @@ def test_a_log_that_lost_its_start_while_it_was_read_is_read_from_its_new_one() 
         log = bench.partition.log
         read = log.read_stored
 
-        async def read_stored(offset: int, bytes_max: int) -> tuple[LedgerId, list[StoredEntry]]:
-            found = await read(offset, bytes_max)
+        async def read_stored(
+            offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
+        ) -> tuple[LedgerId, list[StoredEntry]]:
+            found = await read(offset, bytes_max, entries_max)
             log.log_start = 2
             return found
 

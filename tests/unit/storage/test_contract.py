@@ -148,6 +148,25 @@ def test_of_small_entries_no_more_are_read_at_once_than_one_turn_of_the_loop_han
     asyncio.run(scenario())
 
 
+def test_a_reader_that_wants_few_entries_gets_few(start_store: Starter) -> None:
+    async def scenario() -> None:
+        async with start_store() as store:
+            ledger = await store.create()
+            await fill(ledger, [b"%d" % number for number in range(500)])
+            await store.checkpoint()  # the rest is not in the segment yet the first time
+            await fill(ledger, [b"%d" % number for number in range(500, 1_000)])
+            for flushed in (False, True):
+                if flushed:
+                    await store.checkpoint()
+                found: list[int] = []
+                while some := await ledger.read(EntryId(len(found)), 1 << 20, 70):
+                    assert len(some) <= 70
+                    found += [int(bytes(entry.body)) for entry in some]
+                assert found == list(range(1_000))
+
+    asyncio.run(scenario())
+
+
 def test_lookups_by_offset_and_timestamp(start_store: Starter) -> None:
     async def scenario() -> None:
         async with start_store() as store:

@@ -102,11 +102,11 @@ class LogReader:
         partition = self._partition
         end = partition.last_stable_offset
         offset = self._offset = self._skip(self._offset)
-        entries = partition.log.read_cached(offset, READ_BYTES_MAX, end) if offset < end else []
+        entries = partition.log.read_cached(offset, READ_BYTES_MAX, end, wanted) if offset < end else []
         if entries is None:
             self._start(self._read(self._generation, offset, wanted))
         elif entries:
-            formed = self._forms(partition, entries[:wanted])
+            formed = self._forms(partition, entries)
             if isinstance(formed, Awaitable):
                 self._start(self._take_later(self._generation, formed))
             else:
@@ -132,9 +132,9 @@ class LogReader:
             self._take(ready)
 
     async def _read(self, generation: int, offset: int, wanted: int) -> None:
-        entries = await self._partition.log.read(offset, READ_BYTES_MAX)
+        entries = await self._partition.log.read(offset, READ_BYTES_MAX, wanted)
         end = self._partition.last_stable_offset
-        visible = [entry for entry in entries[:wanted] if entry.last_offset < end]
+        visible = [entry for entry in entries if entry.last_offset < end]
         if generation == self._generation and visible:
             formed = self._forms(self._partition, visible)
             ready = await formed if isinstance(formed, Awaitable) else formed

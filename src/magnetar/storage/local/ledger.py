@@ -19,7 +19,15 @@ from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
 from magnetar.storage.local.format import NOTHING_BEFORE, RECORD_BYTES, RECORD_REST, RECORD_START
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.segment import Dirty
-from magnetar.storage.store import Buffer, Done, EntryId, LedgerId, LedgerStat, StoredEntry
+from magnetar.storage.store import (
+    READ_ENTRIES_MAX,
+    Buffer,
+    Done,
+    EntryId,
+    LedgerId,
+    LedgerStat,
+    StoredEntry,
+)
 
 
 class State(Enum):
@@ -52,7 +60,9 @@ class Appends(Protocol):
 class Finds(Protocol):
     """What reads the segments."""
 
-    async def read(self, ledger: "LocalLedger", first: int, bytes_max: int) -> list[StoredEntry]: ...
+    async def read(
+        self, ledger: "LocalLedger", first: int, bytes_max: int, entries_max: int
+    ) -> list[StoredEntry]: ...
     async def find_offset(self, ledger: "LocalLedger", offset: int) -> EntryId | None: ...
     async def find_timestamp(self, ledger: "LocalLedger", timestamp_ms: int) -> EntryId | None: ...
 
@@ -240,8 +250,10 @@ class LocalLedger:
             self.state is State.SEALED,
         )
 
-    async def read(self, first: EntryId, bytes_max: int) -> list[StoredEntry]:
-        return await self.store.reads.read(self, first, bytes_max)
+    async def read(
+        self, first: EntryId, bytes_max: int, entries_max: int = READ_ENTRIES_MAX
+    ) -> list[StoredEntry]:
+        return await self.store.reads.read(self, first, bytes_max, entries_max)
 
     async def entry_for_offset(self, offset: int) -> EntryId | None:
         if self.durable_count == 0 or offset > self.last_offset:

@@ -27,7 +27,7 @@ from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Chunk, Damaged, Stretch, read_chunk
-from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, StoredEntry
+from magnetar.storage.store import EntryId, StoredEntry
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,9 @@ class Reads:
         self._parked_bytes = 0
         self._parked_bytes_max = memory_bytes
 
-    async def read(self, ledger: LocalLedger, first: int, bytes_max: int) -> list[StoredEntry]:
+    async def read(
+        self, ledger: LocalLedger, first: int, bytes_max: int, entries_max: int
+    ) -> list[StoredEntry]:
         found: list[StoredEntry] = []
         entry_id = max(first, 0)
         room = bytes_max
@@ -142,7 +144,7 @@ class Reads:
             if entry_id >= ledger.durable_count:
                 return found
             if entry_id >= ledger.flushed_count:
-                _read_dirty(ledger, entry_id, room, found)
+                _read_dirty(ledger, entry_id, room, entries_max, found)
                 return found
             parked = self._unpark((int(ledger.ledger_id), entry_id))
             chunk = None if parked is None else parked.chunk
@@ -163,7 +165,7 @@ class Reads:
                         return found
                     raise EntryCorrupt(f"entry {entry.entry_id} of ledger {ledger.ledger_id} is damaged")
                 size = len(entry.body)
-                if found and (size > room or len(found) >= READ_ENTRIES_MAX):
+                if found and (size > room or len(found) >= entries_max):
                     self._park(ledger, entry_id, _Parked(0, chunk, None, _cost(chunk)))
                     return found
                 room -= size
@@ -171,7 +173,7 @@ class Reads:
                 entry_id += 1
             if (ledger.ledger_id, entry_id) not in self._parked:
                 self._park(ledger, entry_id, _Parked(chunk.end_position, None, None, 0))
-            if room <= 0 or len(found) >= READ_ENTRIES_MAX:
+            if room <= 0 or len(found) >= entries_max:
                 return found
 
     async def find_offset(self, ledger: LocalLedger, offset: int) -> EntryId | None:
@@ -334,9 +336,11 @@ def _check_not_deleted(ledger: "LocalLedger") -> None:
         raise LedgerNotFound(f"ledger {ledger.ledger_id} was deleted")
 
 
-def _read_dirty(ledger: LocalLedger, entry_id: int, room: int, found: list[StoredEntry]) -> None:
+def _read_dirty(
+    ledger: LocalLedger, entry_id: int, room: int, entries_max: int, found: list[StoredEntry]
+) -> None:
     start = entry_id - ledger.flushed_count
-    for record in ledger.dirty[start : start + READ_ENTRIES_MAX - len(found)]:
+    for record in ledger.dirty[start : start + entries_max - len(found)]:
         parts = record.parts
         size, _, _, number, last_offset, timestamp = RECORD.unpack(record.header)
         if size > room and found:

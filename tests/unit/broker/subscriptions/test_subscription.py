@@ -82,6 +82,21 @@ def test_what_is_not_cached_is_read_from_the_store_in_order() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("permits", [1, 7, 10_000])
+def test_no_entry_is_read_from_the_store_twice_on_the_way_through_a_backlog(permits: int) -> None:
+    async def main() -> None:
+        world = await World(entry_cache_bytes=0).start()
+        await world.publish(250)
+        client = await world.sub(permits=permits)
+        while len(client.entries) < 250:
+            client.flow(permits)
+            await settle()
+        assert sum(ledger.read_count for ledger in world.store.ledgers.values()) <= 250 + 1
+        await world.stop()
+
+    asyncio.run(main())
+
+
 @scenario
 async def test_a_slow_peer_gets_nothing_more_until_it_takes_what_it_has(world: World) -> None:
     await world.publish(2)
