@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pulsar.schema import AvroSchema, Float, Integer, JsonSchema, Record, String
 
-from magnetar.pipelines.sql.broker import RestBroker
 from magnetar.pipelines.sql.engine import Engine
 from magnetar.pipelines.sql.errors import QueryFailed, StatementError
+from magnetar.pipelines.sql.server_topics import ServerTopics
 from magnetar.testing.server import MagnetarProcess
 from tests.spark.writers import Writers
 
@@ -39,8 +39,8 @@ class Weather(Record):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def engine(spark: "SparkSession", server: MagnetarProcess) -> Iterator[Engine]:
-    with RestBroker(server.http_url) as broker:
-        yield Engine(spark, broker, {"admin.url": broker.url})
+    with ServerTopics(server.http_url) as served:
+        yield Engine(spark, served, {"admin.url": served.url})
 
 
 @pytest.fixture

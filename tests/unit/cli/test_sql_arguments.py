@@ -37,7 +37,7 @@ def test_bad_arguments_are_one_sentence(
 def test_no_server_is_told_with_the_next_step(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magnetar.pipelines.sql.broker._PATIENCE_S", 0.0)
+    monkeypatch.setattr("magnetar.pipelines.sql.server_topics._PATIENCE_S", 0.0)
     (port,) = free_ports(1)
     assert run(["sql", "--url", f"http://127.0.0.1:{port}", "select 1"]) == 2
     err = capsys.readouterr().err

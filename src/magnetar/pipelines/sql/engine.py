@@ -39,7 +39,7 @@ _VIEW: Final = "__magnetar_"
 _EVERYTHING: Final = Mentions("*")
 
 
-class Broker(Schemas, Protocol):
+class Served(Schemas, Protocol):
     """What is asked of the server."""
 
     def topics(self) -> list[Topic]: ...
@@ -56,11 +56,11 @@ class Result:
 class Engine:
     """Runs statements in one Spark session; `options` tell the data source where the server is."""
 
-    def __init__(self, spark: "SparkSession", broker: Broker, options: dict[str, str]) -> None:
+    def __init__(self, spark: "SparkSession", served: Served, options: dict[str, str]) -> None:
         self._spark: Final = spark
-        self._broker: Final = broker
-        self._views: Final = Views(spark, broker, options)
-        self._names = Names(broker.topics())
+        self._served: Final = served
+        self._views: Final = Views(spark, served, options)
+        self._names = Names(served.topics())
         # What a statement says is what it says: `${...}` is not looked up in the settings before it is parsed.
         spark.conf.set("spark.sql.variable.substitute", "false")
 
@@ -146,7 +146,7 @@ class Engine:
         try:
             topic = self._names.find(relation.parts)
             if topic is None:
-                self._names = Names(self._broker.topics())  # it may be new
+                self._names = Names(self._served.topics())  # it may be new
                 topic = self._names.find(relation.parts)
             return topic
         except AmbiguousName as error:
@@ -195,7 +195,7 @@ class Engine:
     def _show_tables(self, plan: JavaObject) -> "pa.Table":
         import pyarrow as pa
 
-        self._names = names = Names(self._broker.topics())
+        self._names = names = Names(self._served.topics())
         wanted = namespace_of(plan)
         matches = _pattern(plan)
         rows = []
@@ -228,7 +228,7 @@ class Engine:
     def _show_schemas(self, plan: JavaObject) -> "pa.Table":
         import pyarrow as pa
 
-        self._names = names = Names(self._broker.topics())
+        self._names = names = Names(self._served.topics())
         matches = _pattern(plan)
         spaces = sorted(
             {".".join(topic.parts[:2]) for topic in names.topics} | {f"{names.tenant}.{names.namespace}"}

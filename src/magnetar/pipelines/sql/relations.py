@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.pipelines.spark.scala import JavaObject, items
+from magnetar.pipelines.spark.with_clause import WITH, scopes
 
 # A statement that explains or describes another one keeps it where a walk over the tree does not come by.
 _HOLDERS: Final = {"ExplainCommand": "logicalPlan", "DescribeQueryCommand": "plan"}
 _QUERIED: Final = "UnresolvedRelation"
-_WITH: Final = "UnresolvedWith"
 _NAMED: Final = "UnresolvedTableOrView"  # as in DESCRIBE: no alias may follow
 
 
@@ -106,13 +106,10 @@ def _walk(plan: JavaObject, hidden: frozenset[str]) -> Iterator[tuple[JavaObject
         node, hidden, once = waiting.pop()
         kind = str(node.nodeName())
         yield node, kind, hidden, once
-        if kind == _WITH:
-            # A CTE knows those before it, and itself only if it is recursive; the query knows all of them.
-            for named in items(node.cteRelations()):
-                known = hidden | {str(named._1()).lower()}
-                waiting.append((named._2(), known if node.allowRecursion() else hidden, False))
-                hidden = known
-            waiting.append((node.child(), hidden, once))
+        if kind == WITH:
+            definitions, (query, known) = scopes(node, hidden)
+            waiting += [(definition, names, False) for definition, names in definitions]
+            waiting.append((query, known, once))
             continue
         below = [*items(node.children()), *items(node.innerChildren())]
         if kind in _HOLDERS:

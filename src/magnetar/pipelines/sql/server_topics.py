@@ -12,7 +12,7 @@ from magnetar.pipelines.values.topic_schema import TopicSchema
 _PATIENCE_S: Final = 5.0  # a user is waiting
 
 
-class RestBroker:
+class ServerTopics:
     """Asks the server at `url`.
 
     Raises:

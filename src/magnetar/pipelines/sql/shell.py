@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import ConfigError
 from magnetar.pipelines.spark.setup import ensure_spark
 from magnetar.pipelines.sql import prompt
-from magnetar.pipelines.sql.broker import RestBroker
 from magnetar.pipelines.sql.engine import Engine
 from magnetar.pipelines.sql.errors import QueryCancelled
 from magnetar.pipelines.sql.output import Format, sink, write
 from magnetar.pipelines.sql.running import Runner
+from magnetar.pipelines.sql.server_topics import ServerTopics
 from magnetar.pipelines.sql.session import open_session
 from magnetar.pipelines.sql.statements import is_blank, split
 
@@ -43,11 +43,11 @@ def run(
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, markup=False)
-    with RestBroker(url) as broker:
-        topics = broker.topics()  # before Spark, which takes eight seconds: there may be no server
+    with ServerTopics(url) as served:
+        topics = served.topics()  # before Spark, which takes eight seconds: there may be no server
         ensure_spark(console.print)
         with open_session(master, console) as spark:
-            engine = Engine(spark, broker, {"admin.url": broker.url})
+            engine = Engine(spark, served, {"admin.url": served.url})
             shell = Shell(engine, Runner(spark, console), console, style, output_file, rows_max)
             try:
                 return shell.serve(statements, at_terminal=at_terminal, topic_count=len(topics))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
 from magnetar.pipelines.spark.scala import JavaObject, items
+from magnetar.pipelines.spark.with_clause import WITH, scopes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +51,8 @@ _NODES: Final = frozenset(
         "UnresolvedRelation",
         "UnresolvedSubqueryColumnAliases",
         "UnresolvedTableValuedFunction",
-        "UnresolvedWith",
         "Unpivot",
+        WITH,
         "WithWindowDefinition",
     )
 )
@@ -166,13 +167,9 @@ def _nodes(spark: "SparkSession", plan: JavaObject) -> Iterator[tuple[JavaObject
             yield one, kind, hidden, bool(types[_PLAN].isInstance(one))
             if kind in _LEAVES:
                 continue
-            if kind == "UnresolvedWith":
-                # A CTE knows those before it, and itself only if it is recursive; the query knows all of them.
-                for named in items(one.cteRelations()):
-                    known = hidden | {str(named._1()).lower()}
-                    waiting.append((named._2(), known if one.allowRecursion() else hidden))
-                    hidden = known
-                waiting.append((one.child(), hidden))
+            if kind == WITH:
+                definitions, query = scopes(one, hidden)
+                waiting += [*definitions, query]
                 continue
         if types[_ITERABLE].isInstance(one):
             parts = one.iterator()
