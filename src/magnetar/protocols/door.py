@@ -19,6 +19,7 @@ from magnetar.base.arena import Arena
 from magnetar.base.clock import Clock
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
+from magnetar.base.turn_end import TurnEnd
 from magnetar.broker.cluster.model import Endpoint, Nodes
 from magnetar.broker.usecases.cases import UseCases
 
@@ -100,6 +101,7 @@ class DoorContext:
     clock: Clock
     arena: Arena
     memory: MemoryBudget
+    turn_end: TurnEnd
     connection_count: Callable[[], int]
 
 

@@ -17,6 +17,7 @@ from magnetar.base.arena import Arena
 from magnetar.base.clock import Clock
 from magnetar.base.errors import WireError
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.turn_end import TurnEnd
 from magnetar.protocols.backpressure import Backpressure, Reading, nothing
 from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
@@ -28,8 +29,8 @@ RECEIVED_S: Final = 0.25e-9  # what a byte of a large frame counts in the pass o
 class FramedTraffic(Traffic):
     """What the sessions of a door share when they receive frames."""
 
-    def __init__(self, memory: MemoryBudget, clock: Clock, arena: Arena) -> None:
-        super().__init__(memory, clock)
+    def __init__(self, memory: MemoryBudget, clock: Clock, arena: Arena, turn_end: TurnEnd) -> None:
+        super().__init__(memory, clock, turn_end)
         self.arena = arena
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
 

@@ -84,7 +84,7 @@ class Outbox(Generic[AnyPlace]):
             self._leave_untaken(size)
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._traffic.call_soon(self.flush)
+            self._traffic.at_turn_end(self.flush)
 
     def fill(self, place: Place, parts: list[Buffer], size: int) -> None:
         """The answer of `place` is ready, and the outbox not closed; no part may change afterwards."""
@@ -97,7 +97,7 @@ class Outbox(Generic[AnyPlace]):
             self._memory.take(size)
         if not self._is_scheduled and self.places[0].parts is not None:
             self._is_scheduled = True
-            self._traffic.call_soon(self.flush)
+            self._traffic.at_turn_end(self.flush)
 
     def flush(self) -> None:
         """Send what is ready now."""

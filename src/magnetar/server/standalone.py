@@ -32,6 +32,7 @@ from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
+from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
@@ -114,8 +115,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         _warn_of_strangers([*chain.from_iterable(one.sockets for one in bound), *http_sockets])
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite", clock)
         stack.push_async_callback(metadata.close)
+        turn_end = TurnEnd()
         store = await LocalLedgerStore.start(
-            settings.data_dir, settings=_store_settings(settings), clock=clock
+            settings.data_dir, settings=_store_settings(settings), clock=clock, on_reported=turn_end.now
         )
         stack.push_async_callback(store.close)
         binding = await bind_stores(metadata, store)
@@ -133,7 +135,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         arena = Arena(entry_cache_bytes + entry_cache_bytes // 4 + in_flight_bytes)
         connections = Connections(_connection_limits(settings, open_files_max), clock, memory)
         context = DoorContext(
-            broker.cases, nodes, clock, arena, memory, connection_count=lambda: len(connections)
+            broker.cases, nodes, clock, arena, memory, turn_end, connection_count=lambda: len(connections)
         )
         for door in doors:
             door.open(context)

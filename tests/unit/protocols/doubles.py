@@ -67,7 +67,7 @@ class Connection:
         self.memory = Memory(memory_bytes_max)
         self.turns = Waiting()
         self.ends = Waiting()  # of the turn of the event loop
-        self.call_soon = self.ends.wait
+        self.at_turn_end = self.ends.wait
         self.queued_bytes = 0
         self.received_bytes = 0
         self.sent_bytes = 0

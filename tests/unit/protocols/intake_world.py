@@ -6,6 +6,7 @@ from typing import Any
 
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.turn_end import TurnEnd
 from magnetar.protocols.intake import FramedTraffic, Intake, Limits
 from magnetar.testing.clock import FakeClock
 from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame
@@ -32,7 +33,7 @@ class World:
     ) -> None:
         self.clock: FakeClock = FakeClock() if beside is None else beside.clock
         self.memory = MemoryBudget(memory_bytes_max, FakeClock())
-        self.traffic = FramedTraffic(self.memory, self.clock, Arena(1 << 20))
+        self.traffic = FramedTraffic(self.memory, self.clock, Arena(1 << 20), TurnEnd())
         if beside is not None:
             self.memory, self.traffic = beside.memory, beside.traffic
         self.peer = Connection()

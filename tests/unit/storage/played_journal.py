@@ -83,6 +83,8 @@ class Played:
         self.clock = clock or FakeClock()
         self.counters = StoreCounters()
         self.told: list[tuple[int, int, StorageError | None]] = []
+        self.told_at_once: list[int] = []
+        """How many rounds had been reported at each end of a report."""
         self.full = 0
         self.failures: list[BaseException] = []
         self._changed = asyncio.Event()
@@ -97,12 +99,16 @@ class Played:
             clock=self.clock,
             counters=self.counters,
             on_round=self._on_round,
+            on_reported=self._on_reported,
             on_full=self._on_full,
             on_failure=self._on_failure,
         )
 
     def ring_file(self, file: PlayedFile) -> RingFile:
         return RingFile(Path("x.journal"), file, file.size())
+
+    def _on_reported(self) -> None:
+        self.told_at_once.append(len(self.told))
 
     def _on_round(self, entries: list[Queued], sequence: int, error: StorageError | None) -> None:
         self.told.append((len(entries), sequence, error))

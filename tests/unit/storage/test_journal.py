@@ -56,6 +56,19 @@ async def test_what_comes_in_one_turn_of_the_loop_shares_a_round_as_the_format_h
 
 
 @played
+async def test_it_says_when_all_that_became_durable_has_been_reported() -> None:
+    on = Played()
+    on.journal.start()
+    on.append(1000, 0)
+    await on.rounds_told(1)
+    assert on.told_at_once == [1]
+    on.append(10, 1)
+    await on.rounds_told(2)
+    assert on.told_at_once == [1, 2]
+    on.journal.stop()
+
+
+@played
 async def test_what_was_appended_before_the_thread_began_is_written_and_what_was_before_the_stop() -> None:
     on = Played()
     on.append(100, 0)

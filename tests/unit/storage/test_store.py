@@ -1,13 +1,17 @@
 """The store between its start and its end: what a round does to its ledgers, and facts about them."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from magnetar.base.clock import SystemClock
 from magnetar.base.errors import LedgerFenced, LedgerNotFound, StorageError
+from magnetar.base.turn_end import TurnEnd
 from magnetar.storage.local import store as module
 from magnetar.storage.local.ledger import LocalLedger, State
+from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.local.writebehind import WriteBehind
 from magnetar.storage.store import LedgerId
@@ -37,6 +41,35 @@ async def test_ids_are_given_in_order_and_unknown_ones_are_not_found(rig: Rig) -
             await store.open(LedgerId(4))
         await store.delete(LedgerId(4))
         assert store.durable_sequence == 3, "nothing was to be noted"
+
+
+@in_a_loop
+async def test_answers_to_what_became_durable_leave_before_the_loop_does_anything_else(
+    tmp_path: Path,
+) -> None:
+    end = TurnEnd()
+    store = await LocalLedgerStore.start(
+        tmp_path, settings=LocalStoreSettings(), clock=SystemClock(), on_reported=end.now
+    )
+    order: list[str] = []
+    called = asyncio.Event()
+
+    def next_turn() -> None:
+        order.append("next turn")
+        called.set()
+
+    def durable(_: Exception | None) -> None:
+        order.append("durable")
+        asyncio.get_running_loop().call_soon(next_turn)
+        end.soon(lambda: order.append("answer"))
+
+    ledger = await store.create()
+    for offset in range(2):
+        ledger.append([b"x"], 1, offset, 0, durable)
+    await called.wait()
+    await store.close()
+    assert order[:4] == ["durable", "durable", "answer", "answer"]
+    assert order[4:] == ["next turn"] * 2
 
 
 @in_a_loop

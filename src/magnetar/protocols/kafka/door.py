@@ -56,7 +56,9 @@ class KafkaDoor(Door):
             fetch_sessions_max=network.fetch_sessions_max,
         )
         self._context = context
-        self._service = KafkaService(context.cases, context.arena, settings, load_apis(), context.memory)
+        self._service = KafkaService(
+            context.cases, context.arena, settings, load_apis(), context.memory, context.turn_end
+        )
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
         node = self._context.nodes.all[listener.node]

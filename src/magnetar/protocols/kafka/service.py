@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.tasks import Tasks
+from magnetar.base.turn_end import TurnEnd
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.intake import FramedTraffic
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
@@ -49,8 +50,10 @@ class KafkaService(FramedTraffic):
         settings: KafkaSettings,
         apis: Mapping[int, Api[Any]],
         memory: MemoryBudget | None = None,
+        turn_end: TurnEnd | None = None,
     ) -> None:
-        super().__init__(memory or MemoryBudget(MEMORY_BYTES_MAX, cases.clock), cases.clock, arena)
+        memory = memory or MemoryBudget(MEMORY_BYTES_MAX, cases.clock)
+        super().__init__(memory, cases.clock, arena, turn_end or TurnEnd())
         self.cases = cases
         self.settings = settings
         self.fetch_sessions = FetchSessions(cases.clock, settings.fetch_sessions_max)

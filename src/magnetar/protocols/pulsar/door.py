@@ -36,7 +36,9 @@ class PulsarDoor(Door):
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),
         )
-        self._service = PulsarService(context.cases, context.arena, settings, load_commands(), context.memory)
+        self._service = PulsarService(
+            context.cases, context.arena, settings, load_commands(), context.memory, context.turn_end
+        )
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
         return PulsarSession(self._service, peer, connection_id, peer.client_host, peer.local_host)

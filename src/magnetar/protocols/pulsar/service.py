@@ -11,6 +11,7 @@ from magnetar.base import randomness
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.tasks import Tasks
+from magnetar.base.turn_end import TurnEnd
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.door import Session
@@ -47,8 +48,10 @@ class PulsarService(FramedTraffic):
         settings: PulsarSettings,
         commands: "Mapping[BaseCommand.Type, Command]",
         memory: MemoryBudget | None = None,
+        turn_end: TurnEnd | None = None,
     ) -> None:
-        super().__init__(memory or MemoryBudget(MEMORY_BYTES_MAX, cases.clock), cases.clock, arena)
+        memory = memory or MemoryBudget(MEMORY_BYTES_MAX, cases.clock)
+        super().__init__(memory, cases.clock, arena, turn_end or TurnEnd())
         self.cases = cases
         self.clock = cases.clock
         self.settings = settings

@@ -38,7 +38,7 @@ class Worker:
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
-        """Told on the loop when a report raises."""
+        """Called on the loop when a report raises."""
         self._calls: queue.SimpleQueue[
             tuple[Callable[..., Any], tuple[Any, ...], Callable[..., None]] | None
         ] = queue.SimpleQueue()

@@ -112,7 +112,7 @@ class Round:
 
 
 OnRound = Callable[[list[Queued], int, StorageError | None], None]
-"""Told on the loop of each round, in order: its entries, its sequence, and None or why it failed."""
+"""Called on the loop for each round, in order, with its entries, its sequence, and None or why it failed."""
 
 
 class Journal:
@@ -129,6 +129,7 @@ class Journal:
         clock: Clock,
         counters: StoreCounters,
         on_round: OnRound,
+        on_reported: Callable[[], None],
         on_full: Callable[[], None],
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
@@ -144,6 +145,7 @@ class Journal:
         self._clock = clock
         self._counters = counters
         self._on_round = on_round
+        self._on_reported = on_reported
         self._on_full = on_full
         self._on_failure = on_failure
         self._lock = threading.Lock()
@@ -269,6 +271,7 @@ class Journal:
             elif entries and self._mark_timer is None:
                 self._mark_behind = sequence
                 self._mark_timer = self._clock.call_later(MARK_S, self._mark)
+        self._on_reported()
 
     def _mark(self) -> None:
         """Some time has passed since the timer was set: was the round written then the last one?"""

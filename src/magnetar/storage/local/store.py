@@ -42,17 +42,29 @@ NO_THREAD: Final = "can't start new thread"  # what Python says when the system 
 INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because they were read lately
 
 
+def _nothing() -> None:
+    return None
+
+
 class LocalLedgerStore:
     """Implements `LedgerStore`; made by `start`."""
 
     def __init__(
-        self, data_dir: Path, settings: LocalStoreSettings, clock: Clock, disk: Disk, *, direct: bool
+        self,
+        data_dir: Path,
+        settings: LocalStoreSettings,
+        clock: Clock,
+        disk: Disk,
+        *,
+        direct: bool,
+        on_reported: Callable[[], None] = _nothing,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.settings = settings
         self.clock = clock
         self.disk = disk
         self.direct = direct
+        self._on_reported = on_reported
         self.data_dir = data_dir
         self.segments = data_dir / "segments"
         self.counters = StoreCounters()
@@ -71,9 +83,17 @@ class LocalLedgerStore:
 
     @classmethod
     async def start(
-        cls, data_dir: Path, *, settings: LocalStoreSettings, clock: Clock, disk: Disk | None = None
+        cls,
+        data_dir: Path,
+        *,
+        settings: LocalStoreSettings,
+        clock: Clock,
+        disk: Disk | None = None,
+        on_reported: Callable[[], None] = _nothing,
     ) -> "LocalLedgerStore":
         """Open the store in `data_dir`, made if need be, and replay its journal.
+
+        `on_reported` is called when appends that became durable together were all reported.
 
         Raises:
             StorageFull: there is no room for two journal files.
@@ -92,7 +112,7 @@ class LocalLedgerStore:
             direct, own_id = await loop.run_in_executor(None, prepare)
             if not direct:
                 log.warning("no direct I/O in %s: buffered writes and fdatasync instead", data_dir)
-            store = cls(data_dir, settings, clock, disk, direct=direct)
+            store = cls(data_dir, settings, clock, disk, direct=direct, on_reported=on_reported)
             recovered = await loop.run_in_executor(None, recover, store)
             await store._begin(recovered, own_id)
         except OSError as error:
@@ -127,6 +147,7 @@ class LocalLedgerStore:
             clock=self.clock,
             counters=self.counters,
             on_round=self._on_round,
+            on_reported=self._on_reported,
             on_full=self._on_ring_full,
             on_failure=self.fail_stop,
         )

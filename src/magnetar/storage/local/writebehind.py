@@ -301,7 +301,7 @@ class WriteBehind:
             await self.worker.run(self.crew.sync, with_files)
             for sync in with_files:
                 if sync.ledger.deleted:
-                    continue  # meanwhile: nobody needs what its file has
+                    continue  # meanwhile: what its file has is not needed
                 if sync.sync_failed:
                     self._lost.add(sync.ledger.ledger_id)
                     sync.ledger.fence()
