@@ -26,6 +26,6 @@ class TopicsObservers:
         self._observers.discard(observer)
 
     def tell(self, gone: list[str], came: list[str]) -> None:
-        """Names have gone and come; an observer may leave while it is told."""
+        """Call every observer with the names that have gone and come; one may leave while it is called."""
         for observer in list(self._observers):
             observer(gone, came)

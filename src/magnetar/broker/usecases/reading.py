@@ -62,7 +62,7 @@ class ReadCases:
         return self._topic_access.get_by_id(caller, Operation.READ, topic_id)
 
     def to_look_up(self, caller: Caller, kafka_name: str, index: int) -> OffsetLookup:
-        """A partition whose offsets the caller is told: who may describe a topic may have them.
+        """A partition for a caller that asks for offsets: the right to describe a topic includes them.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, StorageError
