@@ -7,8 +7,8 @@ from pathlib import Path
 
 from magnetar.base.config import ConfigKey
 from magnetar.base.server_key import Section, ServerKey
-from magnetar.base.settings import environment_name
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
+from magnetar.base.settings_sources import environment_name
 from magnetar.base.settings_table import SERVER_KEYS
 from magnetar.broker.policy.topic_keys import TOPIC_KEYS, Effect, TopicKey
 

@@ -6,7 +6,6 @@ come under several of its names, but not with different values.  No key is requi
 one `ConfigError` with one sentence.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section, ServerKey
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
+from magnetar.base.settings_sources import assignment, flag_of, from_environment
 from magnetar.base.settings_table import (
     ALIASES,
     ENTRY_CACHE_BYTES_DEFAULT_MAX,
@@ -40,8 +40,6 @@ from magnetar.base.settings_table import (
     SERVER_KEYS,
 )
 from magnetar.base.table_roots import TableRoots
-
-ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
 
 # Keys of one meaning in different units or forms: a later layer that says one of them unsays the others.
 # Inside one layer the first of those that are given holds, as in Kafka.
@@ -176,16 +174,10 @@ def load_settings(
             data = stream.read((1 << 20) + 1)
         properties = parse_properties(data, str(file))
         merged.layer((one.key, one.value, f"{file} line {one.line}") for one in properties)
-    merged.layer(_from_environment(environment or {}, merged.notices))
-    merged.layer(_assignment(text) for text in assignments)
-    merged.layer((name, value, _flag_of(name)) for name, value in (flags or {}).items())
+    merged.layer(from_environment(environment or {}, merged.notices))
+    merged.layer(assignment(text) for text in assignments)
+    merged.layer((name, value, flag_of(name)) for name, value in (flags or {}).items())
     return _Reader(merged.given, merged.door_options).settings(tuple(merged.notices))
-
-
-def environment_name(key: str) -> str:
-    """`MAGNETAR_NUM_PARTITIONS` for `num.partitions`, `MAGNETAR_KAFKA_TENANT` for `kafkaTenant`."""
-    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", key)
-    return ENVIRONMENT_PREFIX + words.replace(".", "_").upper()
 
 
 class _Merged:
@@ -448,35 +440,6 @@ def _canonical(key: ServerKey, unit: int, name: str, text: str, origin: str) -> 
         return format_value(key.parse(text)) or ""
     except ValueError as error:
         raise ConfigError(f"{origin}: {name} {error}, not {text[:200]!r}") from None
-
-
-def _assignment(text: str) -> tuple[str, str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise ConfigError(f"--set {text[:200]!r} must be key=value")
-    return name.strip(), value, f"--set {name.strip()[:200]}"
-
-
-def _flag_of(name: str) -> str:
-    return "--" + name.replace(".", "-")
-
-
-def _from_environment(environment: Mapping[str, str], notices: list[str]) -> list[tuple[str, str, str]]:
-    known = {environment_name(name): name for name in (*IGNORED_KEYS, *ALIASES, *SERVER_KEYS)}
-    found = []
-    for variable, value in sorted(environment.items()):
-        # Kubernetes gives every pod MAGNETAR_KAFKA_PORT=tcp://10.0.0.1:9092 when a service is named
-        # magnetar-kafka.
-        if not variable.startswith(ENVIRONMENT_PREFIX) or value.startswith(("tcp://", "udp://")):
-            continue
-        if variable in known:
-            found.append((known[variable], value, variable))
-            continue
-        # Not an error: other programs of this name, and tests, have variables of their own.
-        meant = closest(variable, known)
-        hint = f": did you mean {meant}?" if meant is not None else ""
-        notices.append(f"{variable} in the environment is no setting{hint}")
-    return found
 
 
 def _bare_host(host: str) -> str:

@@ -26,7 +26,7 @@ def list_keys(
     output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.TABLE,
 ) -> None:
     """List every key of the server: its default, its range and what it does."""
-    from magnetar.base.settings import environment_name
+    from magnetar.base.settings_sources import environment_name
     from magnetar.base.settings_table import SERVER_KEYS
 
     if output is Output.JSON:

@@ -8,8 +8,9 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.limits import memory_bytes
 from magnetar.base.listeners import Listener
 from magnetar.base.server_key import Section
-from magnetar.base.settings import ServerSettings, environment_name, load_settings
+from magnetar.base.settings import ServerSettings, load_settings
 from magnetar.base.settings_ignored import IGNORED_KEYS
+from magnetar.base.settings_sources import environment_name
 from magnetar.base.settings_table import ALIASES, SERVER_KEYS
 
 
