@@ -63,18 +63,23 @@ ROUTERS: Final = (
 
 
 def create_app(
-    cases: UseCases, metrics: Metrics, pulsar: Endpoint | None = None, access: Access | None = None
+    cases: UseCases,
+    metrics: Metrics,
+    pulsar: Endpoint | None = None,
+    access: Access | None = None,
+    pulsar_tls: Endpoint | None = None,
 ) -> Starlette:
     """The application for one broker's use cases; its numbers are declared in `metrics` here, where others may be.
 
-    `pulsar` is the address that Pulsar clients are to connect to; an empty host stands for the one that they came to.
+    `pulsar` is the address that Pulsar clients are to connect to, `pulsar_tls` that of those which speak TLS; an empty
+    host stands for the one that they came to.
     `access` has the names that the server goes by and its worker's token; without it, it answers to `localhost` and
     numeric addresses, and has no worker.
     """
     progress = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
-    app.state.admin = AdminContext(cases, pulsar, access)
+    app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls)
     answers.install(app)
     if access.origins:  # inside of the guard, which has refused all others
         app.add_middleware(

@@ -14,23 +14,27 @@ from magnetar.broker.usecases.cases import UseCases
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` is the Pulsar listener's address, None when the server has none; `access` is who may do what; `bodies`
-    are the messages that are being answered.
+    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None when the server has none; `access` is who
+    may do what; `bodies` are the messages that are being answered.
     """
 
     cases: UseCases
     pulsar: Endpoint | None
     access: Access
+    pulsar_tls: Endpoint | None = None
     bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:
         """Where a Pulsar client connects that sent this request; empty when there is nothing to connect to."""
-        if self.pulsar is None:
-            return ""
-        host = self.pulsar.host or request.url.hostname or "localhost"
-        return (
-            f"pulsar://[{host}]:{self.pulsar.port}" if ":" in host else f"pulsar://{host}:{self.pulsar.port}"
-        )
+        return _url(self.pulsar, "pulsar", request)
+
+    def tls_service_url(self, request: Request) -> str:
+        """The same over TLS."""
+        return _url(self.pulsar_tls, "pulsar+ssl", request)
+
+
+def _url(endpoint: Endpoint | None, scheme: str, request: Request) -> str:
+    return "" if endpoint is None else endpoint.url(scheme, request.url.hostname or "localhost")
 
 
 def context_of(request: Request) -> AdminContext:

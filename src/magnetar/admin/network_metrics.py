@@ -12,8 +12,11 @@ def declare_network_metrics(
     stalls: Histogram,
     longest_stall_s: Callable[[], float],
     refused_count: Callable[[], int],
+    tls_failure_count: Callable[[], int],
 ) -> None:
-    """`stalls`: how long the event loop kept others waiting; `refused_count`: connections that were one too many."""
+    """`stalls`: how long the event loop kept others waiting; `refused_count`: connections that were one too many;
+    `tls_failure_count`: those that TLS ended.
+    """
 
     def one(value: Callable[[], float]) -> Callable[[], list[tuple[Labels, float]]]:
         return lambda: [((), value())]
@@ -49,6 +52,11 @@ def declare_network_metrics(
         "magnetar_connections_refused_total",
         "Connections refused because there were as many as may be.",
         one(lambda: refused_count()),
+    )
+    metrics.total(
+        "magnetar_tls_failures_total",
+        "Connections ended because TLS failed, mostly in the handshake.",
+        one(lambda: tls_failure_count()),
     )
     metrics.histogram(
         "magnetar_loop_stall_seconds",

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 STOP_S_MAX: Final = 3  # a request under way may take so long before its connection is cut
 KEEP_ALIVE_S: Final = 30
 
-CreateApp = Callable[[UseCases, Metrics, Endpoint | None, Access], Any]
+CreateApp = Callable[[UseCases, Metrics, Endpoint | None, Access, Endpoint | None], Any]
 
 
 async def load() -> CreateApp:

@@ -30,6 +30,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class ConfigSource(IntEnum):
@@ -77,7 +78,7 @@ class ConfigKey:
                 value = _double(text)
             case ConfigType.LIST:
                 value = tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
-            case ConfigType.STRING:
+            case ConfigType.STRING | ConfigType.PASSWORD:
                 value = text
         self._check_range(value)
         return value

@@ -16,7 +16,7 @@ from typing import Final
 from magnetar.base.errors import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-AVAILABLE_PROTOCOLS: Final = ("PLAINTEXT",)
+AVAILABLE_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
 PORT_MAX: Final = 65_535
 PULSAR_PORT: Final = 6650
 LISTENERS_MAX: Final = 64
@@ -40,6 +40,10 @@ class Listener:
     host: str
     port: int
     protocol: str
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol == "SSL"
 
     @property
     def url(self) -> str:
@@ -87,7 +91,7 @@ def parse_listeners(
             )
         if protocol not in AVAILABLE_PROTOCOLS:
             raise ConfigError(
-                f"listener {name} asks for {protocol}, which is not available yet: use PLAINTEXT on a"
+                f"listener {name} asks for {protocol}, which is not available yet: use SSL, or PLAINTEXT on a"
                 " trusted network"
             )
         bare = host_default if not host else "" if host in ANY_HOST else host

@@ -8,6 +8,7 @@ from magnetar.base.config import ConfigKey
 
 class Section(Enum):
     NETWORK = "Network"
+    TLS = "TLS"
     NODES = "Nodes"
     STORAGE = "Storage"
     TOPICS = "Topics"

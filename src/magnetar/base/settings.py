@@ -6,12 +6,12 @@ come under several of its names, but not with different values.  No key is requi
 one `ConfigError` with one sentence.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from magnetar.base.config import ConfigKey, ConfigType, closest, format_value
 from magnetar.base.errors import ConfigError
 from magnetar.base.limits import memory_bytes
 from magnetar.base.listeners import (
@@ -23,11 +23,11 @@ from magnetar.base.listeners import (
     parse_protocol_map,
     parse_pulsar_url,
 )
+from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
-from magnetar.base.plugins import PROTOCOLS, installed
 from magnetar.base.properties import parse_properties
-from magnetar.base.server_key import Section, ServerKey
-from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
+from magnetar.base.server_key import Section
+from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
 from magnetar.base.settings_table import (
@@ -39,6 +39,15 @@ from magnetar.base.settings_table import (
     PULSAR_MESSAGE_BYTES_MIN,
     SERVER_KEYS,
 )
+from magnetar.base.settings_tls import (
+    KAFKA_NAMES,
+    PULSAR_NAMES,
+    Given,
+    TlsSettings,
+    kafka_tls,
+    own_key,
+    pulsar_tls,
+)
 from magnetar.base.table_roots import TableRoots
 
 # Keys of one meaning in different units or forms: a later layer that says one of them unsays the others.
@@ -48,8 +57,6 @@ _FAMILIES: Final = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
 )
-
-_COUNT: Final = ConfigKey("count", ConfigType.LONG, None, "A number of some unit.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +141,8 @@ class ServerSettings:
     """All settings of a server.  Made by `load_settings`.
 
     `messaging_protocols` are the protocols of other packages to be spoken, `door_options` what was set for those
-    (`<protocol>.<key>`), by protocol and key.  `given` is what was set, by canonical key; `notices` are sentences
-    for the log at INFO: keys without effect.
+    (`<protocol>.<key>`), by protocol and key.  `given` is what was set, without passwords, by canonical key; `notices`
+    are sentences for the log at INFO: keys without effect.
     """
 
     data_dir: Path
@@ -177,35 +184,48 @@ def load_settings(
     merged.layer(from_environment(environment or {}, merged.notices))
     merged.layer(assignment(text) for text in assignments)
     merged.layer((name, value, flag_of(name)) for name, value in (flags or {}).items())
-    return _Reader(merged.given, merged.door_options).settings(tuple(merged.notices))
+    return _Reader(merged).settings()
 
 
 class _Merged:
-    """The layers so far: for each canonical key the text that holds and where it stands."""
+    """The layers so far: for each canonical key the text that holds and where it stands.
+
+    `own` has the same for keys that were set for one listener, by (listener, key).
+    """
 
     def __init__(self) -> None:
         self.given: dict[str, Setting] = {}
+        self.own: dict[tuple[str, str], Setting] = {}
         self.door_options: dict[str, dict[str, str]] = {}
         self.notices: list[str] = []
 
     def layer(self, entries: Iterable[tuple[str, str, str]]) -> None:
         """Add (key, value, origin) entries, over what is there."""
         mine: dict[str, Setting] = {}
+        own: dict[tuple[str, str], Setting] = {}
         names: dict[str, str] = {}
         for name, text, origin in entries:
-            reason = _ignored(name)
+            place = own_key(name)
+            if place is not None and place[1] in KAFKA_NAMES:
+                setting = Setting(canonical(SERVER_KEYS[place[1]], 1, name, text, origin), origin)
+                if own.setdefault(place, setting).text != setting.text:
+                    raise ConfigError(
+                        f"{name} has different values ({own[place].origin}, {origin}): keep one of them"
+                    )
+                continue
+            reason = ignored(name)
             if reason is not None:
                 self.notices.append(f"{origin}: {name} has no effect: {reason}")
                 continue
-            if name not in SERVER_KEYS and name not in ALIASES and (option := _door_option(name)) is not None:
+            if name not in SERVER_KEYS and name not in ALIASES and (option := door_option(name)) is not None:
                 self.door_options.setdefault(option[0], {})[option[1]] = text
                 continue
-            key, unit = _find(name, origin)
-            canonical = _canonical(key, unit, name, text, origin)
-            setting = Setting(canonical, origin)
+            key, unit = find(name, origin)
+            value = canonical(key, unit, name, text, origin)
+            setting = Setting(value, origin)
             before = mine.setdefault(key.name, setting)
             names.setdefault(key.name, name)
-            if before.text != canonical:
+            if before.text != value:
                 other = names[key.name]
                 both = name if name == other else f"{other} and {name}, which mean the same,"
                 raise ConfigError(
@@ -218,16 +238,19 @@ class _Merged:
                 for name in family:
                     self.given.pop(name, None)
         self.given.update(mine)
+        self.own.update(own)
 
 
 class _Reader:
     """Typed values out of the merged texts, and the checks that concern several keys."""
 
-    def __init__(self, given: Mapping[str, Setting], door_options: Mapping[str, Mapping[str, str]]) -> None:
-        self._given = given
-        self._door_options = door_options
+    def __init__(self, merged: _Merged) -> None:
+        self._given = merged.given
+        self._own = merged.own
+        self._door_options = merged.door_options
+        self._notices = merged.notices
 
-    def settings(self, notices: tuple[str, ...]) -> ServerSettings:
+    def settings(self) -> ServerSettings:
         nodes = self._nodes()
         data_dir = Path(self._text("data.dir")).expanduser().absolute()
         return ServerSettings(
@@ -259,8 +282,11 @@ class _Reader:
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,
             log=LogSettings(self._text("log.level"), self._text("log.format")),
-            given=dict(self._given),
-            notices=notices,
+            given={
+                name: replace(setting, text=HIDDEN) if is_password(name) and setting.text else setting
+                for name, setting in self._given.items()
+            },
+            notices=tuple(self._notices),
         )
 
     def _network(self, nodes: NodeSettings) -> NetworkSettings:
@@ -272,6 +298,7 @@ class _Reader:
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
         network = NetworkSettings(
             listeners=listeners,
+            tls=self._kafka_tls(listeners),
             advertised=self._advertised(listeners),
             http_host=host,
             http_port=self._integer("http.port"),
@@ -287,9 +314,11 @@ class _Reader:
             fetch_sessions_max=self._integer("max.incremental.fetch.session.cache.slots"),
         )
         http = Listener("HTTP", network.http_host, network.http_port, "HTTP")
-        pulsar = Listener("PULSAR", network.pulsar.host, network.pulsar.port, "PULSAR")
+        pulsar = [Listener("PULSAR", network.pulsar.host, network.pulsar.port, "PULSAR")]
+        if network.pulsar.tls_port is not None:
+            pulsar.append(Listener("PULSAR+SSL", network.pulsar.host, network.pulsar.tls_port, "PULSAR"))
         kafka = (one for node in range(nodes.count) for one in network.listeners_of(node))
-        check_addresses([*kafka, pulsar, http])
+        check_addresses([*kafka, *pulsar, http])
         return network
 
     def _pulsar(self, host: str) -> PulsarNetworkSettings:
@@ -298,11 +327,43 @@ class _Reader:
         return PulsarNetworkSettings(
             host=host,
             port=self._integer("pulsar.port"),
+            tls_port=self._integer("brokerServicePortTls") if "brokerServicePortTls" in self._given else None,
+            tls=self._pulsar_tls(),
             advertised_host=advertised[0],
             advertised_port=advertised[1],
             message_bytes_max=self._pulsar_message_bytes_max(),
             keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
         )
+
+    def _kafka_tls(self, listeners: Sequence[Listener]) -> dict[str, TlsSettings]:
+        names = [one.name for one in listeners if one.has_tls]
+        if not names:
+            self._notice(KAFKA_NAMES, "no listener speaks TLS")
+        for (listener, key), setting in self._own.items():
+            if listener not in names:
+                self._notices.append(
+                    f"{setting.origin}: {key} has no effect: no listener {listener} speaks TLS"
+                )
+
+        def look_up(listener: str, key: str) -> Given:
+            own = self._own.get((listener, key))
+            return self._look_up(key) if own is None else Given(own.text, f"{key} of listener {listener}")
+
+        return {name: kafka_tls(name, partial(look_up, name)) for name in names}
+
+    def _pulsar_tls(self) -> TlsSettings | None:
+        if "brokerServicePortTls" in self._given:
+            return pulsar_tls(self._look_up)
+        self._notice(PULSAR_NAMES, "brokerServicePortTls is not set")
+        return None
+
+    def _look_up(self, key: str) -> Given:
+        return Given(self._text(key), key)
+
+    def _notice(self, keys: Collection[str], reason: str) -> None:
+        """That those of `keys` which were set have no effect."""
+        given = ((name, setting) for name, setting in self._given.items() if name in keys)
+        self._notices += [f"{setting.origin}: {name} has no effect: {reason}" for name, setting in given]
 
     def _pulsar_message_bytes_max(self) -> int:
         if "pulsar.message.max.bytes" in self._given:
@@ -406,40 +467,6 @@ class _Reader:
         value = SERVER_KEYS[name].parse(self._text(name))
         assert isinstance(value, tuple), name
         return value
-
-
-def _find(name: str, origin: str) -> tuple[ServerKey, int]:
-    key = SERVER_KEYS.get(name)
-    if key is not None:
-        return key, 1
-    if name in ALIASES:
-        return ALIASES[name]
-    meant = closest(name, [*SERVER_KEYS, *ALIASES, *IGNORED_KEYS])
-    hint = f"did you mean {meant}?" if meant is not None else "see `magnetar config list`"
-    raise ConfigError(f"{origin}: unknown key {name[:200]!r}: {hint}")
-
-
-def _door_option(name: str) -> tuple[str, str] | None:
-    """The protocol of another package that a key is for, and what it is called there."""
-    protocol, dot, key = name.partition(".")
-    return (protocol, key) if dot and protocol in installed(PROTOCOLS) else None
-
-
-def _ignored(name: str) -> str | None:
-    if name in IGNORED_KEYS:
-        return IGNORED_KEYS[name]
-    return next((reason for prefix, reason in IGNORED_PREFIXES.items() if name.startswith(prefix)), None)
-
-
-def _canonical(key: ServerKey, unit: int, name: str, text: str, origin: str) -> str:
-    try:
-        if unit != 1:
-            count = _COUNT.parse(text)
-            assert isinstance(count, int)
-            text = str(count * unit if count > 0 else count)  # -1 has its meaning in every unit
-        return format_value(key.parse(text)) or ""
-    except ValueError as error:
-        raise ConfigError(f"{origin}: {name} {error}, not {text[:200]!r}") from None
 
 
 def _bare_host(host: str) -> str:

@@ -7,16 +7,12 @@ them had no effect.  Their values are not looked at, and never shown: some are p
 from typing import Final
 
 _BY_REASON: Final[dict[str, str]] = {
-    "TLS and SASL are not available yet, and listeners that ask for them are refused": """
+    "SASL is not available yet, and listeners that ask for it are refused": """
         connection.failed.authentication.delay.ms connections.max.reauth.ms
         delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
         delegation.token.max.lifetime.ms delegation.token.secret.key
         kafkaEnableAuthorizationForceGroupIdCheck kopAuthorizationCacheMaxCountPerConnection
         kopAuthorizationCacheRefreshMs kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile
-        kopSslCipherSuites kopSslClientAuth kopSslEnabledProtocols kopSslKeyPassword
-        kopSslKeymanagerAlgorithm kopSslKeystoreLocation kopSslKeystorePassword kopSslKeystoreType
-        kopSslProtocol kopSslProvider kopSslSecureRandomImplementation kopSslTrustmanagerAlgorithm
-        kopSslTruststoreLocation kopSslTruststorePassword kopSslTruststoreType kopTlsEnabledWithBroker
         principal.builder.class sasl.client.callback.handler.class sasl.enabled.mechanisms
         sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
         sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
@@ -30,22 +26,33 @@ _BY_REASON: Final[dict[str, str]] = {
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
         sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
         sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
-        sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+        sasl.oauthbearer.assertion.private.key.file
+        sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+        sasl.oauthbearer.client.credentials.client.id
         sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
         sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
+        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
         sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
-        sasl.server.max.receive.size security.providers ssl.allow.dn.changes ssl.allow.san.changes
-        ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
-        ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
-        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
-        ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-        ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-        ssl.truststore.location ssl.truststore.password ssl.truststore.type
+        sasl.server.max.receive.size
+    """,
+    "OpenSSL does what Java's security providers do elsewhere": """
+        kopSslKeymanagerAlgorithm kopSslProtocol kopSslProvider kopSslSecureRandomImplementation
+        kopSslTrustmanagerAlgorithm security.providers ssl.engine.factory.class
+        ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation
+        ssl.trustmanager.algorithm
+    """,
+    "this server connects to no broker over TLS": """
+        kopTlsEnabledWithBroker ssl.endpoint.identification.algorithm
+    """,
+    "a new certificate is taken from its file whatever names it has": """
+        ssl.allow.dn.changes ssl.allow.san.changes
+    """,
+    "there is no authentication yet: a client's certificate lets it in, and gives it no name": """
+        ssl.principal.mapping.rules
     """,
     "there is no KRaft controller: metadata lies in an embedded database": """
         broker.heartbeat.interval.ms broker.session.timeout.ms config.providers
@@ -201,7 +208,7 @@ IGNORED_KEYS: Final[dict[str, str]] = {
     name: reason for reason, names in _BY_REASON.items() for name in names.split()
 }
 
-# Kafka's settings of single listeners (listener.name.<listener>.<key>) concern TLS and SASL alone.
+# Kafka's settings of single listeners (listener.name.<listener>.<key>) that do not concern TLS concern SASL.
 IGNORED_PREFIXES: Final[dict[str, str]] = {
-    "listener.name.": "TLS and SASL are not available yet, and listeners that ask for them are refused",
+    "listener.name.": "SASL is not available yet, and listeners that ask for it are refused",
 }

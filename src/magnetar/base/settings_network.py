@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.listeners import LOCALHOST, Listener
+from magnetar.base.settings_tls import TlsSettings
 
 # Hosts that stand for several addresses: a client is given the one that it connected to.
 SEVERAL_ADDRESSES: Final = ("", LOCALHOST)
@@ -25,10 +26,11 @@ class NetworkSettings:
 
     `advertised` has the addresses that clients are given, {name: (host, port)}, for listeners that set one; port 0
     stands for the port that is listened on.  For the others it is the listener's own host or, if that stands for
-    several addresses, the one that the client itself connected to.
+    several addresses, the one that the client itself connected to.  `tls` is what those speak that have TLS, by name.
     """
 
     listeners: tuple[Listener, ...]
+    tls: Mapping[str, TlsSettings]
     advertised: Mapping[str, tuple[str, int]]
     http_host: str
     http_port: int
@@ -59,11 +61,14 @@ class NetworkSettings:
 class PulsarNetworkSettings:
     """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are given the address that
     they connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
-    server sends no PING.
+    server sends no PING.  `tls_port` and `tls` are those of the second listener, pulsar+ssl, if there is to be one; its
+    clients are given `advertised_host` with the port that it listens on.
     """
 
     host: str
     port: int
+    tls_port: int | None
+    tls: TlsSettings | None
     advertised_host: str
     advertised_port: int
     message_bytes_max: int

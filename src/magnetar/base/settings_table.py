@@ -13,6 +13,8 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import parse_pulsar_url
 from magnetar.base.server_key import Alias, Section, ServerKey, aliases
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
+from magnetar.base.settings_refused import REFUSED_KEYS
+from magnetar.base.settings_tls import TLS_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 
 MIB: Final = 1 << 20
@@ -25,14 +27,6 @@ NODES_MAX: Final = 100
 PULSAR_MESSAGE_BYTES_MIN: Final = 64 * 1024
 PULSAR_MESSAGE_BYTES_DEFAULT: Final = 5 * MIB
 PULSAR_MESSAGE_BYTES_MAX: Final = 128 * MIB  # an entry is kept, and sent, as one piece
-
-
-def _only_false(value: Value) -> str | None:
-    return "cannot be true: it is not available yet" if value is True else None
-
-
-def _only_empty(value: Value) -> str | None:
-    return "must be empty: it is not available yet" if value else None
 
 
 def _one_directory(value: Value) -> str | None:
@@ -81,7 +75,7 @@ _NETWORK = (
         "listener.security.protocol.map",
         _S,
         "",
-        "The security protocol of each listener whose name is not a protocol's; only PLAINTEXT is served yet.",
+        "The security protocol of each listener whose name is not a protocol's: PLAINTEXT or SSL.",
         aliases=aliases("kafkaProtocolMap"),
     ),
     ServerKey(
@@ -423,42 +417,6 @@ _LOGGING = (
     ),
 )
 
-# Accepting these quietly would leave a server open that its operator believes closed.
-_REFUSED = (
-    ServerKey(
-        "authorizer.class.name",
-        _S,
-        "",
-        "Kafka's authorization.",
-        check=_only_empty,
-        no_effect="it is not available yet",
-    ),
-    ServerKey(
-        "authenticationEnabled",
-        _B,
-        "false",
-        "Pulsar's authentication.",
-        check=_only_false,
-        no_effect="it is not available yet",
-    ),
-    ServerKey(
-        "authorizationEnabled",
-        _B,
-        "false",
-        "Pulsar's authorization.",
-        check=_only_false,
-        no_effect="it is not available yet",
-    ),
-    ServerKey(
-        "saslAllowedMechanisms",
-        _LIST,
-        "",
-        "KoP's SASL mechanisms.",
-        check=_only_empty,
-        no_effect="SASL is not available yet",
-    ),
-)
-
 _COMPATIBILITY = (
     ServerKey(
         "entryFormat",
@@ -469,7 +427,7 @@ _COMPATIBILITY = (
         no_effect="there is no format to choose: batches are stored as they came and converted for readers"
         " of the other protocol",
     ),
-    *_REFUSED,
+    *REFUSED_KEYS,
 )
 
 
@@ -481,6 +439,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
     key.name: key
     for section, keys in (
         (Section.NETWORK, _NETWORK),
+        (Section.TLS, TLS_KEYS),
         (Section.NODES, _NODES),
         (Section.STORAGE, _STORAGE),
         (Section.TOPICS, _TOPICS),

@@ -19,6 +19,7 @@ from magnetar.base.arena import Arena
 from magnetar.base.clock import Clock
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
+from magnetar.base.settings_tls import TlsSettings
 from magnetar.base.turn_end import TurnEnd
 from magnetar.broker.cluster.model import Endpoint, Nodes
 from magnetar.broker.usecases.cases import UseCases
@@ -31,7 +32,7 @@ class DoorListener:
     """Where a door listens: `host` is empty for every address, `port` 0 a free one.
 
     `scheme` stands before the address where the server says that it listens, `remark` behind it.  `node` counts the
-    nodes of this process from 0; clients learn the listener's `name`.
+    nodes of this process from 0; clients learn the listener's `name`.  With `tls` sessions get what stands behind it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class DoorListener:
     scheme: str
     remark: str = ""
     node: int = 0
+    tls: TlsSettings | None = None
 
 
 class Peer(Protocol):

@@ -43,6 +43,12 @@ class ConnectionLimits:
     first_word_s_max: float = FIRST_WORD_S_MAX
 
 
+def host_of(transport: asyncio.BaseTransport, end: str) -> str:
+    """The address of one end of a connection (`peername`, `sockname`); empty when the kernel does not say."""
+    name = transport.get_extra_info(end)
+    return str(name[0]) if name else ""
+
+
 class Connection(asyncio.BufferedProtocol):
     """One accepted socket; the peer that its session talks to."""
 
@@ -72,10 +78,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if peer else "unknown"
-        local = transport.get_extra_info("sockname")
-        self.local_host = str(local[0]) if local else ""
+        self.client_host = host_of(transport, "peername") or "unknown"
+        self.local_host = host_of(transport, "sockname")
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

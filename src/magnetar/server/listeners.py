@@ -7,81 +7,105 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.protocols.door import Session
+from magnetar.server.certificates import Certificate
 from magnetar.server.connection import Connection, ConnectionLimits
+from magnetar.server.rare_line import RareLine
+from magnetar.server.tls import Handshakes, TlsConnection
 
 log = logging.getLogger(__name__)
 
-REFUSALS_SAID_EVERY_S: Final = 10.0
+MakeSession = Callable[[Connection, int], Session]  # with the connection's number
 
 
 class Connections:
-    """Every open connection of the process, and whether another one is allowed."""
+    """Every open connection of the process, and whether another one is allowed.
+
+    Each socket that was accepted has a place, also one whose client is still in the handshake of TLS.
+    """
 
     def __init__(self, limits: ConnectionLimits, clock: Clock, memory: MemoryBudget) -> None:
         self._limits = limits
         self._memory = memory
         self._clock = clock
         self._open: set[Connection] = set()
-        self._by_host: Counter[str] = Counter()
+        self._places = 0
+        self._places_by_host: Counter[str] = Counter()
         self._sequence = 0
         self.refused_count = 0
-        self._refusal_said_s = -REFUSALS_SAID_EVERY_S
-        self._refused_unsaid = 0
+        self._refusals = RareLine(log, clock)
         self._empty = asyncio.Event()  # set while no connection is open
+        self.handshakes = Handshakes(clock, self._take_place, self._give_place)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def factory(self, make_session: Callable[[Connection, int], Session]) -> Callable[[], Connection]:
-        """What a listener calls for each accepted socket; `make_session(connection, connection_id)`."""
+    def factory(self, make_session: MakeSession) -> Callable[[], Connection]:
+        """What a listener calls for each accepted socket."""
 
         def admit(connection: Connection) -> Session | None:
-            client_host = connection.client_host
-            if len(self._open) >= self._limits.connections_max:
-                self._refused(f"{len(self._open)} are open, as many as may be", client_host)
-                return None
-            if self._by_host[client_host] >= self._limits.connections_per_host_max:
-                self._refused(f"it has {self._by_host[client_host]}, as many as may be", client_host)
-                return None
-            self._open.add(connection)
-            self._empty.clear()
-            self._by_host[client_host] += 1
-            self._sequence += 1
-            return make_session(connection, self._sequence)
+            return (
+                self._opened(connection, make_session) if self._take_place(connection.client_host) else None
+            )
 
         return lambda: Connection(admit, self._forget, self._clock, self._limits, self._memory)
+
+    def tls_factory(self, make_session: MakeSession, certificate: Certificate) -> Callable[[], TlsConnection]:
+        """The same for a listener with TLS: sessions are made behind the handshake."""
+
+        def admit(connection: Connection) -> Session:
+            return self._opened(connection, make_session)
+
+        def make() -> TlsConnection:
+            connection = Connection(admit, self._forget, self._clock, self._limits, self._memory)
+            return TlsConnection(connection, certificate.context, self.handshakes)
+
+        return make
+
+    def _take_place(self, client_host: str) -> bool:
+        if self._places >= self._limits.connections_max:
+            self._refused(f"{self._places} are open, as many as may be", client_host)
+            return False
+        if self._places_by_host[client_host] >= self._limits.connections_per_host_max:
+            self._refused(f"it has {self._places_by_host[client_host]}, as many as may be", client_host)
+            return False
+        self._places += 1
+        self._places_by_host[client_host] += 1
+        return True
+
+    def _give_place(self, client_host: str) -> None:
+        self._places -= 1
+        self._places_by_host[client_host] -= 1
+        if not self._places_by_host[client_host]:
+            del self._places_by_host[client_host]
+
+    def _opened(self, connection: Connection, make_session: MakeSession) -> Session:
+        self._open.add(connection)
+        self._empty.clear()
+        self._sequence += 1
+        return make_session(connection, self._sequence)
 
     def _refused(self, why: str, client_host: str) -> None:
         """Count it; log it once in a while, however many clients try."""
         self.refused_count += 1
-        now_s = self._clock.monotonic()
-        if now_s - self._refusal_said_s < REFUSALS_SAID_EVERY_S:
-            self._refused_unsaid += 1
-            return
-        others = f"; {self._refused_unsaid} more were refused since this was last said" * bool(
-            self._refused_unsaid
-        )
-        log.warning("refusing a connection from %s: %s%s", client_host, why, others)
-        self._refusal_said_s, self._refused_unsaid = now_s, 0
+        self._refusals.warn(f"refusing a connection from {client_host}: {why}", "were refused")
 
     def _forget(self, connection: Connection) -> None:
         if connection in self._open:
             self._open.discard(connection)
-            self._by_host[connection.client_host] -= 1
-            if not self._by_host[connection.client_host]:
-                del self._by_host[connection.client_host]
+            self._give_place(connection.client_host)
             if not self._open:
                 self._empty.set()
 
     async def drain(self, timeout_s: float) -> None:
         """Let requests in flight finish and close every connection; after `timeout_s`, cut off what is left."""
+        self.handshakes.abort_all()
         for connection in list(self._open):
             connection.close_when_idle()
         if self._open:

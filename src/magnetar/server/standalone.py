@@ -32,6 +32,7 @@ from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
+from magnetar.base.settings_tls import ClientCertificates
 from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
@@ -44,9 +45,11 @@ from magnetar.metadata.sqlite import SqliteMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.door import DoorContext
 from magnetar.protocols.pulsar.door import NAME as PULSAR
+from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
 from magnetar.server.binding import bind as bind_stores
-from magnetar.server.connection import Connection, ConnectionLimits
-from magnetar.server.doors import bind_doors, load_doors
+from magnetar.server.certificates import LOOK_INTERVAL_S, Certificates
+from magnetar.server.connection import ConnectionLimits
+from magnetar.server.doors import Bound, bind_doors, load_doors
 from magnetar.server.garbage import tune_collector
 from magnetar.server.listeners import Connections, bind
 from magnetar.server.loop_watch import LoopWatch
@@ -109,10 +112,16 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             ]
         )
         bound = list(bind_doors(doors, nodes.all, stack))
+        certificates = Certificates()
+        for one in bound:
+            if one.listener.tls is not None:
+                certificates.of(one.listener.tls)
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
         for listening in http_sockets:
             stack.callback(listening.close)
-        _warn_of_strangers([*chain.from_iterable(one.sockets for one in bound), *http_sockets])
+        _warn_of_strangers(
+            [*chain.from_iterable(one.sockets for one in bound if not _is_closed(one)), *http_sockets]
+        )
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite", clock)
         stack.push_async_callback(metadata.close)
         turn_end = TurnEnd()
@@ -142,10 +151,13 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             stack.callback(door.close)
         stack.push_async_callback(connections.drain, DRAIN_S_MAX)
         for one in bound:
-            await _listen(one.sockets, connections.factory(partial(one.door.connected, one.listener)), stack)
+            await _listen(one, connections, certificates, stack)
             for listening in one.sockets:
                 url = f"{one.listener.scheme}://{_address(listening)}"
                 announce(f"{one.door.name:6} {url}  {one.listener.remark}".rstrip())
+        if certificates:
+            looking = broker.upkeep.every(LOOK_INTERVAL_S, "certificates", certificates.refresh)
+            stack.push_async_callback(looking.stop)
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")
         announce(f"data   {settings.data_dir.resolve()}")
@@ -163,6 +175,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             loop_watch.stalls,
             lambda: loop_watch.longest_s,
             lambda: connections.refused_count,
+            lambda: connections.handshakes.failed_count,
         )
         declare_store_metrics(metrics, store.counters, store.leases)
         app = create_app(
@@ -170,6 +183,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             metrics,
             nodes.all[0].advertised.get(PULSAR),
             _access(settings, http_sockets, worker_token),
+            nodes.all[0].advertised.get(PULSAR_TLS),
         )
         http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
         stack.push_async_callback(http.close)
@@ -188,9 +202,13 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
 
 
 async def _listen(
-    sockets: Iterable[socket.socket], factory: Callable[[], Connection], stack: contextlib.AsyncExitStack
+    one: Bound, connections: Connections, certificates: Certificates, stack: contextlib.AsyncExitStack
 ) -> None:
-    for listening in sockets:
+    make_session = partial(one.door.connected, one.listener)
+    factory: Callable[[], asyncio.BufferedProtocol] = connections.factory(make_session)
+    if one.listener.tls is not None:
+        factory = connections.tls_factory(make_session, certificates.of(one.listener.tls))
+    for listening in one.sockets:
         server = await asyncio.get_running_loop().create_server(factory, sock=listening)
         stack.callback(server.close)
 
@@ -231,6 +249,12 @@ def _watch_parts(
         space_probe(settings.data_dir, settings.storage.disk_free_bytes_min),
     )
     health.probe("open_files", "A look at the open files", files_probe(open_files_max))
+
+
+def _is_closed(one: Bound) -> bool:
+    """Whether a listener lets in only clients whose certificate an authority of the settings has signed."""
+    tls = one.listener.tls
+    return tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:

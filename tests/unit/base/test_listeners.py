@@ -56,7 +56,6 @@ def test_a_krafts_controller_listener_is_left_out() -> None:
         ("PLAINTEXT://a b:9092", "must be NAME://host:port"),
         ("PLAINTEXT:9092", "must be NAME://host:port"),
         ("INTERNAL://:9092", "add INTERNAL:PLAINTEXT to listener.security.protocol.map"),
-        ("SSL://:9093", "SSL, which is not available yet"),
         ("SASL_PLAINTEXT://:9093", "SASL_PLAINTEXT, which is not available yet"),
         ("SASL_SSL://:9093", "SASL_SSL, which is not available yet"),
         ("PLAINTEXT://:9092,PLAINTEXT://:9093", "PLAINTEXT twice"),
@@ -65,6 +64,11 @@ def test_a_krafts_controller_listener_is_left_out() -> None:
 def test_bad_listeners_are_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         parse_listeners(text, NO_MAP)
+
+
+def test_a_listener_may_have_tls() -> None:
+    first, second = parse_listeners("SSL://:9093,INTERNAL://:9092", parse_protocol_map("INTERNAL:PLAINTEXT"))
+    assert (first.has_tls, second.has_tls) == (True, False)
 
 
 def test_two_listeners_cannot_have_one_address() -> None:

@@ -31,7 +31,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
         return INSTALLED
 
     monkeypatch.setattr(doors, "installed", installed)
-    monkeypatch.setattr("magnetar.base.settings.installed", installed)
+    monkeypatch.setattr("magnetar.base.settings_names.installed", installed)
 
 
 def names(*assignments: str) -> list[str]:

@@ -27,8 +27,10 @@ async def clusters() -> Response:
 async def cluster(request: Request, cluster: str) -> Response:
     cases_of(request).cluster.describe(caller_of(request))
     _check_cluster(cluster)
-    service = context_of(request).service_url(request)
-    return value({"serviceUrl": web_url(request), "brokerServiceUrl": service})
+    context = context_of(request)
+    urls = {"serviceUrl": web_url(request), "brokerServiceUrl": context.service_url(request)}
+    tls = context.tls_service_url(request)
+    return value(urls | ({"brokerServiceUrlTls": tls} if tls else {}))
 
 
 @router.put("/admin/v2/clusters/{cluster}", summary="Refused: there is one cluster")

@@ -18,14 +18,15 @@ _L: Final = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 async def lookup(request: Request, domain: str, tenant: str, namespace: str, topic: str) -> Response:
     name, _ = topic_name(domain, tenant, namespace, topic)
     cases_of(request).pulsar_topics.lookup(caller_of(request), name)
-    service = context_of(request).service_url(request)
+    context = context_of(request)
+    service, tls = context.service_url(request), context.tls_service_url(request)
     web = web_url(request)
     # The C++ client refuses an answer without both of the first two.
     return value(
         {
             "brokerUrl": service,
-            "brokerUrlTls": "",
-            "brokerUrlSsl": "",
+            "brokerUrlTls": tls,
+            "brokerUrlSsl": tls,
             "httpUrl": web,
             "httpUrlTls": "",
             "nativeUrl": service,

@@ -18,6 +18,11 @@ class Endpoint:
     host: str
     port: int
 
+    def url(self, scheme: str, own_host: str) -> str:
+        """As Pulsar's clients expect it; `own_host` is the host that this one came to."""
+        host = self.host or own_host
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
 
 @dataclass(slots=True)
 class Node:

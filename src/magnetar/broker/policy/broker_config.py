@@ -6,7 +6,7 @@ out unless they were set: what is shown is what holds.
 
 from collections.abc import Collection, Mapping
 
-from magnetar.base.config import ConfigSource
+from magnetar.base.config import ConfigSource, ConfigType
 from magnetar.base.settings_table import SERVER_KEYS
 from magnetar.broker.policy.model import ConfigEntry, ConfigSynonym
 
@@ -28,5 +28,12 @@ def _entry(name: str, text: str | None) -> ConfigEntry:
         synonyms = (ConfigSynonym(name, text, ConfigSource.STATIC_BROKER_CONFIG), default)
     documentation = f"{key.doc} No effect: {key.no_effect}." if key.no_effect else key.doc
     return ConfigEntry(
-        name, synonyms[0].value, synonyms[0].source, key.type, documentation, synonyms, read_only=True
+        name,
+        synonyms[0].value,
+        synonyms[0].source,
+        key.type,
+        documentation,
+        synonyms,
+        read_only=True,
+        sensitive=key.type is ConfigType.PASSWORD,
     )

@@ -38,6 +38,7 @@ class KafkaDoor(Door):
                 one.protocol,
                 f"({one.name}, node {nodes.first_id + index})",
                 index,
+                network.tls.get(one.name),
             )
             for index in range(nodes.count)
             for one in network.listeners_of(index)

@@ -1,4 +1,4 @@
-"""The Pulsar protocol as a door: one listener, whatever the number of nodes."""
+"""The Pulsar protocol as a door: one listener, whatever the number of nodes, and perhaps one with TLS."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,6 +13,7 @@ from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.protocols.pulsar.session import PulsarSession
 
 NAME: Final = "pulsar"
+TLS_NAME: Final = "pulsar+ssl"
 
 
 class PulsarDoor(Door):
@@ -25,14 +26,22 @@ class PulsarDoor(Door):
         self._settings = settings.network.pulsar
 
     def listeners(self) -> Sequence[DoorListener]:
-        return [DoorListener(NAME, self._settings.host, self._settings.port, NAME)]
+        settings = self._settings
+        found = [DoorListener(NAME, settings.host, settings.port, NAME)]
+        if settings.tls_port is not None:
+            found.append(DoorListener(TLS_NAME, settings.host, settings.tls_port, TLS_NAME, tls=settings.tls))
+        return found
 
     def advertised(self, listener: DoorListener, port: int) -> Endpoint:
-        return Endpoint(self._settings.advertised_host, self._settings.advertised_port or port)
+        # `pulsar.advertised.url` names the port of the one without TLS.
+        told_port = 0 if listener.tls else self._settings.advertised_port
+        return Endpoint(self._settings.advertised_host, told_port or port)
 
     def open(self, context: DoorContext) -> None:
+        advertised = context.nodes.all[0].advertised
         settings = PulsarSettings(
-            endpoint=context.nodes.all[0].advertised[NAME],
+            endpoint=advertised[NAME],
+            tls_endpoint=advertised.get(TLS_NAME),
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),
         )

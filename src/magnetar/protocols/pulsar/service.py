@@ -29,10 +29,12 @@ class PulsarSettings:
     """Pulsar's `maxMessageSize` (bytes) and `keepAliveIntervalSeconds`.
 
     `endpoint` is the address that lookups answer with, whether clients ask for the listener of `listener_name` or for
-    none; an empty host is the address that the client connected to.
+    none; an empty host is the address that the client connected to.  `tls_endpoint` is the same for clients that speak
+    TLS, None where the server does not.
     """
 
     endpoint: Endpoint
+    tls_endpoint: Endpoint | None = None
     listener_name: str = "pulsar"
     message_bytes_max: int = 5 << 20
     keep_alive_s: float = 30.0

@@ -185,9 +185,13 @@ class PulsarSession:
     @property
     def service_url(self) -> str:
         """The address that lookups of this client answer with."""
-        endpoint = self.service.settings.endpoint
-        host = endpoint.host or self.local_host
-        return f"pulsar://[{host}]:{endpoint.port}" if ":" in host else f"pulsar://{host}:{endpoint.port}"
+        return self.service.settings.endpoint.url("pulsar", self.local_host)
+
+    @property
+    def tls_service_url(self) -> str | None:
+        """The same for clients that speak TLS; None where the server does not."""
+        endpoint = self.service.settings.tls_endpoint
+        return None if endpoint is None else endpoint.url("pulsar+ssl", self.local_host)
 
     @property
     def is_closed(self) -> bool:

@@ -1,7 +1,8 @@
 """LOOKUP and PARTITIONED_METADATA: where a topic is, and how many partitions it has.
 
-Every topic is here, so a lookup of whatever lies in a namespace is answered Connect, with this server's address as the
-client's listener has it.  Neither answer may be a ServiceNotReady: see `errors.lookup_error`.
+Every topic is here, so a lookup of whatever lies in a namespace is answered Connect, with this server's addresses: a
+client takes the one with TLS or the one without, as it was told.  Neither answer may be a ServiceNotReady: see
+`errors.lookup_error`.
 
 A client that wants transactions asks first for the topic of their coordinators; the answer is that there is none.
 """
@@ -48,6 +49,7 @@ def lookup(session: PulsarSession, command: CommandLookupTopic) -> Answer:
             request_id=command.request_id,
             response=CommandLookupTopicResponse.Connect,
             brokerServiceUrl=session.service_url,
+            brokerServiceUrlTls=session.tls_service_url,
             authoritative=True,
         ),
     )

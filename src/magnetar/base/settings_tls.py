@@ -1,0 +1,302 @@
+"""Settings of TLS: Kafka's and Pulsar's own keys, and what a listener is given of them.
+
+Certificates and keys are PEM, in files or as text.  Here it is only decided where they stand; the server reads them
+(`server/certificates.py`).  A Kafka listener may have values of its own, `listener.name.<listener>.<key>`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from magnetar.base.config import ConfigType
+from magnetar.base.errors import ConfigError
+from magnetar.base.server_key import ServerKey, aliases
+
+PEM: Final = "PEM"
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+LISTENER_PREFIX: Final = "listener.name."
+
+_B, _S, _I, _LIST, _PASSWORD = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LIST,
+    ConfigType.PASSWORD,
+)
+
+KAFKA_TLS_KEYS: Final = (
+    ServerKey(
+        "ssl.keystore.type",
+        _S,
+        PEM,
+        "The form of Kafka's certificate and key; only PEM is served today.",
+        aliases=aliases("kopSslKeystoreType"),
+    ),
+    ServerKey(
+        "ssl.keystore.location",
+        _S,
+        "",
+        "A PEM file with the key and the certificate chain of Kafka's SSL listeners; read again when it changes.",
+        aliases=aliases("kopSslKeystoreLocation"),
+    ),
+    ServerKey("ssl.keystore.key", _PASSWORD, "", "The key itself as PEM (PKCS #8), instead of a file."),
+    ServerKey(
+        "ssl.keystore.certificate.chain",
+        _S,
+        "",
+        "The certificate chain itself as PEM, beside ssl.keystore.key.",
+    ),
+    ServerKey(
+        "ssl.keystore.password",
+        _PASSWORD,
+        "",
+        "A store's password; PEM has none.",
+        aliases=aliases("kopSslKeystorePassword"),
+    ),
+    ServerKey(
+        "ssl.key.password",
+        _PASSWORD,
+        "",
+        "The password of a key that is encrypted.",
+        aliases=aliases("kopSslKeyPassword"),
+    ),
+    ServerKey(
+        "ssl.truststore.type",
+        _S,
+        PEM,
+        "The form of the certificates that sign clients'; only PEM is served today.",
+        aliases=aliases("kopSslTruststoreType"),
+    ),
+    ServerKey(
+        "ssl.truststore.location",
+        _S,
+        "",
+        "A PEM file with the certificates that sign clients'; read again when it changes.",
+        aliases=aliases("kopSslTruststoreLocation"),
+    ),
+    ServerKey(
+        "ssl.truststore.certificates", _S, "", "These certificates themselves as PEM, instead of a file."
+    ),
+    ServerKey(
+        "ssl.truststore.password",
+        _PASSWORD,
+        "",
+        "A store's password; PEM has none.",
+        aliases=aliases("kopSslTruststorePassword"),
+    ),
+    ServerKey(
+        "ssl.client.auth",
+        _S,
+        "none",
+        "Whether Kafka's clients show a certificate: required, if they have one (requested), or not at all.",
+        choices=("none", "requested", "required"),
+        aliases=aliases("kopSslClientAuth"),
+    ),
+    ServerKey(
+        "ssl.enabled.protocols",
+        _LIST,
+        ",".join(TLS_VERSIONS),
+        "The versions of TLS that Kafka's SSL listeners speak: TLSv1.2, TLSv1.3.",
+        aliases=aliases("kopSslEnabledProtocols"),
+    ),
+    ServerKey(
+        "ssl.cipher.suites",
+        _LIST,
+        "",
+        "The ciphers of Kafka's SSL listeners; OpenSSL chooses them, and a list of one's own is refused.",
+        aliases=aliases("kopSslCipherSuites"),
+    ),
+)
+
+PULSAR_TLS_KEYS: Final = (
+    ServerKey(
+        "brokerServicePortTls",
+        _I,
+        None,
+        "The port of Pulsar's binary protocol over TLS (pulsar+ssl), on `host`; 0 is a free one.",
+        minimum=0,
+        maximum=65535,
+        default_words="there is none",
+    ),
+    ServerKey(
+        "tlsCertificateFilePath",
+        _S,
+        "",
+        "A PEM file with the certificate chain of that port; read again when it changes.",
+    ),
+    ServerKey(
+        "tlsKeyFilePath", _S, "", "A PEM file with its key, not encrypted; read again when it changes."
+    ),
+    ServerKey(
+        "tlsTrustCertsFilePath",
+        _S,
+        "",
+        "A PEM file with the certificates that sign clients'; a certificate that a client shows is looked at when this"
+        " is set.",
+    ),
+    ServerKey(
+        "tlsRequireTrustedClientCertOnConnect",
+        _B,
+        "false",
+        "Whether clients of that port must show a certificate that one of these has signed.",
+    ),
+    ServerKey("tlsProtocols", _LIST, ",".join(TLS_VERSIONS), "The versions of TLS that it speaks."),
+)
+
+TLS_KEYS: Final = (*KAFKA_TLS_KEYS, *PULSAR_TLS_KEYS)
+KAFKA_NAMES: Final = frozenset(key.name for key in KAFKA_TLS_KEYS)
+PULSAR_NAMES: Final = frozenset(key.name for key in PULSAR_TLS_KEYS)
+
+
+class ClientCertificates(Enum):
+    """Whether clients show one.  The values are Kafka's words."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """Certificates or a key: in `file`, or the `text` itself when there is none.  `setting` is the key that says so."""
+
+    setting: str
+    file: Path | None
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What a listener with TLS is made of.  `key` may be in the file of `chain`; `versions` are of `TLS_VERSIONS`.
+
+    `password` is the key's, and `password_setting` the key that it is set with, empty where there is none.
+    """
+
+    chain: Pem
+    key: Pem
+    trusted: Pem | None
+    client_certificates: ClientCertificates
+    versions: tuple[str, ...]
+    password: str = field(default="", repr=False)
+    password_setting: str = ""
+
+
+class Given(NamedTuple):
+    """The value of a key, as text, and the name that it was set by."""
+
+    text: str
+    name: str
+
+
+# The value of a key as it holds where it is asked for: a listener's own, or all listeners'.
+Lookup = Callable[[str], Given]
+
+
+def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
+    """What `ssl.*` says about one listener.
+
+    Raises:
+        ConfigError: it asks for what is not served, or is incomplete.
+    """
+    _check_store("keystore", look_up)
+    _check_store("truststore", look_up)
+    ciphers = look_up("ssl.cipher.suites")
+    if ciphers.text:
+        raise ConfigError(f"{ciphers.name} cannot be set yet: OpenSSL chooses the ciphers")
+    chain, key = _key_and_chain(listener, look_up)
+    clients = look_up("ssl.client.auth")
+    wanted = ClientCertificates(clients.text)
+    trusted = _file_or_text(look_up("ssl.truststore.location"), look_up("ssl.truststore.certificates"))
+    if wanted is not ClientCertificates.NONE and trusted is None:
+        raise ConfigError(
+            f"{clients.name} is {clients.text}, and nothing says whose certificates are good: set"
+            " ssl.truststore.location"
+        )
+    password = look_up("ssl.key.password")
+    versions = _versions(look_up("ssl.enabled.protocols"))
+    return TlsSettings(chain, key, trusted, wanted, versions, password.text, password.name)
+
+
+def pulsar_tls(look_up: Lookup) -> TlsSettings:
+    """What Pulsar's `tls...` say about `brokerServicePortTls`.
+
+    Raises:
+        ConfigError: as `kafka_tls`.
+    """
+    chain, key = look_up("tlsCertificateFilePath"), look_up("tlsKeyFilePath")
+    for one in (chain, key):
+        if not one.text:
+            raise ConfigError(f"brokerServicePortTls needs a certificate and its key: set {one.name}")
+    trusted = look_up("tlsTrustCertsFilePath")
+    wanted = ClientCertificates.REQUESTED if trusted.text else ClientCertificates.NONE
+    if look_up("tlsRequireTrustedClientCertOnConnect").text == "true":
+        wanted = ClientCertificates.REQUIRED
+        if not trusted.text:
+            raise ConfigError(
+                "tlsRequireTrustedClientCertOnConnect is true, and nothing says whose certificates are good: set"
+                " tlsTrustCertsFilePath"
+            )
+    return TlsSettings(
+        _in_file(chain),
+        _in_file(key),
+        _in_file(trusted) if trusted.text else None,
+        wanted,
+        _versions(look_up("tlsProtocols")),
+    )
+
+
+def own_key(name: str) -> tuple[str, str] | None:
+    """The listener and the key of `listener.name.<listener>.ssl.<...>`; None for any other name."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    listener, separator, rest = name[len(LISTENER_PREFIX) :].partition(".ssl.")
+    return (listener.upper(), f"ssl.{rest}") if listener and separator else None
+
+
+def _check_store(store: str, look_up: Lookup) -> None:
+    kind = look_up(f"ssl.{store}.type")
+    if kind.text.upper() != PEM:
+        raise ConfigError(f"{kind.name} is {kind.text[:100]}: PEM is what is served today")
+    password = look_up(f"ssl.{store}.password")
+    if password.text:
+        raise ConfigError(
+            f"{password.name} is for stores that are not PEM, which is what is served today: leave it out (a key's"
+            " password is ssl.key.password)"
+        )
+
+
+def _key_and_chain(listener: str, look_up: Lookup) -> tuple[Pem, Pem]:
+    location = look_up("ssl.keystore.location")
+    key, chain = look_up("ssl.keystore.key"), look_up("ssl.keystore.certificate.chain")
+    if location.text:
+        for one in (key, chain):
+            if one.text:
+                raise ConfigError(f"{location.name} and {one.name} both have a certificate: keep one of them")
+        return _in_file(location), _in_file(location)
+    if not key.text or not chain.text:
+        raise ConfigError(
+            f"listener {listener} speaks TLS and has no certificate: set ssl.keystore.location, or both"
+            " ssl.keystore.key and ssl.keystore.certificate.chain"
+        )
+    return Pem(chain.name, None, chain.text), Pem(key.name, None, key.text)
+
+
+def _file_or_text(file: Given, text: Given) -> Pem | None:
+    if file.text and text.text:
+        raise ConfigError(f"{file.name} and {text.name} both have certificates: keep one of them")
+    if file.text:
+        return _in_file(file)
+    return Pem(text.name, None, text.text) if text.text else None
+
+
+def _in_file(given: Given) -> Pem:
+    return Pem(given.name, Path(given.text).expanduser().absolute())
+
+
+def _versions(given: Given) -> tuple[str, ...]:
+    wanted = [one.strip() for one in given.text.split(",") if one.strip()]
+    if not wanted or not set(wanted) <= set(TLS_VERSIONS):
+        raise ConfigError(f"{given.name} must be among {', '.join(TLS_VERSIONS)}, not {given.text[:200]!r}")
+    return tuple(one for one in TLS_VERSIONS if one in wanted)

@@ -1,0 +1,201 @@
+"""What a listener with TLS shows its clients, and whose certificates it takes from them; read again when files change.
+
+A change is acted on once it has stood from one look to the next: a certificate and its key are two files, and are not
+replaced in one instant.  Connections go on with what they began with; what cannot be used is said once, and what was
+there before stays.  At the start it ends the start instead.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import ssl
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import ConfigError
+from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_S: Final = 2.0
+PEM_BYTES_MAX: Final = 1 << 20  # hundreds of certificates
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CERTIFICATE: Final = re.compile("-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
+_KEY: Final = re.compile("-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
+_BLOCK: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)([^-]*)(-----END [A-Z0-9 ]+-----)")
+_VERIFY: Final = {
+    ClientCertificates.NONE: ssl.CERT_NONE,
+    ClientCertificates.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+# Of each file: which one it is, how long, and when it was written; None where there is none.
+Looks = tuple[tuple[int, int, int] | None, ...]
+
+
+class Certificate:
+    """One listener's.  `context` is for the connections that are accepted next."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """Raises ConfigError: a file cannot be used."""
+        self._settings = settings
+        self._used = self._seen = self._look()
+        self.context = make_context(settings)
+
+    async def refresh(self) -> bool:
+        """Look at the files, beside the loop; whether they have changed, and are used from now on.
+
+        Raises:
+            ConfigError: they have changed, and cannot be used; said once for each change.
+        """
+        seen = await asyncio.to_thread(self._look)
+        before, self._seen = self._seen, seen
+        if seen == self._used or seen != before:
+            return False
+        self._used = seen
+        self.context = await asyncio.to_thread(make_context, self._settings)
+        return True
+
+    def _look(self) -> Looks:
+        settings = self._settings
+        return tuple(
+            _look_at(one.file) for one in (settings.chain, settings.key, settings.trusted) if one and one.file
+        )
+
+
+class Certificates:
+    """Those of all listeners: one for each that is set up alike."""
+
+    def __init__(self) -> None:
+        self._by_settings: dict[TlsSettings, Certificate] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_settings)
+
+    def of(self, settings: TlsSettings) -> Certificate:
+        """Raises ConfigError: a file cannot be used."""
+        found = self._by_settings.get(settings)
+        if found is None:
+            found = self._by_settings[settings] = Certificate(settings)
+        return found
+
+    async def refresh(self) -> None:
+        """Look at all files; what there is to say is said once, however many listeners use one."""
+        problems: set[str] = set()
+        changed: set[str] = set()
+        for settings, one in list(self._by_settings.items()):
+            try:
+                if await one.refresh():
+                    changed.add(_place(settings.chain))
+            except ConfigError as error:
+                problems.add(str(error))
+        for problem in sorted(problems):
+            log.warning("%s; connections go on with the certificate that was there before", problem)
+        for place in sorted(changed):
+            log.info("new connections get what is now in %s", place)
+
+
+def make_context(settings: TlsSettings) -> ssl.SSLContext:
+    """What connections of a listener are made with.
+
+    Raises:
+        ConfigError: a file is missing, unreadable or not PEM, or key and certificate do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.versions[0]]
+    context.maximum_version = _VERSIONS[settings.versions[-1]]
+    # A client that starts anew in the middle of a connection would have the server work for nothing.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    _load_chain(context, settings)
+    if settings.trusted is not None:
+        # Whatever is in the file is trusted by itself, as with Java's stores: also a certificate that another signed.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        text = _read(settings.trusted, _CERTIFICATE, "certificate")
+        try:
+            context.load_verify_locations(cadata=text)
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"{_place(settings.trusted)} has a certificate that cannot be read ({_reason(error)})"
+            ) from None
+    context.verify_mode = _VERIFY[settings.client_certificates]
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    chain = _read(settings.chain, _CERTIFICATE, "certificate")
+    key = _read(settings.key, _KEY, "private key")
+    is_encrypted = "ENCRYPTED" in key
+    if is_encrypted and not settings.password:
+        hint = f": set {settings.password_setting}" if settings.password_setting else ""
+        raise ConfigError(f"the key in {_place(settings.key)} is encrypted{hint}")
+    with ExitStack() as stack:
+        try:
+            # What is not asked for would be asked at the terminal.
+            context.load_cert_chain(
+                _path_of(chain, stack), _path_of(key, stack), password=lambda: settings.password
+            )
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise ConfigError(
+                    f"the key in {_place(settings.key)} is not that of the first certificate in"
+                    f" {_place(settings.chain)}"
+                ) from None
+            if is_encrypted:
+                raise ConfigError(
+                    f"the key in {_place(settings.key)} cannot be decrypted with {settings.password_setting}"
+                ) from None
+            raise ConfigError(
+                f"{_place(settings.chain)} has no certificate and key that can be used ({_reason(error)})"
+            ) from None
+
+
+def _read(pem: Pem, wanted: re.Pattern[str], what: str) -> str:
+    if pem.file is None:
+        text = _with_lines(pem.text)
+    else:
+        try:
+            with pem.file.open("rb") as stream:
+                data = stream.read(PEM_BYTES_MAX + 1)
+        except OSError as error:
+            raise ConfigError(f"{_place(pem)} cannot be read: {error.strerror}") from None
+        if len(data) > PEM_BYTES_MAX:
+            raise ConfigError(f"{_place(pem)} is larger than {PEM_BYTES_MAX} bytes")
+        text = data.decode("ascii", "replace")
+    if wanted.search(text) is None:
+        raise ConfigError(f"{_place(pem)} has no {what} in PEM form, which is what is served today")
+    return text.encode("ascii", "ignore").decode()
+
+
+def _with_lines(text: str) -> str:
+    """PEM as it is in a file: a properties file may have all of it in one line."""
+    return "".join(
+        "\n".join([begin, *re.findall(".{1,64}", re.sub(r"\s|\\n", "", content)), end, ""])
+        for begin, content, end in _BLOCK.findall(text)
+    )
+
+
+def _path_of(text: str, stack: ExitStack) -> str:
+    """Where OpenSSL finds a text that is nowhere but in memory."""
+    descriptor = os.memfd_create("pem")
+    stack.callback(os.close, descriptor)
+    os.write(descriptor, text.encode())
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _place(pem: Pem) -> str:
+    return pem.setting if pem.file is None else f"{pem.setting} {pem.file}"
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def _look_at(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,422 @@
+"""TLS between a socket and its connection: what the socket receives is decrypted, what the connection sends encrypted.
+
+To the event loop a `TlsConnection` is the protocol of a socket, to a `Connection` it is the transport.  asyncio's own
+TLS is not used, because
+
+* it knows a connection only after the handshake: here one that is still in it has its place among those that may be
+  open, a time to end in, and nothing of the session is made for it;
+* it encrypts whatever it is given at once and keeps it, out of sight of the memory's account.  Here what the socket
+  does not take stays as it was given, without a copy, and `get_write_buffer_size` has all of it;
+* it goes on delivering what it has decrypted after `pause_reading`.
+
+Handshakes are the dearest thing that a client who is not known can ask for, about a millisecond with a key of RSA: all
+together have a millisecond in each pass of the loop.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final, cast
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.turns import TURN_S
+from magnetar.protocols.door import Buffer
+from magnetar.server.connection import Connection, host_of
+from magnetar.server.rare_line import RareLine
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_S_MAX: Final = 10.0
+HANDSHAKES_MAX: Final = 512
+CIPHERTEXT_BYTES: Final = 256 << 10  # received at once
+RECORD_BYTES: Final = 16 << 10  # the most that TLS encrypts as one piece
+RECORDS_AT_ONCE: Final = 64  # decrypted in one pass of the loop: a record may be one byte, and costs a call
+STEP_BYTES: Final = 256 << 10  # encrypted before the socket gets it
+# Of what is encrypted little is to wait in the socket's buffer: that is a copy.  The low mark is the lowest that a
+# connection sets for itself, so that it is always told when it may go on.
+ENCRYPTED_HIGH_BYTES: Final = 64 << 10
+ENCRYPTED_LOW_BYTES: Final = 16 << 10
+
+
+class _State(Enum):
+    HANDSHAKE = "handshake"
+    REFUSED = "refused"  # the client hears why, and what it still sends is not looked at
+    OPEN = "open"
+    CLOSING = "closing"  # what was sent leaves, nothing is received
+    CLOSED = "closed"  # or will be without a word
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's words; none of them are the client's."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not good ({error.verify_message})"
+    return (error.reason or "it broke off").lower().replace("_", " ")
+
+
+class Handshakes:
+    """Those under way, over all listeners.
+
+    `take_place` says whether another connection of a host may be open, and counts it; `give_place` takes it back when
+    its handshake fails.  One that succeeds keeps its place.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        take_place: Callable[[str], bool],
+        give_place: Callable[[str], None],
+        handshakes_max: int = HANDSHAKES_MAX,
+    ) -> None:
+        self.clock = clock
+        self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))  # what is received is decrypted at once
+        self.failed_count = 0
+        self._take_place = take_place
+        self._give_place = give_place
+        self._handshakes_max = handshakes_max
+        self._under_way: dict[TlsConnection, None] = {}
+        self._waiting: deque[TlsConnection] = deque()  # for their turn
+        self._failures = RareLine(log, clock)
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, one: "TlsConnection") -> bool:
+        """Whether a connection that was accepted may go on; when many are at it, the first of them gives way."""
+        if not self._take_place(one.client_host):
+            return False
+        if len(self._under_way) >= self._handshakes_max:
+            next(iter(self._under_way)).give_up("others came after it, and as many are at it as may be")
+        self._under_way[one] = None
+        return True
+
+    def has_received(self, one: "TlsConnection") -> None:
+        """It goes on when it has its turn."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._serve)
+        self._waiting.append(one)
+
+    def succeeded(self, one: "TlsConnection") -> None:
+        del self._under_way[one]
+
+    def failed(self, one: "TlsConnection", reason: str) -> None:
+        """It is closed for `reason`; said once in a while, however many there are."""
+        self._under_way.pop(one, None)
+        if reason:
+            self.failed_count += 1
+            self._failures.warn(f"TLS with {one.client_host} failed: {reason}", "failed")
+
+    def ended(self, one: "TlsConnection") -> None:
+        """The socket of one that was never open is closed."""
+        self._under_way.pop(one, None)
+        self._give_place(one.client_host)
+
+    def abort_all(self) -> None:
+        for one in list(self._under_way):
+            one.abort()
+
+    def _serve(self) -> None:
+        over_s = self.clock.monotonic() + TURN_S
+        while self._waiting:
+            self._waiting.popleft().shake_hands()
+            if self.clock.monotonic() >= over_s and self._waiting:
+                asyncio.get_running_loop().call_soon(self._serve)
+                return
+
+
+class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
+    """See the module's text."""
+
+    def __init__(self, connection: Connection, context: ssl.SSLContext, handshakes: Handshakes) -> None:
+        asyncio.Transport.__init__(self)
+        self.client_host = ""
+        self._connection = connection
+        self._handshakes = handshakes
+        self._received = ssl.MemoryBIO()
+        self._encrypted = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
+        self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # into a buffer
+        self._socket: asyncio.Transport
+        self._state = _State.HANDSHAKE
+        self._timer: TimerHandle | None = None
+        self._has_place = False
+        self._has_connection = False
+        self._has_heard = False
+        self._is_paused = False
+        self._will_go_on = False
+        self._unsent: deque[Buffer] = deque()  # not encrypted yet
+        self._unsent_bytes = 0
+        self._socket_is_full = False
+        self._high_bytes = ENCRYPTED_HIGH_BYTES
+        self._low_bytes = ENCRYPTED_LOW_BYTES
+        self._peer_is_slow = False
+
+    # --- the socket's side -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast(asyncio.Transport, transport)
+        self.client_host = host_of(transport, "peername") or "unknown"
+        self._socket.set_write_buffer_limits(ENCRYPTED_HIGH_BYTES, ENCRYPTED_LOW_BYTES)
+        self._has_place = self._handshakes.begin(self)
+        if not self._has_place:
+            self.abort()
+            return
+        self._timer = self._handshakes.clock.call_later(HANDSHAKE_S_MAX, self._is_late)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._handshakes.ciphertext
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._state is _State.OPEN:
+            self._received.write(self._handshakes.ciphertext[:nbytes])
+            if self._decrypt():
+                self._socket.pause_reading()
+                self._go_on_soon()
+        elif self._state is _State.HANDSHAKE:
+            self._has_heard = True
+            self._received.write(self._handshakes.ciphertext[:nbytes])
+            self._socket.pause_reading()
+            self._handshakes.has_received(self)
+
+    def eof_received(self) -> bool:
+        if self._state is _State.OPEN:
+            self._state = _State.CLOSED
+        return False
+
+    def pause_writing(self) -> None:
+        self._socket_is_full = True
+
+    def resume_writing(self) -> None:
+        self._socket_is_full = False
+        self._send_on()
+        if self._peer_is_slow and (
+            not self._socket_is_full or self.get_write_buffer_size() <= self._low_bytes
+        ):
+            self._peer_is_slow = False
+            self._connection.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        state, self._state = self._state, _State.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        if not self._has_place:
+            return
+        if self._has_connection:
+            self._connection.connection_lost(error)
+            return
+        if state is _State.HANDSHAKE and self._has_heard:
+            self._handshakes.failed(self, "it hung up in the handshake")
+        self._handshakes.ended(self)
+
+    # --- the handshake -----------------------------------------------------------------------------------------------
+
+    def shake_hands(self) -> None:
+        """Go on with what has been received."""
+        if self._state is not _State.HANDSHAKE:
+            return
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            self._read_on()
+        except ssl.SSLError as error:
+            self._refuse(error)
+        else:
+            self._flush()
+            self._handshakes.succeeded(self)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._state = _State.OPEN
+            self._has_connection = True
+            self._connection.connection_made(self)
+            self._go_on()
+
+    def give_up(self, reason: str) -> None:
+        """Close at once what comes to nothing."""
+        self._handshakes.failed(self, reason)
+        self.abort()
+
+    def _refuse(self, error: ssl.SSLError) -> None:
+        """Tell the client, and wait for it to close: to close first could take back what it was told."""
+        self._state = _State.REFUSED
+        self._handshakes.failed(self, _reason(error))
+        self._flush()
+        if self._socket.can_write_eof():
+            self._socket.write_eof()
+        self._read_on()
+
+    def _is_late(self) -> None:
+        if self._state is _State.HANDSHAKE:
+            # Who has not said a word may just have looked whether the port is there.
+            reason = f"the handshake was not over after {HANDSHAKE_S_MAX:g} s" if self._has_heard else ""
+            self._handshakes.failed(self, reason)
+        self.abort()
+
+    # --- bytes in ----------------------------------------------------------------------------------------------------
+
+    def _decrypt(self) -> bool:
+        """Give the connection what has come, as far as it takes it; whether there is more that it would take."""
+        received, tls, connection = self._received, self._tls, self._connection
+        left = RECORDS_AT_ONCE
+        has_more = False
+        try:
+            while self._state is _State.OPEN and not self._is_paused and (received.pending or tls.pending()):
+                if left <= 0:
+                    has_more = True
+                    break
+                buffer = connection.get_buffer(-1)
+                size, filled = len(buffer), 0
+                try:
+                    while filled < size and left > 0 and (received.pending or tls.pending()):
+                        count = self._read(size - filled, buffer[filled:] if filled else buffer)
+                        if not count:
+                            self._peer_has_closed(filled)
+                            return False
+                        filled += count
+                        left -= 1
+                except ssl.SSLWantReadError:
+                    pass
+                if not filled:
+                    break
+                connection.buffer_updated(filled)
+        except ssl.SSLError as error:
+            self.give_up(_reason(error))
+            return False
+        if self._encrypted.pending:
+            self._flush()
+            self._look_at_size()
+        return has_more
+
+    def _peer_has_closed(self, filled: int) -> None:
+        """The client has said goodbye, behind `filled` bytes that the connection has not been told of."""
+        if filled:
+            self._connection.buffer_updated(filled)
+        self.close()
+
+    def _go_on_soon(self) -> None:
+        if not self._will_go_on:
+            self._will_go_on = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._will_go_on = False
+        if self._state is not _State.OPEN or self._is_paused:
+            return
+        if self._decrypt():
+            self._go_on_soon()
+        elif self._state is _State.OPEN and not self._is_paused:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    # --- bytes out ---------------------------------------------------------------------------------------------------
+
+    def _send_on(self) -> None:
+        """Encrypt as much as the socket takes."""
+        try:
+            while self._unsent and not self._socket_is_full:
+                done = 0
+                while self._unsent and done < STEP_BYTES:
+                    piece = self._next_piece()
+                    done += self._tls.write(piece)
+                self._unsent_bytes -= done
+                self._flush()
+        except ssl.SSLError as error:
+            self.give_up(_reason(error))
+            return
+        if self._state is _State.CLOSING and not self._unsent:
+            self._say_goodbye()
+
+    def _next_piece(self) -> Buffer:
+        """What fills a record: small parts together, or a part of a large one."""
+        unsent = self._unsent
+        first = unsent[0]
+        if len(first) > RECORD_BYTES:
+            view = memoryview(first)
+            unsent[0] = view[RECORD_BYTES:]
+            return view[:RECORD_BYTES]
+        unsent.popleft()
+        size = len(first)
+        if not unsent or size + len(unsent[0]) > RECORD_BYTES:
+            return first
+        parts = [first]
+        while unsent and size + len(unsent[0]) <= RECORD_BYTES:
+            part = unsent.popleft()
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+
+    def _flush(self) -> None:
+        if self._encrypted.pending:
+            self._socket.write(self._encrypted.read())
+
+    def _look_at_size(self) -> None:
+        if not self._peer_is_slow and self.get_write_buffer_size() > self._high_bytes:
+            self._peer_is_slow = True
+            self._connection.pause_writing()
+
+    def _say_goodbye(self) -> None:
+        with suppress(ssl.SSLError):  # the client's own goodbye is not waited for
+            self._tls.unwrap()
+        self._flush()
+        self._state = _State.CLOSED
+        self._socket.close()
+
+    # --- the connection's side ---------------------------------------------------------------------------------------
+
+    def write(self, data: Buffer) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        if self._state is not _State.OPEN:
+            return
+        for part in list_of_data:
+            if len(part):
+                self._unsent.append(part)
+                self._unsent_bytes += len(part)
+        self._send_on()
+        self._look_at_size()
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes + self._socket.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None, "a connection says what it wants"
+        assert low is not None, "a connection says what it wants"
+        assert high >= ENCRYPTED_HIGH_BYTES, "or nothing would tell it to go on"
+        self._high_bytes, self._low_bytes = high, low
+        self._look_at_size()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._go_on_soon()  # not at once: who calls may be in the middle of something
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._socket.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._state is not _State.OPEN or self._socket.is_closing()
+
+    def close(self) -> None:
+        """Send what was given, then say goodbye and close."""
+        if self._state is _State.OPEN:
+            self._state = _State.CLOSING
+            self._socket.pause_reading()
+            self._send_on()
+
+    def abort(self) -> None:
+        self._state = _State.CLOSED
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        self._socket.abort()

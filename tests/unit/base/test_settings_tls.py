@@ -1,0 +1,183 @@
+"""What the keys of TLS come to, for each listener; and which of them are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import ConfigError
+from magnetar.base.masking import HIDDEN
+from magnetar.base.settings import ServerSettings, load_settings
+from magnetar.base.settings_tls import ClientCertificates, TlsSettings
+
+SSL = ("listeners=SSL://:9093", "ssl.keystore.location=/k/both.pem")
+PULSAR = ("brokerServicePortTls=6651", "tlsCertificateFilePath=/c.pem", "tlsKeyFilePath=/k.pem")
+
+
+def of(*assignments: str) -> ServerSettings:
+    return load_settings(assignments=assignments)
+
+
+def problem(*assignments: str) -> str:
+    with pytest.raises(ConfigError) as said:
+        of(*assignments)
+    return str(said.value)
+
+
+def kafka(*assignments: str) -> TlsSettings:
+    return of(*SSL, *assignments).network.tls["SSL"]
+
+
+def pulsar(*assignments: str) -> TlsSettings:
+    tls = of(*PULSAR, *assignments).network.pulsar.tls
+    assert tls is not None
+    return tls
+
+
+def test_nothing_of_it_by_default() -> None:
+    network = of().network
+    assert (network.tls, network.pulsar.tls, network.pulsar.tls_port) == ({}, None, None)
+
+
+def test_a_file_with_key_and_chain() -> None:
+    tls = kafka()
+    assert tls.chain == tls.key
+    assert (tls.chain.setting, tls.chain.file) == ("ssl.keystore.location", Path("/k/both.pem"))
+    assert tls.trusted is None
+    assert tls.client_certificates is ClientCertificates.NONE
+    assert tls.versions == ("TLSv1.2", "TLSv1.3")
+
+
+def test_all_of_kafkas_keys_by_their_names_and_kops() -> None:
+    tls = kafka(
+        "ssl.keystore.type=pem",
+        "ssl.key.password=hunter2",
+        "kopSslTruststoreType=PEM",
+        "kopSslTruststoreLocation=trust.pem",
+        "kopSslClientAuth=requested",
+        "ssl.enabled.protocols=TLSv1.3",
+    )
+    assert (tls.password, tls.password_setting) == ("hunter2", "ssl.key.password")
+    assert tls.trusted is not None
+    assert tls.trusted.file == Path.cwd() / "trust.pem"
+    assert tls.client_certificates is ClientCertificates.REQUESTED
+    assert tls.versions == ("TLSv1.3",)
+
+
+def test_pem_as_text() -> None:
+    tls = of(
+        "listeners=SSL://:1",
+        "ssl.keystore.key=KEY",
+        "ssl.keystore.certificate.chain=CHAIN",
+        "ssl.truststore.certificates=TRUST",
+        "ssl.client.auth=required",
+    ).network.tls["SSL"]
+    assert (tls.key.text, tls.chain.text, tls.key.file) == ("KEY", "CHAIN", None)
+    assert tls.trusted is not None
+    assert tls.trusted.text == "TRUST"
+
+
+def test_a_listener_has_its_own_before_those_of_all() -> None:
+    network = of(
+        "listeners=PLAINTEXT://:1,SSL://:2,Inner://:3",
+        "listener.security.protocol.map=INNER:SSL",
+        "ssl.keystore.location=/all.pem",
+        "ssl.truststore.location=/trust.pem",
+        "listener.name.inner.ssl.client.auth=required",
+        "listener.name.inner.ssl.keystore.location=/inner.pem",
+        "listener.name.ssl.ssl.client.auth=none",
+    ).network
+    assert set(network.tls) == {"SSL", "INNER"}
+    assert network.tls["SSL"].chain.file == Path("/all.pem")
+    assert network.tls["SSL"].client_certificates is ClientCertificates.NONE
+    assert network.tls["INNER"].chain.file == Path("/inner.pem")
+    assert network.tls["INNER"].client_certificates is ClientCertificates.REQUIRED
+
+
+def test_pulsars_keys() -> None:
+    settings = of(*PULSAR).network.pulsar
+    assert settings.tls_port == 6651
+    tls = pulsar()
+    assert (tls.chain.file, tls.key.file) == (Path("/c.pem"), Path("/k.pem"))
+    assert tls.client_certificates is ClientCertificates.NONE
+    trusting = pulsar("tlsTrustCertsFilePath=/t.pem")
+    assert trusting.client_certificates is ClientCertificates.REQUESTED
+    strict = pulsar(
+        "tlsTrustCertsFilePath=/t.pem", "tlsRequireTrustedClientCertOnConnect=true", "tlsProtocols=TLSv1.2"
+    )
+    assert strict.client_certificates is ClientCertificates.REQUIRED
+    assert strict.versions == ("TLSv1.2",)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "sentence"),
+    [
+        (
+            ("listeners=SSL://:1",),
+            "listener SSL speaks TLS and has no certificate: set ssl.keystore.location",
+        ),
+        (("listeners=SSL://:1", "ssl.keystore.key=x"), "listener SSL speaks TLS and has no certificate"),
+        ((*SSL, "ssl.keystore.key=x"), "ssl.keystore.location and ssl.keystore.key both have a certificate"),
+        ((*SSL, "ssl.keystore.type=JKS"), "ssl.keystore.type is JKS: PEM is what is served today"),
+        ((*SSL, "ssl.truststore.type=PKCS12"), "ssl.truststore.type is PKCS12: PEM is what is served today"),
+        ((*SSL, "ssl.keystore.password=hunter2"), "ssl.keystore.password is for stores that are not PEM"),
+        ((*SSL, "ssl.client.auth=required"), "ssl.client.auth is required, and nothing says whose"),
+        ((*SSL, "ssl.client.auth=perhaps"), "must be one of none, requested, required"),
+        (
+            (*SSL, "ssl.enabled.protocols=TLSv1.1,TLSv1.2"),
+            "must be among TLSv1.2, TLSv1.3, not 'TLSv1.1,TLSv1.2'",
+        ),
+        ((*SSL, "ssl.enabled.protocols="), "ssl.enabled.protocols must be among"),
+        ((*SSL, "ssl.cipher.suites=TLS_AES_128_GCM_SHA256"), "ssl.cipher.suites cannot be set yet"),
+        ((*SSL, "ssl.truststore.location=/a", "ssl.truststore.certificates=b"), "both have certificates"),
+        (
+            (*SSL, "listener.name.ssl.ssl.client.auth=required"),
+            "ssl.client.auth of listener SSL is required, and nothing says whose",
+        ),
+        ((*SSL, "listener.name.ssl.ssl.keystore.type=JKS"), "ssl.keystore.type of listener SSL is JKS"),
+        (
+            (*SSL, "listener.name.ssl.ssl.client.auth=none", "listener.name.SSL.ssl.client.auth=requested"),
+            "has different values",
+        ),
+        ((*SSL, "listener.name.ssl.ssl.nonsense=1"), "unknown key"),
+        (("brokerServicePortTls=1",), "brokerServicePortTls needs a certificate and its key: set tlsCert"),
+        (PULSAR[:2], "set tlsKeyFilePath"),
+        ((*PULSAR, "tlsRequireTrustedClientCertOnConnect=true"), "set tlsTrustCertsFilePath"),
+        ((*PULSAR, "tlsProtocols=SSLv3"), "tlsProtocols must be among"),
+        ((*PULSAR, "pulsar.port=6651"), "claim the same address"),
+    ],
+)
+def test_what_is_refused(assignments: tuple[str, ...], sentence: str) -> None:
+    said = problem(*assignments)
+    assert sentence in said
+    assert "hunter2" not in said
+
+
+def test_keys_of_a_server_without_tls_have_no_effect_and_that_is_said() -> None:
+    settings = of(
+        "ssl.keystore.type=JKS",
+        "ssl.keystore.password=hunter2",
+        "tlsCertificateFilePath=/c.pem",
+        "listener.name.plaintext.ssl.client.auth=required",
+        "ssl.protocol=TLS",
+        "listener.name.plaintext.ssl.principal.mapping.rules=DEFAULT",
+    )
+    assert [notice.partition(" has no effect: ")[2] for notice in settings.notices] == [
+        "OpenSSL does what Java's security providers do elsewhere",
+        "there is no authentication yet: a client's certificate lets it in, and gives it no name",
+        "no listener speaks TLS",
+        "no listener speaks TLS",
+        "no listener PLAINTEXT speaks TLS",
+        "brokerServicePortTls is not set",
+    ]
+
+
+def test_no_secret_is_shown() -> None:
+    settings = of(
+        *SSL,
+        "ssl.key.password=hunter2",
+        "listener.name.ssl.ssl.key.password=hunter3",
+    )
+    assert settings.network.tls["SSL"].password == "hunter3"
+    assert settings.given["ssl.key.password"].text == HIDDEN
+    assert "hunter" not in repr(settings)
+    assert "hunter" not in problem("ssl.key.password=hunter2" * 10_000)

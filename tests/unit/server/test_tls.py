@@ -1,0 +1,478 @@
+"""TLS between a socket and a connection, with no socket: a client of Python's own `ssl` at the other end."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+from magnetar.protocols.door import Buffer
+from magnetar.server.certificates import Certificate
+from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES, Connection, ConnectionLimits
+from magnetar.server.listeners import Connections
+from magnetar.server.tls import CIPHERTEXT_BYTES, HANDSHAKE_S_MAX, RECORDS_AT_ONCE, Handshakes, TlsConnection
+from magnetar.testing.certificates import Authority
+from magnetar.testing.clock import FakeClock
+
+
+class Socket:
+    """What the event loop's transport is to the connection; `room` is what the kernel takes."""
+
+    def __init__(self, host: str = "10.0.0.1") -> None:
+        self.host = host
+        self.protocol: TlsConnection
+        self.room = 1 << 30
+        self.taken = bytearray()
+        self.waiting = bytearray()
+        self.is_full = self.is_paused = self.is_closed = self.has_ended = False
+        self.limits = (0, 0)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return (self.host, 1234) if name in ("peername", "sockname") else default
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        self.limits = (high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.waiting)
+
+    def write(self, data: bytes) -> None:
+        self.waiting += data
+        self.drain()
+        if len(self.waiting) > self.limits[0] and not self.is_full:
+            self.is_full = True
+            self.protocol.pause_writing()
+
+    def drain(self) -> None:
+        count = min(self.room, len(self.waiting))
+        self.room -= count
+        self.taken += self.waiting[:count]
+        del self.waiting[:count]
+
+    def take(self, count: int) -> None:
+        """The client reads so much more."""
+        self.room += count
+        self.drain()
+        if self.is_full and len(self.waiting) <= self.limits[1]:
+            self.is_full = False
+            self.protocol.resume_writing()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.has_ended = True
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+
+class Session:
+    """Keeps what it receives, and does as it is told."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.buffer = memoryview(bytearray(100_000))
+        self.received_bytes = bytearray()
+        self.slow: list[bool] = []
+        self.is_closed = False
+        self.on_received: Callable[[], None] = lambda: None
+
+    def get_buffer(self) -> memoryview:
+        return self.buffer
+
+    def received(self, count: int) -> None:
+        self.received_bytes += self.buffer[:count]
+        self.on_received()
+
+    def peer_is_slow(self, slow: bool) -> None:
+        self.slow.append(slow)
+
+    def closed(self) -> None:
+        self.is_closed = True
+
+    def finish(self) -> None: ...
+
+
+class Client:
+    """The other end."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+
+    def hear(self, socket: Socket) -> None:
+        self.incoming.write(bytes(socket.taken))
+        socket.taken.clear()
+
+    def read(self, socket: Socket) -> bytes:
+        """All that has come."""
+        self.hear(socket)
+        found = bytearray()
+        while True:
+            try:
+                piece = self.tls.read(1 << 20)
+            except ssl.SSLWantReadError:
+                return bytes(found)
+            if not piece:
+                return bytes(found)
+            found += piece
+
+
+class World:
+    def __init__(self, authority: Authority, settings: TlsSettings, **limits: Any) -> None:
+        self.clock = FakeClock()
+        self.authority = authority
+        self.certificate = Certificate(settings)
+        self.memory = MemoryBudget(64 << 20, self.clock)
+        self.connections = Connections(ConnectionLimits(**limits), self.clock, self.memory)
+        self.sessions: list[Session] = []
+
+    def accept(self, host: str = "10.0.0.1") -> Socket:
+        def make(connection: Connection, number: int) -> Session:
+            self.sessions.append(Session(connection))
+            return self.sessions[-1]
+
+        socket = Socket(host)
+        socket.protocol = self.connections.tls_factory(make, self.certificate)()
+        socket.protocol.connection_made(socket)  # type: ignore[arg-type]
+        return socket
+
+    def client(self) -> Client:
+        return Client(ssl.create_default_context(cafile=str(self.authority.certificate)))
+
+    async def shake_hands(self, socket: Socket, client: Client) -> None:
+        for _ in range(4):
+            try:
+                client.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            else:
+                break
+            await self.say(socket, client.outgoing.read())
+            client.hear(socket)
+        await self.say(socket, client.outgoing.read())
+
+    async def say(self, socket: Socket, data: bytes) -> None:
+        """The client sends bytes; as a socket does, as long as they are taken."""
+        while data and not socket.is_paused and not socket.is_closed:
+            buffer = socket.protocol.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            socket.protocol.buffer_updated(count)
+            data = data[count:]
+            for _ in range(3):
+                await asyncio.sleep(0)
+        assert not data or socket.is_closed or socket.is_paused
+
+    async def open(self) -> tuple[Socket, Client, Session]:
+        socket, client = self.accept(), self.client()
+        await self.shake_hands(socket, client)
+        return socket, client, self.sessions[-1]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def tls_settings(authority: Authority) -> TlsSettings:
+    pem = Pem("ssl.keystore.location", authority.issue("server", hosts=["localhost"]).both)
+    return TlsSettings(pem, pem, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3"))
+
+
+@pytest.fixture
+def world(authority: Authority, tls_settings: TlsSettings) -> World:
+    return World(authority, tls_settings, connections_max=4, connections_per_host_max=2)
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario())
+
+
+def test_bytes_go_both_ways(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        client.tls.write(b"question" * 100_000)
+        await world.say(socket, client.outgoing.read())
+        assert session.received_bytes == b"question" * 100_000
+        parts: list[Buffer] = [b"an", memoryview(bytearray(b"swer")), b"", b"!" * 300_000, b"end"]
+        session.connection.send(parts)
+        assert client.read(socket) == b"answer" + b"!" * 300_000 + b"end"
+        assert session.slow == []
+
+    run(scenario)
+
+
+def test_a_paused_connection_is_told_nothing_of_what_has_come(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        session.buffer = session.buffer[:1000]
+        session.on_received = session.connection.pause_reading
+        client.tls.write(b"x" * 10_000)
+        await world.say(socket, client.outgoing.read())
+        assert len(session.received_bytes) == 1000
+        assert socket.is_paused
+        session.on_received = lambda: None
+        session.connection.resume_reading()
+        assert len(session.received_bytes) == 1000, "not in the middle of what the caller does"
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert session.received_bytes == b"x" * 10_000
+        assert not socket.is_paused
+
+    run(scenario)
+
+
+def test_many_small_records_take_many_passes_of_the_loop(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        for _ in range(RECORDS_AT_ONCE * 3 + 1):
+            client.tls.write(b"x")
+        words = client.outgoing.read()
+        socket.protocol.get_buffer(-1)[: len(words)] = words
+        socket.protocol.buffer_updated(len(words))
+        seen = []
+        for _ in range(5):
+            seen.append((len(session.received_bytes), socket.is_paused))
+            await asyncio.sleep(0)
+        once = RECORDS_AT_ONCE
+        end = (3 * once + 1, False)
+        assert seen == [(once, True), (2 * once, True), (3 * once, True), end, end]
+
+    run(scenario)
+
+
+def test_a_client_that_takes_nothing_is_counted_whole_and_waits_as_it_was_given(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        socket.room = 100_000
+        block = memoryview(bytearray(1 << 20))
+        for _ in range(4):
+            session.connection.send([block])
+        assert session.slow == []
+        session.connection.send([block])
+        unsent = session.connection.unsent_bytes()
+        assert session.slow == [True]
+        assert abs(unsent + 100_000 - 5 * len(block)) < 10_000
+        assert world.memory.used == unsent
+        assert len(socket.waiting) <= 400_000, "what is encrypted is a copy, and only a step of it"
+        found = b""
+        for _ in range(200):
+            socket.take(40_000)
+            found += client.read(socket)
+        assert len(found) == 5 * len(block)
+        assert session.slow == [True, False]
+        assert session.connection.unsent_bytes() == 0
+
+    run(scenario)
+
+
+def test_a_client_is_told_to_go_on_although_the_limits_shrank_meanwhile(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        world.memory.take(60 << 20)  # short: from here on 64 KiB count as much
+        socket.room = 0
+        session.connection.send([bytes(70_000)])
+        session.connection.send([bytes(10)])
+        assert session.slow == [True]
+        while socket.waiting:
+            socket.take(1000)
+        assert session.slow == [True, False]
+        assert len(client.read(socket)) == 70_010
+
+    run(scenario)
+
+
+def test_what_was_sent_leaves_before_the_connection_closes(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        socket.room = 0
+        session.connection.send([bytes(2 << 20)])
+        session.connection.close()
+        session.connection.send([b"too late"])
+        assert not socket.is_closed
+        while not socket.is_closed:
+            socket.take(100_000)
+        socket.take(1 << 20)
+        assert len(client.read(socket)) == 2 << 20
+        assert client.tls.read(10) == b"", "the server has said goodbye"
+        socket.protocol.connection_lost(None)
+        assert session.is_closed
+        assert len(world.connections) == 0
+
+    run(scenario)
+
+
+def test_a_client_that_says_goodbye_is_answered_and_closed(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        client.tls.write(b"last words")
+        with pytest.raises(ssl.SSLWantReadError):
+            client.tls.unwrap()
+        await world.say(socket, client.outgoing.read())
+        assert session.received_bytes == b"last words"
+        assert socket.is_closed
+
+    run(scenario)
+
+
+def test_a_record_that_was_changed_on_its_way_ends_the_connection(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        client.tls.write(b"x" * 100)
+        changed = bytearray(client.outgoing.read())
+        changed[50] ^= 1
+        await world.say(socket, bytes(changed))
+        assert socket.is_closed
+        assert session.received_bytes == b""
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert len(caplog.records) == 1
+
+
+def test_handshakes_have_places_and_give_them_back(world: World) -> None:
+    async def scenario() -> None:
+        first, second, third = (world.accept() for _ in range(3))
+        assert (first.is_closed, second.is_closed, third.is_closed) == (False, False, True)
+        third.protocol.connection_lost(None)
+        others = [world.accept(f"10.0.0.{index}") for index in (2, 3, 4)]
+        assert [one.is_closed for one in others] == [False, False, True]
+        assert world.connections.refused_count == 2
+        assert len(world.connections) == 0, "none of them has shaken hands"
+        first.protocol.connection_lost(None)
+        fourth = world.accept()
+        await world.shake_hands(fourth, world.client())
+        assert len(world.connections) == 1
+        assert len(world.connections.handshakes) == 3
+        assert world.accept().is_closed, "a connection keeps the place of its handshake"
+        fourth.protocol.connection_lost(None)
+        assert not world.accept().is_closed
+
+    run(scenario)
+
+
+def test_a_handshake_ends_in_time(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        silent, slow = world.accept(), world.accept()
+        client = world.client()
+        with pytest.raises(ssl.SSLWantReadError):
+            client.tls.do_handshake()
+        hello = client.outgoing.read()
+        for position in range(int(HANDSHAKE_S_MAX)):
+            assert not slow.is_closed
+            await world.say(slow, hello[position : position + 1])
+            world.clock.advance(1)
+        assert silent.is_closed
+        assert slow.is_closed
+        for one in (silent, slow):
+            one.protocol.connection_lost(None)
+        assert len(world.connections.handshakes) == 0
+        opened = await world.open()
+        world.clock.advance(HANDSHAKE_S_MAX + 1)
+        assert not opened[0].is_closed
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert len(caplog.records) == 1
+    assert "10.0.0.1 failed: the handshake was not over after 10 s" in caplog.text
+
+
+def test_the_oldest_of_many_handshakes_gives_way(tls_settings: TlsSettings) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        hosts: list[str] = []
+        handshakes = Handshakes(clock, lambda host: not hosts.append(host), hosts.remove, 3)  # type: ignore[func-returns-value]
+        context = Certificate(tls_settings).context
+        sockets = []
+        for number in range(5):
+            socket = Socket(f"10.0.0.{number}")
+            socket.protocol = TlsConnection(None, context, handshakes)  # type: ignore[arg-type]
+            socket.protocol.connection_made(socket)  # type: ignore[arg-type]
+            sockets.append(socket)
+        assert [one.is_closed for one in sockets] == [True, True, False, False, False]
+        for one in sockets:
+            one.protocol.connection_lost(None)
+        assert hosts == []
+        assert handshakes.failed_count == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"GET / HTTP/1.1\r\n\r\n", bytes(1000), b"\x00\x00\x00\x15\x00\x12\x00\x03", b"\x16\x03\x01\xff\xff"],
+)
+def test_what_is_not_tls_is_said_once_and_the_client_told(
+    world: World, caplog: pytest.LogCaptureFixture, words: bytes
+) -> None:
+    async def scenario() -> None:
+        for _ in range(5):
+            socket = world.accept()
+            await world.say(socket, words)
+            assert socket.has_ended
+            await world.say(socket, bytes(CIPHERTEXT_BYTES * 2))  # not looked at
+            assert socket.protocol._received.pending < 1000
+            world.clock.advance(1)
+            socket.protocol.connection_lost(None)
+        assert world.sessions == []
+        assert world.connections.handshakes.failed_count == 5
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert len(caplog.records) == 1
+    assert "10.0.0.1 failed" in caplog.text
+
+
+def test_a_look_at_the_port_is_not_worth_a_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        world.accept().protocol.connection_lost(None)
+        socket = world.accept()
+        await world.say(socket, b"\x16\x03\x01")
+        socket.protocol.connection_lost(ConnectionResetError())
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        "TLS with 10.0.0.1 failed: it hung up in the handshake"
+    ]
+
+
+def test_a_stop_ends_handshakes(world: World) -> None:
+    async def scenario() -> None:
+        socket = world.accept()
+        await world.connections.drain(1)
+        assert socket.is_closed
+
+    run(scenario)
+
+
+def test_high_water_is_that_of_connections_without_tls(world: World) -> None:
+    async def scenario() -> None:
+        socket, _, session = await world.open()
+        socket.room = 0
+        session.connection.send([bytes(WRITE_BUFFER_HIGH_BYTES - 1000)])
+        assert session.slow == []
+        session.connection.send([bytes(5000)])
+        assert session.slow == [True]
+
+    run(scenario)
