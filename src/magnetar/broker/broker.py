@@ -391,6 +391,8 @@ class Broker:
 
     def _apply_deduplication(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
-            on = self._deduplicates(topic.name)
-            for partition in topic.open_partitions:
-                partition.deduplicate(on)
+            partitions = topic.open_partitions
+            if partitions:  # what is opened later asks for itself
+                on = self._deduplicates(topic.name)
+                for partition in partitions:
+                    partition.deduplicate(on)

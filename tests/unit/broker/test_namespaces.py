@@ -199,6 +199,32 @@ def test_a_deleted_topic_leaves_no_policies_for_its_successor() -> None:
     run(scenario)
 
 
+def test_topics_without_policies_of_their_own_share_those_of_their_namespace() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        one, other = (TopicName.parse(f"persistent://public/default/{name}") for name in "ab")
+        elsewhere = TopicName.parse("persistent://public/elsewhere/a")
+        await namespaces.create("public/elsewhere", {"message_ttl_in_seconds": 9})
+        assert namespaces.policies_of(one) is namespaces.policies_of(other), (
+            "10,000 topics are as many at a start"
+        )
+        assert namespaces.policies_of(elsewhere).message_ttl_s == 9
+        await namespaces.change_topic(one, lambda _: {"max_producers_per_topic": 5})
+        await namespaces.change("public/default", lambda _: {"message_ttl_in_seconds": 7})
+        assert (namespaces.policies_of(one).producers_max, namespaces.policies_of(one).message_ttl_s) == (
+            5,
+            7,
+        )
+        assert (namespaces.policies_of(other).producers_max, namespaces.policies_of(other).message_ttl_s) == (
+            0,
+            7,
+        )
+        await namespaces.change_topic(one, lambda _: {})
+        assert namespaces.policies_of(one) is namespaces.policies_of(other)
+        assert namespaces.policies_of(elsewhere).message_ttl_s == 9
+
+    run(scenario)
+
+
 def test_policies_are_bounded_in_number_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_POLICIES_CACHED_MAX", 3)
 

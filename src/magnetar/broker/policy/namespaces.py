@@ -72,6 +72,7 @@ class Namespaces:
         self._namespaces: dict[str, Namespace] = {}
         self._topic_policies: dict[TopicName, dict[str, JsonValue]] = {}
         self._effective: dict[TopicName, Policies] = {}
+        self._shared: dict[str, Policies] = {}  # of a namespace's topics that have none of their own
         self._incarnations: Incarnations[TopicName] = Incarnations()
         self._changing = asyncio.Lock()  # changes are rare and small: one at a time
         self._when_changed = when_changed
@@ -91,6 +92,7 @@ class Namespaces:
             topic = TopicName(tenant, namespace, local, domain == "persistent")
             self._topic_policies[topic] = json.loads(stored.value)["policies"]
         self._effective.clear()  # what was asked for before
+        self._shared.clear()
         await self.ensure({*always, *(topic.namespace_name for topic in topics)})
 
     # --- tenants -----------------------------------------------------------------------------------------------------
@@ -219,12 +221,20 @@ class Namespaces:
         """What holds for a topic, which need not exist; a look-up when it was asked for before."""
         found = self._effective.get(topic)
         if found is None:
-            namespace = self._namespaces.get(topic.namespace_name)
-            layer = namespace.policies if namespace is not None else {}
-            found = effective(self._topic_policies.get(topic, {}), layer, self.server)
+            found = self._find_policies(topic)
             if len(self._effective) >= _POLICIES_CACHED_MAX:
                 self._effective.clear()
             self._effective[topic] = found
+        return found
+
+    def _find_policies(self, topic: TopicName) -> Policies:
+        own = self._topic_policies.get(topic, {})
+        namespace = self._namespaces.get(topic.namespace_name)
+        if own or namespace is None:
+            return effective(own, namespace.policies if namespace is not None else {}, self.server)
+        found = self._shared.get(namespace.name)
+        if found is None:
+            found = self._shared[namespace.name] = effective({}, namespace.policies, self.server)
         return found
 
     def topic_policies(self, topic: TopicName) -> Mapping[str, JsonValue]:
@@ -287,6 +297,7 @@ class Namespaces:
     def _forget_effective(self, namespace: str) -> None:
         kept = {topic: found for topic, found in self._effective.items() if topic.namespace_name != namespace}
         self._effective = kept
+        self._shared.pop(namespace, None)
 
 
 def _topic_path(name: TopicName) -> str:
