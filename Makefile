@@ -7,6 +7,9 @@ ARGS   ?=
 ROUNDS ?= 1000
 MINUTES ?= 60
 
+# Half of the time that a server takes to start is compiling, unless Python may keep what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run install dev test check format cover soak compat bench demo demo-spark lock generate changelog clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
