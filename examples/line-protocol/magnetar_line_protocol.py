@@ -93,7 +93,7 @@ class LineDoor(Door):
         return Endpoint("", port)
 
     def open(self, context: DoorContext) -> None:
-        self._cases, self._traffic = context.cases, Traffic(context.memory, context.clock)
+        self._cases, self._traffic = context.cases, Traffic(context.memory, context.clock, context.turn_end)
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
         return LineSession(self._cases, self._traffic, peer)
