@@ -139,12 +139,13 @@ def test_aiokafka_produces_and_consumes(secured: Secured, topic: str) -> None:
     assert asyncio.run(scenario()) == VALUES
 
 
-def pulsar_client(secured: Secured, url: str = "", **more: Any) -> pulsar.Client:
+def pulsar_client(secured: Secured, url: str = "", patience_s: int = 15, **more: Any) -> pulsar.Client:
+    """A client that is refused tries again until its patience is over."""
     return pulsar.Client(
         url or secured.pulsar_url,
         tls_trust_certs_file_path=str(secured.authority.certificate),
         tls_validate_hostname=True,
-        operation_timeout_seconds=15,
+        operation_timeout_seconds=patience_s,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
         **more,
     )
@@ -188,7 +189,7 @@ def test_pulsars_client_looks_at_the_servers_name(secured: Secured, authority: A
         "tlsKeyFilePath": str(issued.key),
     }
     with MagnetarProcess(settings=elsewhere.settings):
-        client = pulsar_client(elsewhere)
+        client = pulsar_client(elsewhere, patience_s=3)
         with pytest.raises(pulsar.PulsarException):
             client.create_producer(topic)
         client.close()
@@ -204,7 +205,7 @@ def test_pulsars_client_shows_a_certificate(
             if issuer is not None:
                 issued = issuer.issue("client")
                 shown = {"authentication": pulsar.AuthenticationTLS(str(issued.certificate), str(issued.key))}
-            client = pulsar_client(strict, **shown)
+            client = pulsar_client(strict, patience_s=15 if is_good else 3, **shown)
             if is_good:
                 send_and_receive(client, topic)
             else:
