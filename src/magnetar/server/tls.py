@@ -33,9 +33,17 @@ log = logging.getLogger(__name__)
 HANDSHAKE_S_MAX: Final = 10.0
 HANDSHAKES_MAX: Final = 512
 CIPHERTEXT_BYTES: Final = 256 << 10  # received at once
+# Of a client that has not been answered yet: OpenSSL's work grows with the square of its first message's length.
+HELLO_BYTES_MAX: Final = 16 << 10
+# OpenSSL gets so much at once: it keeps the room for the most that it was ever given, and it works through messages
+# that carry no data, such as updates of the keys (20 microseconds each, and an answer), without coming back.
+PIECE_BYTES: Final = 16 << 10
+EMPTY_BYTES_MAX: Final = 64 << 10  # received with no byte of data among them
+ANSWERS_BYTES_MAX: Final = 1 << 20  # waiting in the socket: nothing else holds those to such messages back
 RECORD_BYTES: Final = 16 << 10  # the most that TLS encrypts as one piece
 RECORDS_AT_ONCE: Final = 64  # decrypted in one pass of the loop: a record may be one byte, and costs a call
 STEP_BYTES: Final = 256 << 10  # encrypted before the socket gets it
+STEP_PART_BYTES: Final = 64 << 10  # taken from OpenSSL at once, for the same reason as with `PIECE_BYTES`
 # Of what is encrypted little is to wait in the socket's buffer: that is a copy.  The low mark is the lowest that a
 # connection sets for itself, so that it is always told when it may go on.
 ENCRYPTED_HIGH_BYTES: Final = 64 << 10
@@ -120,11 +128,12 @@ class Handshakes:
 
     def _serve(self) -> None:
         over_s = self.clock.monotonic() + TURN_S
-        while self._waiting:
-            self._waiting.popleft().shake_hands()
-            if self.clock.monotonic() >= over_s and self._waiting:
+        try:
+            while self._waiting and self.clock.monotonic() < over_s:
+                self._waiting.popleft().shake_hands()
+        finally:  # also when a session raised: that must not end it for all others
+            if self._waiting:
                 asyncio.get_running_loop().call_soon(self._serve)
-                return
 
 
 class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
@@ -135,6 +144,10 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self.client_host = ""
         self._connection = connection
         self._handshakes = handshakes
+        self._kept = b""  # received, and not given to OpenSSL yet
+        self._hello_bytes = 0
+        self._has_answered = False
+        self._empty_bytes = 0
         self._received = ssl.MemoryBIO()
         self._encrypted = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._encrypted, server_side=True)
@@ -167,24 +180,28 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._timer = self._handshakes.clock.call_later(HANDSHAKE_S_MAX, self._is_late)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._handshakes.ciphertext
+        ciphertext = self._handshakes.ciphertext
+        return ciphertext if self._state is _State.OPEN else ciphertext[:PIECE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._state is _State.OPEN:
-            self._received.write(self._handshakes.ciphertext[:nbytes])
-            if self._decrypt():
+            if self._decrypt(self._handshakes.ciphertext[:nbytes]):
                 self._socket.pause_reading()
                 self._go_on_soon()
         elif self._state is _State.HANDSHAKE:
             self._has_heard = True
             self._received.write(self._handshakes.ciphertext[:nbytes])
             self._socket.pause_reading()
+            self._hello_bytes += nbytes
             self._handshakes.has_received(self)
 
     def eof_received(self) -> bool:
-        if self._state is _State.OPEN:
+        """As without TLS: what was sent leaves, then the socket is closed; asyncio does that for what it has."""
+        if self._state is _State.OPEN and self._unsent:
+            self._state = _State.CLOSING
+        elif self._state is _State.OPEN:
             self._state = _State.CLOSED
-        return False
+        return self._state is _State.CLOSING
 
     def pause_writing(self) -> None:
         self._socket_is_full = True
@@ -204,6 +221,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._timer.cancel()
         self._unsent.clear()
         self._unsent_bytes = 0
+        self._kept = b""
         if not self._has_place:
             return
         if self._has_connection:
@@ -219,9 +237,13 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         """Go on with what has been received."""
         if self._state is not _State.HANDSHAKE:
             return
+        if not self._has_answered and self._hello_bytes > HELLO_BYTES_MAX:
+            self.give_up(f"its first message is larger than {HELLO_BYTES_MAX} bytes")
+            return
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
+            self._has_answered = self._has_answered or bool(self._encrypted.pending)
             self._flush()
             self._read_on()
         except ssl.SSLError as error:
@@ -259,38 +281,55 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
 
-    def _decrypt(self) -> bool:
+    def _decrypt(self, fresh: memoryview) -> bool:
         """Give the connection what has come, as far as it takes it; whether there is more that it would take."""
         received, tls, connection = self._received, self._tls, self._connection
-        left = RECORDS_AT_ONCE
-        has_more = False
+        monotonic = self._handshakes.clock.monotonic
+        over_s = monotonic() + TURN_S
+        left, end, position = RECORDS_AT_ONCE, len(fresh), 0
+        is_over = False
         try:
-            while self._state is _State.OPEN and not self._is_paused and (received.pending or tls.pending()):
-                if left <= 0:
-                    has_more = True
-                    break
+            while not is_over and self._state is _State.OPEN and not self._is_paused:
                 buffer = connection.get_buffer(-1)
                 size, filled = len(buffer), 0
-                try:
-                    while filled < size and left > 0 and (received.pending or tls.pending()):
+                while filled < size:
+                    if left <= 0:
+                        is_over = True
+                        break
+                    if not received.pending and not tls.pending():
+                        if position >= end or (position and monotonic() >= over_s):
+                            is_over = True
+                            break
+                        self._empty_bytes += received.write(fresh[position : position + PIECE_BYTES])
+                        position += PIECE_BYTES
+                    try:
                         count = self._read(size - filled, buffer[filled:] if filled else buffer)
-                        if not count:
-                            self._peer_has_closed(filled)
+                    except ssl.SSLWantReadError:
+                        if self._empty_bytes > EMPTY_BYTES_MAX:
+                            self.give_up(f"{EMPTY_BYTES_MAX} bytes came without data")
                             return False
-                        filled += count
-                        left -= 1
-                except ssl.SSLWantReadError:
-                    pass
-                if not filled:
-                    break
-                connection.buffer_updated(filled)
+                        continue
+                    if not count:
+                        self._peer_has_closed(filled)
+                        return False
+                    self._empty_bytes = 0
+                    filled += count
+                    left -= 1
+                if filled:
+                    connection.buffer_updated(filled)
         except ssl.SSLError as error:
             self.give_up(_reason(error))
             return False
+        self._kept = bytes(fresh[position:])
         if self._encrypted.pending:
             self._flush()
             self._look_at_size()
-        return has_more
+            if self._socket.get_write_buffer_size() > ANSWERS_BYTES_MAX:
+                self.give_up("it asks for answers and does not read them")
+        return self._may_go_on() and bool(self._kept or received.pending or tls.pending())
+
+    def _may_go_on(self) -> bool:
+        return self._state is _State.OPEN and not self._is_paused
 
     def _peer_has_closed(self, filled: int) -> None:
         """The client has said goodbye, behind `filled` bytes that the connection has not been told of."""
@@ -305,11 +344,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _go_on(self) -> None:
         self._will_go_on = False
-        if self._state is not _State.OPEN or self._is_paused:
+        if not self._may_go_on():
             return
-        if self._decrypt():
+        kept, self._kept = self._kept, b""
+        if self._decrypt(memoryview(kept)):
             self._go_on_soon()
-        elif self._state is _State.OPEN and not self._is_paused:
+        elif self._may_go_on():
             self._read_on()
 
     def _read_on(self) -> None:
@@ -323,11 +363,18 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         try:
             while self._unsent and not self._socket_is_full:
                 done = 0
+                parts = []
                 while self._unsent and done < STEP_BYTES:
                     piece = self._next_piece()
                     done += self._tls.write(piece)
+                    if self._encrypted.pending >= STEP_PART_BYTES:
+                        parts.append(self._encrypted.read())
                 self._unsent_bytes -= done
-                self._flush()
+                if parts:
+                    parts.append(self._encrypted.read())
+                    self._socket.writelines(parts)
+                else:
+                    self._flush()
         except ssl.SSLError as error:
             self.give_up(_reason(error))
             return

@@ -14,7 +14,14 @@ from magnetar.protocols.door import Buffer
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES, Connection, ConnectionLimits
 from magnetar.server.listeners import Connections
-from magnetar.server.tls import CIPHERTEXT_BYTES, HANDSHAKE_S_MAX, RECORDS_AT_ONCE, Handshakes, TlsConnection
+from magnetar.server.tls import (
+    CIPHERTEXT_BYTES,
+    HANDSHAKE_S_MAX,
+    PIECE_BYTES,
+    RECORDS_AT_ONCE,
+    Handshakes,
+    TlsConnection,
+)
 from magnetar.testing.certificates import Authority
 from magnetar.testing.clock import FakeClock
 
@@ -46,6 +53,9 @@ class Socket:
         if len(self.waiting) > self.limits[0] and not self.is_full:
             self.is_full = True
             self.protocol.pause_writing()
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.write(b"".join(parts))
 
     def drain(self) -> None:
         count = min(self.room, len(self.waiting))
@@ -462,6 +472,58 @@ def test_a_stop_ends_handshakes(world: World) -> None:
         socket = world.accept()
         await world.connections.drain(1)
         assert socket.is_closed
+
+    run(scenario)
+
+
+def test_a_client_that_sends_no_more_still_gets_what_was_sent(world: World) -> None:
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        socket.room = 0
+        session.connection.send([bytes(2 << 20)])
+        assert socket.protocol.eof_received(), "the socket stays open for it"
+        while not socket.is_closed:
+            socket.take(100_000)
+        socket.take(1 << 20)
+        assert len(client.read(socket)) == 2 << 20
+
+    run(scenario)
+
+
+def test_a_hello_that_would_keep_the_server_busy_is_not_looked_at(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        socket = world.accept()
+        pieces = [
+            b"\x16\x03\x01\x40\x00" + piece for piece in (b"\x01\x00\xff\xfc" + bytes(16380), bytes(16384))
+        ]
+        await world.say(socket, b"".join(pieces))
+        assert socket.is_closed
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert "10.0.0.1 failed: its first message is larger than 16384 bytes" in caplog.text
+
+
+def test_what_a_paused_connection_has_received_is_not_in_the_memory_of_openssl(world: World) -> None:
+    """It never gives back what it took."""
+
+    async def scenario() -> None:
+        socket, client, session = await world.open()
+        session.buffer = session.buffer[:1000]
+        session.on_received = session.connection.pause_reading
+        client.tls.write(bytes(200_000))
+        words = client.outgoing.read()
+        socket.protocol.get_buffer(-1)[: len(words)] = words
+        socket.protocol.buffer_updated(len(words))
+        assert socket.protocol._received.pending <= PIECE_BYTES
+        session.on_received = lambda: None
+        session.connection.resume_reading()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(session.received_bytes) == 200_000
+        assert socket.protocol._kept == b""
 
     run(scenario)
 
