@@ -44,7 +44,7 @@ KAFKA_TLS_KEYS: Final = (
     ServerKey("ssl.keystore.key", _PASSWORD, "", "The key itself as PEM (PKCS #8), instead of a file."),
     ServerKey(
         "ssl.keystore.certificate.chain",
-        _S,
+        _PASSWORD,  # as in Kafka: a whole file with the key in it may stand here
         "",
         "The certificate chain itself as PEM, beside ssl.keystore.key.",
     ),
@@ -77,7 +77,10 @@ KAFKA_TLS_KEYS: Final = (
         aliases=aliases("kopSslTruststoreLocation"),
     ),
     ServerKey(
-        "ssl.truststore.certificates", _S, "", "These certificates themselves as PEM, instead of a file."
+        "ssl.truststore.certificates",
+        _PASSWORD,
+        "",
+        "These certificates themselves as PEM, instead of a file.",
     ),
     ServerKey(
         "ssl.truststore.password",
@@ -292,7 +295,16 @@ def _file_or_text(file: Given, text: Given) -> Pem | None:
 
 
 def _in_file(given: Given) -> Pem:
-    return Pem(given.name, Path(given.text).expanduser().absolute())
+    """A key that was given in the place of its file's name must not be said again, in a log or an answer."""
+    if "-----BEGIN" in given.text:
+        raise ConfigError(f"{given.name} is the name of a file, and what was given is PEM itself")
+    try:
+        file = Path(given.text).expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError(f"{given.name} {given.text[:200]!r}: there is no such user") from None
+    if "\0" in given.text:
+        raise ConfigError(f"{given.name} {given.text[:200]!r} is not the name of a file")
+    return Pem(given.name, file)
 
 
 def _versions(given: Given) -> tuple[str, ...]:

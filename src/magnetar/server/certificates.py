@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import ssl
+import stat
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -157,7 +158,12 @@ def _read(pem: Pem, wanted: re.Pattern[str], what: str) -> str:
         text = _with_lines(pem.text)
     else:
         try:
-            with pem.file.open("rb") as stream:
+            # Not to wait for a writer: of a pipe that has none nobody would come back.
+            with open(
+                pem.file, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)
+            ) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    raise ConfigError(f"{_place(pem)} is not a file")
                 data = stream.read(PEM_BYTES_MAX + 1)
         except OSError as error:
             raise ConfigError(f"{_place(pem)} cannot be read: {error.strerror}") from None

@@ -181,3 +181,20 @@ def test_no_secret_is_shown() -> None:
     assert settings.given["ssl.key.password"].text == HIDDEN
     assert "hunter" not in repr(settings)
     assert "hunter" not in problem("ssl.key.password=hunter2" * 10_000)
+
+
+def test_a_key_in_the_place_of_its_files_name_is_not_said_again() -> None:
+    said = problem(
+        "listeners=SSL://:9093", "ssl.keystore.location=-----BEGIN PRIVATE KEY-----\nhunter2\n-----END"
+    )
+    assert said == "ssl.keystore.location is the name of a file, and what was given is PEM itself"
+    chain = of("ssl.keystore.certificate.chain=-----BEGIN PRIVATE KEY-----\nhunter2\n-----END")
+    assert chain.given["ssl.keystore.certificate.chain"].text == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("~no-such-user/x", "there is no such user"), ("x\0y", "is not the name of a file")],
+)
+def test_what_names_no_file_is_one_sentence(name: str, sentence: str) -> None:
+    assert sentence in problem("listeners=SSL://:9093", f"ssl.keystore.location={name}")

@@ -200,3 +200,9 @@ def test_a_change_that_cannot_be_used_is_said_once(
     assert len(caplog.records) == 2
     assert "cannot be read: No such file" in caplog.records[0].getMessage()
     assert "go on with the certificate that was there before" in caplog.text
+
+
+def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"ssl.keystore.location .*/pipe is not a file$"):
+        make_context(stored(tmp_path / "pipe"))
