@@ -20,7 +20,7 @@ from magnetar.testing.certificates import Authority, Issued
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.server.wire import fetch_request, frame
 
-from .secured import Secured, open_files
+from .secured import Secured, open_sockets
 
 HELLO = bytes.fromhex("16030100c5010000c10303") + bytes(192)
 
@@ -44,14 +44,14 @@ def wait_until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
 
 
 def settled(one: Secured) -> int:
-    """The open files of a server at rest, which has loaded all that it loads."""
+    """The open sockets of a server at rest."""
     with urllib.request.urlopen(f"{one.server.http_url}/health") as answer:
         assert answer.status == 200
     with one.connect(one.ssl), one.connect(one.pulsar):
         pass
     counts = [0, 1]
     while counts[-1] != counts[-2]:
-        counts.append(open_files(one.server))
+        counts.append(open_sockets(one.server))
         time.sleep(0.3)
     return counts[-1]
 
@@ -126,7 +126,7 @@ def test_an_attack_is_one_line_and_leaves_nothing(
     began_s = time.monotonic()
     for _ in range(20):
         attack(target, port, other_authority)
-    wait_until(lambda: open_files(target.server) <= before)
+    wait_until(lambda: open_sockets(target.server) <= before)
     said = warnings(target.server)
     assert len(said) <= 1 + (time.monotonic() - began_s) // SAID_EVERY_S, said
     # A reset may come before the server has read a byte: that is nobody.
@@ -144,12 +144,12 @@ def test_slow_handshakes_end_and_others_are_served_meanwhile(target: Secured) ->
         slow = [stack.enter_context(plain(target.ssl)) for _ in range(100)]
         for one in slow[:50]:
             one.sendall(HELLO[:20])
-        wait_until(lambda: open_files(target.server) >= before + 100)
+        wait_until(lambda: open_sockets(target.server) >= before + 100)
         with target.connect(target.pulsar) as good:
             assert good.version() == "TLSv1.3"
         assert all(is_closed_by_server(one) for one in slow)
         assert HANDSHAKE_S_MAX - 1 < time.monotonic() - began_s < HANDSHAKE_S_MAX + 5
-    wait_until(lambda: open_files(target.server) <= before)
+    wait_until(lambda: open_sockets(target.server) <= before)
     assert len(warnings(target.server)) <= 2
 
 
@@ -159,7 +159,7 @@ def test_handshakes_count_among_the_connections_of_an_address(authority: Authori
         one.server = server
         before = settled(one)
         silent = [stack.enter_context(plain(one.ssl)) for _ in range(10)]
-        wait_until(lambda: open_files(server) == before + 10)
+        wait_until(lambda: open_sockets(server) == before + 10)
         assert is_closed_by_server(stack.enter_context(plain(one.plain))), "there is no place for it"
         with pytest.raises((ssl.SSLError, ConnectionError)):
             one.connect(one.ssl)

@@ -18,11 +18,6 @@ from magnetar.testing.certificates import Authority
 BOTH = ("TLSv1.2", "TLSv1.3")
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 def stored(file: Path) -> TlsSettings:
     pem = Pem("ssl.keystore.location", file)
     return TlsSettings(pem, pem, None, ClientCertificates.NONE, BOTH)

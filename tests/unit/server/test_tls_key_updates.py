@@ -3,16 +3,16 @@
 import asyncio
 import ctypes
 import ctypes.util
-from pathlib import Path
 
 import pytest
 
 from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
 from magnetar.server.tls import ANSWERS_BYTES_MAX, EMPTY_BYTES_MAX
 from magnetar.testing.certificates import Authority
-from tests.unit.server.test_tls import Socket, World
+from tests.unit.server.tls_world import Socket, World
 
 _SSL, _CRYPTO = (ctypes.util.find_library(name) for name in ("ssl", "crypto"))
+pytestmark = pytest.mark.skipif(_SSL is None or _CRYPTO is None, reason="there is no library of OpenSSL")
 _BIO_CTRL_PENDING = 10
 _BIO_SET_MEM_EOF_RETURN = 130
 
@@ -71,8 +71,7 @@ class OpenSsl:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    authority = Authority(tmp_path)
+def world(authority: Authority) -> World:
     pem = Pem("ssl.keystore.location", authority.issue("server", hosts=["localhost"]).both)
     return World(authority, TlsSettings(pem, pem, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3")))
 
