@@ -158,7 +158,7 @@ def _read(pem: Pem, wanted: re.Pattern[str], what: str) -> str:
         text = _with_lines(pem.text)
     else:
         try:
-            # Not to wait for a writer: of a pipe that has none nobody would come back.
+            # Opening a pipe that has no writer would wait for one, for ever.
             with open(
                 pem.file, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)
             ) as stream:
