@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_S_MAX: Final = 10.0
 HANDSHAKES_MAX: Final = 512
-CIPHERTEXT_BYTES: Final = 256 << 10  # received at once
+CIPHERTEXT_BYTES: Final = 64 << 10  # received at once, and kept by a connection that may not go on
 # Of a client that has not been answered yet: OpenSSL's work grows with the square of its first message's length.
 HELLO_BYTES_MAX: Final = 16 << 10
 # OpenSSL gets so much at once: it keeps the room for the most that it was ever given, and it works through messages
