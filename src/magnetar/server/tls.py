@@ -9,8 +9,8 @@ TLS is not used, because
   does not take stays as it was given, without a copy, and `get_write_buffer_size` has all of it;
 * it goes on delivering what it has decrypted after `pause_reading`.
 
-Handshakes are the dearest thing that a client who is not known can ask for, about a millisecond with a key of RSA: all
-together have a millisecond in each pass of the loop.
+Handshakes are the dearest thing that a client who is not known can ask for, about a millisecond with a key of RSA: they
+take turns (`base/turns.py`), half a millisecond or one of them in each pass of the loop.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.turns import TURN_S
+from magnetar.base.turns import TURN_S, Turns
 from magnetar.protocols.door import Buffer
 from magnetar.server.connection import Connection, host_of
 from magnetar.server.rare_line import RareLine
@@ -86,7 +86,7 @@ class Handshakes:
         self._give_place = give_place
         self._handshakes_max = handshakes_max
         self._under_way: dict[TlsConnection, None] = {}
-        self._waiting: deque[TlsConnection] = deque()  # for their turn
+        self._turns = Turns(clock.monotonic)
         self._failures = RareLine(log, clock)
 
     def __len__(self) -> int:
@@ -103,9 +103,7 @@ class Handshakes:
 
     def has_received(self, one: "TlsConnection") -> None:
         """It goes on when it has its turn."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._serve)
-        self._waiting.append(one)
+        self._turns.wait(one.shake_hands)
 
     def succeeded(self, one: "TlsConnection") -> None:
         del self._under_way[one]
@@ -125,15 +123,6 @@ class Handshakes:
     def abort_all(self) -> None:
         for one in list(self._under_way):
             one.abort()
-
-    def _serve(self) -> None:
-        over_s = self.clock.monotonic() + TURN_S
-        try:
-            while self._waiting and self.clock.monotonic() < over_s:
-                self._waiting.popleft().shake_hands()
-        finally:  # also when a session raised: that must not end it for all others
-            if self._waiting:
-                asyncio.get_running_loop().call_soon(self._serve)
 
 
 class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
