@@ -99,7 +99,9 @@ def recovered(disk: CrashDisk, *, direct: bool = True, sync_data: bool = True) -
     settings = replace(SMALL, journal_sync_data=sync_data)
 
     async def begin() -> Recovered:
-        return recover(LocalLedgerStore(DATA, settings, FakeClock(), disk, direct=direct))
+        return recover(
+            LocalLedgerStore(DATA, settings, FakeClock(), disk, direct=direct, on_reported=lambda: None)
+        )
 
     return asyncio.run(begin())
 

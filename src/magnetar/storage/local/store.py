@@ -42,10 +42,6 @@ NO_THREAD: Final = "can't start new thread"  # what Python says when the system 
 INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because they were read lately
 
 
-def _nothing() -> None:
-    return None
-
-
 class LocalLedgerStore:
     """Implements `LedgerStore`; made by `start`."""
 
@@ -57,7 +53,7 @@ class LocalLedgerStore:
         disk: Disk,
         *,
         direct: bool,
-        on_reported: Callable[[], None] = _nothing,
+        on_reported: Callable[[], None],
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.settings = settings
@@ -89,7 +85,7 @@ class LocalLedgerStore:
         settings: LocalStoreSettings,
         clock: Clock,
         disk: Disk | None = None,
-        on_reported: Callable[[], None] = _nothing,
+        on_reported: Callable[[], None] = lambda: None,
     ) -> "LocalLedgerStore":
         """Open the store in `data_dir`, made if need be, and replay its journal.
 
