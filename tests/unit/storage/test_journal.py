@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -11,23 +10,13 @@ from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES, ROUND_BYTES, Control
 from magnetar.storage.local.journal import Round
 
+from .helpers import in_a_loop
 from .played_journal import ROUND_MAX, SALT, Played, PlayedFile
-
-
-def played(scenario: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
-    """The tests are coroutines."""
-
-    def runner() -> None:
-        asyncio.run(scenario())
-
-    runner.__name__ = scenario.__name__
-    return runner
-
 
 # --- rounds -----------------------------------------------------------------------------------------------------------
 
 
-@played
+@in_a_loop
 async def test_what_comes_in_one_turn_of_the_loop_shares_a_round_as_the_format_has_it() -> None:
     on = Played()
     assert on.journal.epoch == 0, "no file is in use"
@@ -55,7 +44,7 @@ async def test_what_comes_in_one_turn_of_the_loop_shares_a_round_as_the_format_h
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_it_says_when_all_that_became_durable_has_been_reported() -> None:
     on = Played()
     on.journal.start()
@@ -68,7 +57,7 @@ async def test_it_says_when_all_that_became_durable_has_been_reported() -> None:
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_what_was_appended_before_the_thread_began_is_written_and_what_was_before_the_stop() -> None:
     on = Played()
     on.append(100, 0)
@@ -80,7 +69,7 @@ async def test_what_was_appended_before_the_thread_began_is_written_and_what_was
     assert on.numbers() == [[0], [1]]
 
 
-@played
+@in_a_loop
 async def test_records_that_do_not_fit_a_round_keep_their_order() -> None:
     on = Played(blocks=32)
     on.files[0].gate.clear()
@@ -99,7 +88,7 @@ async def test_records_that_do_not_fit_a_round_keep_their_order() -> None:
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_what_comes_while_a_round_is_written_is_not_in_it_also_behind_a_large_one() -> None:
     on = Played(blocks=32)
     on.journal.start()
@@ -118,7 +107,7 @@ async def test_what_comes_while_a_round_is_written_is_not_in_it_also_behind_a_la
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_a_round_goes_into_the_next_file_when_it_does_not_fit() -> None:
     on = Played(blocks=2)
     on.journal.start()
@@ -140,7 +129,7 @@ async def test_a_round_goes_into_the_next_file_when_it_does_not_fit() -> None:
 # --- syncs ------------------------------------------------------------------------------------------------------------
 
 
-@played
+@in_a_loop
 async def test_without_direct_writes_each_round_is_synced() -> None:
     on = Played(sync_after_write=True)
     on.journal.start()
@@ -150,7 +139,7 @@ async def test_without_direct_writes_each_round_is_synced() -> None:
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_without_syncing_only_rounds_with_facts_about_ledgers_are_synced_and_all_before_them() -> None:
     on = Played(blocks=1, is_synced=False)
     on.journal.start()
@@ -177,7 +166,7 @@ async def test_without_syncing_only_rounds_with_facts_about_ledgers_are_synced_a
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
-@played
+@in_a_loop
 async def test_a_round_that_nothing_follows_for_a_second_is_followed_by_an_empty_one() -> None:
     on = Played()
     on.journal.start()
@@ -271,7 +260,7 @@ def test_a_round_without_room_waits_for_it(by: str) -> None:
     asyncio.run(scenario())
 
 
-@played
+@in_a_loop
 async def test_while_checkpoints_fail_a_round_without_room_fails_with_all_behind_it_and_nothing_is_cut() -> (
     None
 ):
@@ -292,7 +281,7 @@ async def test_while_checkpoints_fail_a_round_without_room_fails_with_all_behind
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_a_round_without_room_hears_that_the_journal_was_broken_off() -> None:
     on = await without_room()
     why = StorageError("a bug")
@@ -330,7 +319,7 @@ def test_while_checkpoints_fail_what_there_is_no_room_for_is_refused_at_once() -
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-@played
+@in_a_loop
 async def test_a_write_that_fails_takes_what_is_queued_with_it_and_cuts_their_ledgers_in_another_file() -> (
     None
 ):
@@ -401,7 +390,7 @@ def test_a_journal_of_which_no_file_can_be_written_is_given_up(failing: int) -> 
     asyncio.run(scenario())
 
 
-@played
+@in_a_loop
 async def test_an_unforeseen_exception_ends_the_journal_and_fails_all_that_waits() -> None:
     on = Played()
     on.journal.start()
@@ -426,7 +415,7 @@ async def test_an_unforeseen_exception_ends_the_journal_and_fails_all_that_waits
     assert on.numbers() == []
 
 
-@played
+@in_a_loop
 async def test_what_was_answered_is_not_answered_again_when_the_thread_fails_behind_it() -> None:
     on = Played()
     with pytest.MonkeyPatch.context() as patch:
@@ -445,7 +434,7 @@ async def test_what_was_answered_is_not_answered_again_when_the_thread_fails_beh
     on.journal.stop()
 
 
-@played
+@in_a_loop
 async def test_a_journal_that_failed_waits_for_no_room() -> None:
     on = await without_room()
 
