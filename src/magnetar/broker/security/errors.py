@@ -1,8 +1,18 @@
-"""What a caller is not allowed to do, by the type of resource: each protocol has a code for each of them."""
+"""That a client is not known, and what a caller is not allowed to do, by the type of resource: each protocol has a
+code for each of them.
+"""
 
 from typing import ClassVar
 
 from magnetar.base.errors import BrokerError
+
+
+class AuthenticationFailed(BrokerError):
+    """A client did not show who it is.  The text is for the log, and has nothing that the client sent: clients do not
+    learn what was wrong.
+    """
+
+    code: ClassVar[str] = "AUTHENTICATION_FAILED"
 
 
 class NotAuthorized(BrokerError):

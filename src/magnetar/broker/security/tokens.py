@@ -1,0 +1,225 @@
+"""JSON Web Tokens: whether one is good, and whose it is.
+
+What must stay true:
+
+* Only algorithms of the configured key are looked at: a secret verifies HS256, HS384 and HS512, a public key those of
+  its own family.  What a token's header says chooses among these, and never the key; `none` is not among them.
+* A secret has at least as many bits as the algorithm's digest (RFC 7518, section 3.2), an RSA key 2048.
+* A token without a role is refused: Pulsar's broker would let it in as a client without a name.
+* Errors have no part of a token or a key in them, also not as their cause.
+
+Time is the clock's.  A token is good until either of its clocks says otherwise, so one that has been taken does not
+live longer because the wall clock was set back.
+
+Imports the libraries of cryptography, which takes a tenth of a second: only a server with tokens imports this.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    SECP384R1,
+    SECP521R1,
+    EllipticCurve,
+    EllipticCurvePublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+from jwt.algorithms import HMACAlgorithm
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import ConfigError
+from magnetar.broker.security.errors import AuthenticationFailed
+
+TOKEN_BYTES_MAX: Final = 64 << 10
+RSA_BITS_MIN: Final = 2048
+SECONDS_MAX: Final = 10**12  # 30,000 years: what is further away is no time
+SUBJECT: Final = "sub"
+
+# The bytes that a secret must have.
+_SECRETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+_CURVES: Final[Mapping[str, type[EllipticCurve]]] = {
+    "ES256": SECP256R1,
+    "ES384": SECP384R1,
+    "ES512": SECP521R1,
+}
+_RSA_FAMILIES: Final = (("RS256", "RS384", "RS512"), ("PS256", "PS384", "PS512"))
+PUBLIC_ALGORITHMS: Final = (*_RSA_FAMILIES[0], *_RSA_FAMILIES[1], *_CURVES)
+
+# PyJWT verifies signatures.  Its own checks of claims read the machine's clock.
+_ONLY_SIGNATURE: Final[Any] = {
+    "verify_signature": True,
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+    "verify_iss": False,
+    "verify_sub": False,
+    "verify_jti": False,
+}
+
+
+class InvalidToken(AuthenticationFailed):
+    """A token is not good; the text says why, in words for a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKey:
+    """What signatures are verified with, and the algorithms that it is for."""
+
+    material: RSAPublicKey | EllipticCurvePublicKey | bytes = field(repr=False)
+    algorithms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A good token.  It ends at `expires_at_ms` of the wall clock, or at `ends_s` of the monotonic one, whichever is
+    first; None for one that does not end.
+    """
+
+    role: str
+    expires_at_ms: int | None = None
+    ends_s: float | None = None
+
+    def has_expired(self, clock: Clock) -> bool:
+        if self.expires_at_ms is None or self.ends_s is None:
+            return False
+        return clock.now_ms() >= self.expires_at_ms or clock.monotonic() >= self.ends_s
+
+
+def secret_key(data: bytes) -> TokenKey:
+    """Raises ConfigError: it is too short, or no secret at all."""
+    algorithms = tuple(name for name, size in _SECRETS.items() if len(data) >= size)
+    if not algorithms:
+        raise ConfigError(f"a secret key has 256 bits at least, and this one has {8 * len(data)}")
+    try:
+        HMACAlgorithm(HMACAlgorithm.SHA256).prepare_key(data)
+    except jwt.InvalidKeyError:
+        # Whoever has the public key could sign with it.
+        raise ConfigError("this is a public key or a certificate, and no secret") from None
+    return TokenKey(data, algorithms)
+
+
+def public_key(data: bytes, algorithm: str) -> TokenKey:
+    """A SubjectPublicKeyInfo as DER or PEM, for tokens of the family of `algorithm`.
+
+    Raises:
+        ConfigError: it is none, or not one for this algorithm.
+    """
+    if algorithm not in PUBLIC_ALGORITHMS:
+        raise ConfigError(f"the algorithm of a public key is one of {', '.join(PUBLIC_ALGORITHMS)}")
+    try:
+        key = load_pem_public_key(data) if data.startswith(b"-----BEGIN") else load_der_public_key(data)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError("this is no public key (SubjectPublicKeyInfo, as DER or PEM)") from None
+    curve = _CURVES.get(algorithm)
+    if curve is not None:
+        if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, curve):
+            raise ConfigError(f"{algorithm} needs a public key of the curve {curve.name}")
+        return TokenKey(key, (algorithm,))
+    if not isinstance(key, RSAPublicKey):
+        raise ConfigError(f"{algorithm} needs a public key of RSA")
+    if key.key_size < RSA_BITS_MIN:
+        raise ConfigError(f"a key of RSA has {RSA_BITS_MIN} bits at least, and this one has {key.key_size}")
+    return TokenKey(key, next(family for family in _RSA_FAMILIES if algorithm in family))
+
+
+class TokenValidator:
+    """Tokens that one key has signed.
+
+    The role stands in `role_claim`.  With an `audience_claim` a token has to name `audience` there.
+    """
+
+    def __init__(
+        self,
+        key: TokenKey,
+        clock: Clock,
+        role_claim: str = SUBJECT,
+        audience_claim: str = "",
+        audience: str = "",
+    ) -> None:
+        self._key = key
+        self._clock = clock
+        self._role_claim = role_claim
+        self._audience_claim = audience_claim
+        self._audience = audience
+
+    def validate(self, token: str) -> Token:
+        """Raises InvalidToken."""
+        claims = signed_claims(token, self._key)
+        lifetime = lifetime_of(claims, self._clock)
+        if self._audience_claim:
+            require_audience(claims, self._audience_claim, self._audience)
+        return Token(_role(claims, self._role_claim), *lifetime)
+
+
+def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:
+    """What a token says, once it is known that `key` has signed it; nothing of it has been looked at.
+
+    Raises:
+        InvalidToken: it has not, or this is no token.
+    """
+    if len(token) > TOKEN_BYTES_MAX:
+        raise InvalidToken(f"it is longer than {TOKEN_BYTES_MAX} bytes")
+    if not token.isascii():
+        raise InvalidToken("it is no token")
+    try:
+        claims: Mapping[str, Any] = jwt.decode(token, key.material, key.algorithms, _ONLY_SIGNATURE)
+    except jwt.InvalidAlgorithmError:
+        raise InvalidToken("it is signed in another way than the key is for") from None
+    except jwt.InvalidSignatureError:
+        raise InvalidToken("another key has signed it, or it was changed since") from None
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        raise InvalidToken("it is no token") from None
+    return claims
+
+
+def lifetime_of(claims: Mapping[str, Any], clock: Clock) -> tuple[int | None, float | None]:
+    """When a token that may be used now ends, by both clocks; None for one that does not end.
+
+    Raises:
+        InvalidToken: it has ended, or has not begun.
+    """
+    now_ms = clock.now_ms()
+    begins_ms, ends_ms = _instant_ms(claims, "nbf"), _instant_ms(claims, "exp")
+    if begins_ms is not None and now_ms < begins_ms:
+        raise InvalidToken("its time has not come yet")
+    if ends_ms is None:
+        return None, None
+    if now_ms >= ends_ms:
+        raise InvalidToken("it has expired")
+    return ends_ms, clock.monotonic() + (ends_ms - now_ms) / 1000
+
+
+def require_audience(claims: Mapping[str, Any], claim: str, audience: str) -> None:
+    """Raises InvalidToken: the token is for others."""
+    named = claims.get(claim)
+    if named != audience and not (isinstance(named, list) and audience in named):
+        raise InvalidToken("it is for another audience")
+
+
+def _role(claims: Mapping[str, Any], claim: str) -> str:
+    """The text of the claim, or the first one of a list."""
+    role = claims.get(claim)
+    if isinstance(role, list) and role:
+        role = role[0]
+    if not isinstance(role, str) or not role.strip():
+        raise InvalidToken(f"it has no role in {claim!r}")
+    return role
+
+
+def _instant_ms(claims: Mapping[str, Any], claim: str) -> int | None:
+    """Seconds since the epoch as milliseconds; fractions are allowed (RFC 7519, section 2)."""
+    seconds = claims.get(claim)
+    if seconds is None:
+        return None
+    is_time = (
+        isinstance(seconds, int | float) and not isinstance(seconds, bool) and abs(seconds) < SECONDS_MAX
+    )
+    if not is_time:
+        raise InvalidToken(f"its {claim} is no time")
+    return int(seconds * 1000)
