@@ -48,9 +48,9 @@ What is different on purpose:
 - **Kafka groups are subscriptions**: they are listed, have stats, and can be moved and dropped while they have no
   members. They hold no data, and TTL, quotas and expiry of subscriptions leave them alone.
 - **Retention** keeps messages for seven days unless a policy or a topic's Kafka settings say otherwise.
-- **There is no authorization**: roles of tenants are kept and mean nothing, permissions cannot be granted. Until there
-  is, pages of other sites in a browser are refused (403), and so is a body that is not sent as JSON (415: `curl` needs
-  `-H 'Content-Type: application/json'`).
+- **Authorization** is off until `authorizationEnabled=true` or Kafka's `authorizer.class.name` turns it on
+  ([who may do what](authorization.md)). Pages of other sites in a browser are refused (403) in any case, and so is a
+  body that is not sent as JSON (415: `curl` needs `-H 'Content-Type: application/json'`).
 - **Topics are deleted for inactivity** only where a policy asks for it, and never with messages in them.
 - A consumer with a schema may read a topic that has data but no schema, if no Pulsar producer without one is connected.
 """

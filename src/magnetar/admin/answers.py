@@ -49,9 +49,11 @@ from magnetar.broker.policy.errors import (
 )
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
 from magnetar.broker.security.errors import (
+    InvalidRule,
     NamespaceNotAuthorized,
     NotAuthorized,
     PipelineNotAuthorized,
+    SecurityDisabled,
     TopicNotAuthorized,
 )
 from magnetar.broker.security.model import Operation
@@ -75,6 +77,8 @@ UNSUPPORTED: Final = 501
 # The first class that fits wins.
 _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
     (NotAuthorized, 403),
+    (SecurityDisabled, UNSUPPORTED),
+    (InvalidRule, 412),
     (NotPartitioned, 409),
     (WrongKindOfTopic, 405),
     (TopicInUse, 412),

@@ -9,6 +9,7 @@ from magnetar.base.config import ConfigKey
 class Section(Enum):
     NETWORK = "Network"
     TLS = "TLS"
+    AUTHORIZATION = "Authorization"
     NODES = "Nodes"
     STORAGE = "Storage"
     TOPICS = "Topics"

@@ -27,6 +27,7 @@ from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section
+from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
@@ -155,6 +156,7 @@ class ServerSettings:
     producer_id_expiration_ms: int
     producer_ids_max: int
     pipelines: PipelineSettings
+    authorization: AuthorizationSettings | None
     messaging_protocols: tuple[str, ...]
     door_options: Mapping[str, Mapping[str, str]]
     log: LogSettings
@@ -279,6 +281,7 @@ class _Reader:
                 self._text("pipelines.worker.memory"),
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
             ),
+            authorization=self._authorization(),
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,
             log=LogSettings(self._text("log.level"), self._text("log.format")),
@@ -334,6 +337,14 @@ class _Reader:
             message_bytes_max=self._pulsar_message_bytes_max(),
             keep_alive_s=self._integer("pulsar.keep.alive.seconds"),
         )
+
+    def _authorization(self) -> AuthorizationSettings | None:
+        given = {name: one.text for name, one in self._given.items() if name in AUTHORIZATION_NAMES}
+        found = authorization(given, tuple(self._list("superUserRoles")))
+        if found is None:
+            on = {"authorizer.class.name", "authorizationEnabled"}
+            self._notice(AUTHORIZATION_NAMES - on, "authorization is off")
+        return found
 
     def _kafka_tls(self, listeners: Sequence[Listener]) -> dict[str, TlsSettings]:
         names = [one.name for one in listeners if one.has_tls]

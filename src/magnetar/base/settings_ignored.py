@@ -183,7 +183,7 @@ _BY_REASON: Final[dict[str, str]] = {
     "it tells Pulsar how to load and run KoP, which is not needed here": """
         allowAutoTopicCreationType brokerDeduplicationEnabled brokerDeleteInactiveTopicsEnabled
         brokerEntryMetadataInterceptors brokerLookupTimeoutMs kopMigrationEnable kopMigrationServicePort
-        narExtractionDirectory protocolHandlerDirectory proxyRoles superUserRoles
+        narExtractionDirectory protocolHandlerDirectory proxyRoles
     """,
     "batches are stored as they came and indexed by offset, whatever their format": """
         failedAuthenticationDelayMs kafkaCompressionType maxQueuedRequests maxReadEntriesNum

@@ -18,26 +18,10 @@ def _only_empty(value: Value) -> str | None:
 
 REFUSED_KEYS: Final = (
     ServerKey(
-        "authorizer.class.name",
-        ConfigType.STRING,
-        "",
-        "Kafka's authorization.",
-        check=_only_empty,
-        no_effect="it is not available yet",
-    ),
-    ServerKey(
         "authenticationEnabled",
         ConfigType.BOOLEAN,
         "false",
         "Pulsar's authentication.",
-        check=_only_false,
-        no_effect="it is not available yet",
-    ),
-    ServerKey(
-        "authorizationEnabled",
-        ConfigType.BOOLEAN,
-        "false",
-        "Pulsar's authorization.",
         check=_only_false,
         no_effect="it is not available yet",
     ),

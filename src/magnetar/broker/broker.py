@@ -14,6 +14,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataLost
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
+from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
@@ -34,6 +35,8 @@ from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
+from magnetar.broker.security.decisions import Decisions
+from magnetar.broker.security.rules import Rules
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
@@ -91,6 +94,7 @@ class BrokerSettings:
     data_dir: str = ""  # as clients are shown it
     table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
+    authorization: AuthorizationSettings | None = None  # without it each caller may do everything
 
 
 class Broker:
@@ -105,7 +109,7 @@ class Broker:
         nodes: Nodes,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` has the rules of who may do what; without it every caller may do everything."""
+        """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for."""
         self.settings = settings
         self.store = store
         self.metadata = metadata
@@ -124,7 +128,14 @@ class Broker:
         self.producer_ids = ProducerIds(metadata)
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
-        self.namespaces = Namespaces(metadata, clock, when_changed=self._policies_changed)
+        self.namespaces = Namespaces(
+            metadata,
+            clock,
+            when_changed=self._policies_changed,
+            when_rights_changed=self._rights_changed,
+            forget_rights=self._forget_rights,
+        )
+        self.rules = self._make_rules()
         volatile = VolatileSubscriptions(clock, self.namespaces.policies_of)
         transactions = TransactionRegistry()
         self.topics = TopicRegistry(
@@ -227,7 +238,8 @@ class Broker:
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
         )
         self.rates = RateBoard(clock, self.upkeep, self._counts)
-        self.cases = compose(self, AccessControl(authorizer or AllowAll()))
+        by_rules = AllowAll() if self.rules is None else self.rules.decisions
+        self.cases = compose(self, AccessControl(authorizer or by_rules))
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
@@ -239,6 +251,8 @@ class Broker:
             [topic.name for topic in self.topics],
         )
         self._apply_deduplication(self.topics)
+        if self.rules is not None:
+            await self.rules.load()
         await self.schemas.load()
         await self.topics.go_on_deleting(await self.cursors.load())
         await self.groups.start()
@@ -268,10 +282,35 @@ class Broker:
                 partition.close()
         self.topics.deleted.close()
         self._environment.tombstones.close()
+        if self.rules is not None:
+            await self.rules.ended()
         await self.producers.ended()
         await self._environment.tasks.ended()
         await self.snapshots.store_changed()
         await self._stored_time.store()
+
+    # --- rights ------------------------------------------------------------------------------------------------------
+
+    def _make_rules(self) -> Rules | None:
+        wanted = self.settings.authorization
+        if wanted is None:
+            return None
+        decisions = Decisions(
+            wanted.super_users,
+            f"{self.settings.tenant}/{self.settings.namespace}",
+            self.namespaces,
+            open_without_rules=wanted.open_without_rules,
+            with_wildcards=wanted.with_wildcards,
+        )
+        return Rules(self.metadata, decisions, when_changed=self._rights_changed)
+
+    def _rights_changed(self) -> None:
+        if self.rules is not None:
+            self.rules.decisions.forget()
+
+    async def _forget_rights(self, namespace: str) -> None:
+        if self.rules is not None:
+            await self.rules.forget_namespace(namespace)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 

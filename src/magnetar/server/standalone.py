@@ -328,6 +328,7 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
         producer_ids_max=settings.producer_ids_max,
         topic_defaults=topics.defaults,
+        authorization=settings.authorization,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),
         table_roots=settings.pipelines.table_roots,

@@ -80,6 +80,7 @@ NAMESPACE_POLICIES: list[tuple[str, Any, Any, Any, Any, int, bool]] = [
     ("schemaValidationEnforced", False, True, True, 1, 400, False),
     ("isAllowAutoUpdateSchema", True, False, False, 1, 400, False),
     ("encryptionRequired", False, True, True, 1, 400, False),
+    ("subscriptionAuthMode", "None", "Prefix", "Prefix", "Suffix", 412, False),
     ("properties", {}, {"a": "b"}, {"a": "b"}, {"a": {}}, 412, True),
 ]
 

@@ -43,7 +43,15 @@ async def loaded(
     topics: tuple[TopicName, ...] = (),
     when_changed: Callable[[str, TopicName | None], None] = lambda name, topic: None,
 ) -> Namespaces:
-    namespaces = Namespaces(store, FakeClock(), when_changed=when_changed)
+    async def nothing_granted(name: str) -> None: ...
+
+    namespaces = Namespaces(
+        store,
+        FakeClock(),
+        when_changed=when_changed,
+        when_rights_changed=lambda: None,
+        forget_rights=nothing_granted,
+    )
     await namespaces.load({"public/default"}, topics)
     return namespaces
 
@@ -364,7 +372,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 def test_every_policy_that_can_be_set_changes_what_holds() -> None:
     # `properties` are the users' own, and are kept for them alone.
-    assert OTHER_VALUES.keys() == POLICIES.keys() - {"properties"}
+    assert OTHER_VALUES.keys() == POLICIES.keys() - {"properties", "subscription_auth_mode"}
     for key, given in OTHER_VALUES.items():
         assert effective({}, {key: given}, Policies()) != Policies(), key
 

@@ -65,6 +65,7 @@ NAMESPACE_RESOURCES: Final = (
     Resource("schemaValidationEnforced", "schema_validation_enforced", unset=False, has_delete=False),
     Resource("isAllowAutoUpdateSchema", "is_allow_auto_update_schema", unset=True, has_delete=False),
     Resource("encryptionRequired", "encryption_required", unset=False, has_delete=False),
+    Resource("subscriptionAuthMode", "subscription_auth_mode", unset="None", has_delete=False),
 )
 TOPIC_RESOURCES: Final = (
     Resource("messageTTL", "message_ttl_in_seconds", applied=0),

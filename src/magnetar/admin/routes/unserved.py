@@ -55,7 +55,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "sources": "Pulsar IO's API",
     "split": "Splitting bundles",
     "subscribeRate": "Subscribe rate limiting",
-    "subscriptionAuthMode": "Authorization of subscriptions",
     "subscriptionDispatchRate": "Dispatch rate limiting",
     "subscriptionTypesEnabled": "Restricting subscription types",
     "transactions": "Pulsar's transactions",

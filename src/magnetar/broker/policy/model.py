@@ -42,6 +42,13 @@ class Compatibility(Enum):
     FULL_TRANSITIVE = "FULL_TRANSITIVE"
 
 
+class AuthMode(Enum):
+    """What the names of subscriptions are held to, where there is authorization."""
+
+    NONE = "None"
+    PREFIX = "Prefix"
+
+
 class DeleteMode(Enum):
     """When a topic counts as inactive."""
 

@@ -15,7 +15,7 @@ client makes brings its tenant and namespace along (`ensure`).
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -34,13 +34,19 @@ from magnetar.broker.policy.errors import (
 from magnetar.broker.policy.model import (
     BUNDLE_COUNT_DEFAULT,
     CLUSTER,
+    AuthMode,
     JsonValue,
     Level,
     Namespace,
     Policies,
     Tenant,
 )
-from magnetar.broker.policy.policies import check_quota_below_retention, checked, effective
+from magnetar.broker.policy.policies import (
+    SUBSCRIPTION_AUTH_MODE,
+    check_quota_below_retention,
+    checked,
+    effective,
+)
 from magnetar.metadata.store import ANY_VERSION, MUST_NOT_EXIST, Delete, MetadataStore, Put
 
 TENANTS_ROOT: Final = "/tenants/"
@@ -61,9 +67,12 @@ class Namespaces:
         server: Policies | None = None,
         *,
         when_changed: Callable[[str, TopicName | None], None],
+        when_rights_changed: Callable[[], None],
+        forget_rights: Callable[[str], Awaitable[None]],
     ) -> None:
         """`when_changed` is called after each change of policies: a namespace's name and None, or a topic's namespace
-        and the topic.
+        and the topic; `when_rights_changed` after what `admin_roles`, `is_admin` or `wants_own_names` say has changed.
+        `forget_rights` removes what was granted in a namespace, before that is deleted.
         """
         self.server = server or Policies()
         self._metadata = metadata
@@ -76,6 +85,8 @@ class Namespaces:
         self._incarnations: Incarnations[TopicName] = Incarnations()
         self._changing = asyncio.Lock()  # changes are rare and small: one at a time
         self._when_changed = when_changed
+        self._when_rights_changed = when_rights_changed
+        self._forget_rights = forget_rights
 
     async def load(self, always: Iterable[str], topics: Iterable[TopicName] = ()) -> None:
         """Read what is stored; make the namespaces of `always` and those that `topics` need if they are missing."""
@@ -116,6 +127,7 @@ class Namespaces:
                 raise TenantExists("Tenant already exist")
             await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode(), MUST_NOT_EXIST)
             self._tenants[tenant.name] = tenant
+            self._when_rights_changed()
 
     async def update_tenant(self, tenant: Tenant) -> None:
         """Raises TenantNotFound, InvalidNamespace, UnknownCluster."""
@@ -125,6 +137,7 @@ class Namespaces:
                 raise TenantNotFound(f"Tenant {tenant.name} not found")
             await self._metadata.put(TENANTS_ROOT + tenant.name, tenant.encode())
             self._tenants[tenant.name] = tenant
+            self._when_rights_changed()
 
     async def delete_tenant(self, name: str) -> None:
         """Raises TenantNotFound, TenantNotEmpty."""
@@ -135,6 +148,23 @@ class Namespaces:
                 raise TenantNotEmpty("The tenant still has active namespaces")
             await self._metadata.delete(TENANTS_ROOT + name)
             del self._tenants[name]
+            self._when_rights_changed()
+
+    # --- what rights depend on (`security/decisions.py`) -------------------------------------------------------------
+
+    def admin_roles(self, tenant: str) -> Collection[str]:
+        """The roles that administer a tenant; none for one that there is not."""
+        found = self._tenants.get(tenant)
+        return () if found is None else found.admin_roles
+
+    def is_admin(self, role: str) -> bool:
+        """Whether a role administers any tenant."""
+        return any(role in one.admin_roles for one in self._tenants.values())
+
+    def wants_own_names(self, namespace: str) -> bool:
+        """Whether subscriptions of a namespace must begin with the name of their role."""
+        found = self._namespaces.get(namespace)
+        return found is not None and found.policies.get(SUBSCRIPTION_AUTH_MODE) == AuthMode.PREFIX.value
 
     # --- namespaces --------------------------------------------------------------------------------------------------
 
@@ -193,6 +223,7 @@ class Namespaces:
         """Forget a namespace; its topics must be gone.  Raises NamespaceNotFound."""
         async with self._changing:
             self.require(name)
+            await self._forget_rights(name)
             await self._metadata.delete(NAMESPACES_ROOT + name)
             del self._namespaces[name]
             self._forget_effective(name)
@@ -298,6 +329,7 @@ class Namespaces:
         kept = {topic: found for topic, found in self._effective.items() if topic.namespace_name != namespace}
         self._effective = kept
         self._shared.pop(namespace, None)
+        self._when_rights_changed()
 
 
 def _topic_path(name: TopicName) -> str:

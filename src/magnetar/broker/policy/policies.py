@@ -17,6 +17,7 @@ from typing import Any, Final
 from magnetar.broker.cluster.model import PARTITIONS_MAX
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.policy.model import (
+    AuthMode,
     AutoTopicCreation,
     BacklogQuota,
     Compatibility,
@@ -32,6 +33,7 @@ from magnetar.broker.policy.model import (
     whole_number,
 )
 
+SUBSCRIPTION_AUTH_MODE: Final = "subscription_auth_mode"
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 _PROPERTIES_MAX: Final = 256
@@ -234,6 +236,11 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy(
             "subscription_expiration_time_minutes",
             _integer(0, INT_MAX, "Invalid value for subscription expiration time"),
+            _NAMESPACE_ONLY,
+        ),
+        Policy(
+            SUBSCRIPTION_AUTH_MODE,
+            _choice(AuthMode, "subscriptionAuthMode must be None or Prefix"),
             _NAMESPACE_ONLY,
         ),
         Policy("properties", _properties),

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from magnetar.broker.security.errors import (
     ClusterNotAuthorized,
+    DelegationTokenNotAuthorized,
     GroupNotAuthorized,
     NamespaceNotAuthorized,
     NotAuthorized,
@@ -118,6 +119,8 @@ _REFUSALS: Final[dict[ResourceType, type[NotAuthorized]]] = {
     ResourceType.SUBSCRIPTION: GroupNotAuthorized,
     ResourceType.TRANSACTIONAL_ID: TransactionalIdNotAuthorized,
     ResourceType.PIPELINE: PipelineNotAuthorized,
+    ResourceType.DELEGATION_TOKEN: DelegationTokenNotAuthorized,
+    ResourceType.USER: DelegationTokenNotAuthorized,
 }
 
 

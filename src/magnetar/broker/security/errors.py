@@ -62,3 +62,21 @@ class PipelineNotAuthorized(NotAuthorized):
     """It would concern a pipeline."""
 
     code: ClassVar[str] = "PIPELINE_NOT_AUTHORIZED"
+
+
+class DelegationTokenNotAuthorized(NotAuthorized):
+    """It would concern a delegation token, or the tokens of a user."""
+
+    code: ClassVar[str] = "DELEGATION_TOKEN_NOT_AUTHORIZED"
+
+
+class SecurityDisabled(BrokerError):
+    """The server has no rules: authorization is off."""
+
+    code: ClassVar[str] = "SECURITY_DISABLED"
+
+
+class InvalidRule(BrokerError):
+    """There can be no such rule, or no such filter of rules."""
+
+    code: ClassVar[str] = "INVALID_RULE"

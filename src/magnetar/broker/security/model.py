@@ -35,8 +35,12 @@ PIPELINES_WORKER: Final = Principal(
 
 
 class Operation(IntEnum):
-    """Numbered as Kafka's `AclOperation`."""
+    """Numbered as Kafka's `AclOperation`; what only Pulsar knows comes after those that Kafka may still add.
 
+    No use case asks for ALL: it is what a rule may say.
+    """
+
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -47,6 +51,12 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    FUNCTIONS = 24
+    SOURCES = 25
+    SINKS = 26
+    PACKAGES = 27
 
 
 class ResourceType(Enum):
@@ -57,6 +67,8 @@ class ResourceType(Enum):
     SUBSCRIPTION = "subscription"
     TRANSACTIONAL_ID = "transactional id"
     PIPELINE = "pipeline"
+    DELEGATION_TOKEN = "delegation token"  # noqa: S105 - a name
+    USER = "user"
 
 
 class Resource(NamedTuple):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from magnetar.base.clock import Clock
 from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.groups import GroupCases
@@ -63,6 +64,7 @@ class UseCases:
     offsets: OffsetCases
     transactions: TransactionCases
     configs: ConfigCases
+    acls: AclCases
     nodes: NodeCases
     cluster: ClusterCases
     peeking: PeekCases

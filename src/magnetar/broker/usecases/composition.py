@@ -16,6 +16,7 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.rules import Rules
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
@@ -23,6 +24,7 @@ from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.upkeep.health import Health
 from magnetar.broker.upkeep.housekeeping import Housekeeping
 from magnetar.broker.upkeep.metrics import Measured
+from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
@@ -62,6 +64,10 @@ class Settings(Protocol):
     @property
     def partition_count_default(self) -> int: ...
     @property
+    def tenant(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
     def cluster_id(self) -> str: ...
     @property
     def data_dir(self) -> str: ...
@@ -91,6 +97,7 @@ class Parts(Measured, Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
     time_lookups: TimeLookups
+    rules: Rules | None
 
     async def delete_topic(self, topic: Topic) -> None: ...
     async def unload(self, partition: Partition) -> None: ...
@@ -204,6 +211,7 @@ def compose(parts: Parts, access: AccessControl) -> UseCases:
         configs=ConfigCases(
             access, topic_access, parts.nodes, parts.topics, parts.kafka_topics, settings.given
         ),
+        acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),
         nodes=NodeCases(
             access,
             parts.nodes,

@@ -42,6 +42,9 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     security.NotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     security.GroupNotAuthorized: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     security.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    security.DelegationTokenNotAuthorized: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    security.InvalidRule: ErrorCode.INVALID_REQUEST,
+    security.SecurityDisabled: ErrorCode.SECURITY_DISABLED,
     security.TransactionalIdNotAuthorized: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     broker.UnsupportedMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 }

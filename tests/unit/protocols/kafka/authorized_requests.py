@@ -18,14 +18,17 @@ from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
+from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from magnetar.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from magnetar.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from magnetar.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -215,6 +218,24 @@ KINDS: Final = [
         0,
         lambda n: DescribeProducersRequest([TopicRequest(n.topic, [0])]),
         right(Operation.READ, TOPIC, TOPIC_DENIED),
+    ),
+    Kind(
+        "create_acls",
+        3,
+        lambda n: CreateAclsRequest([AclCreation(2, n.topic, 3, "User:ann", "*", 3, 3)]),
+        right(Operation.ALTER, CLUSTER, CLUSTER_DENIED),
+    ),
+    Kind(
+        "delete_acls",
+        3,
+        lambda n: DeleteAclsRequest([DeleteAclsFilter(2, n.topic, 1, None, None, 1, 1)]),
+        right(Operation.ALTER, CLUSTER, CLUSTER_DENIED),
+    ),
+    Kind(
+        "describe_acls",
+        3,
+        lambda n: DescribeAclsRequest(1, None, 1, None, None, 1, 1),
+        right(Operation.DESCRIBE, CLUSTER, CLUSTER_DENIED),
     ),
     Kind(
         "describe_quorum",

@@ -1,0 +1,93 @@
+"""The rule book: rules as they are stored, and `Decisions` by them in memory.
+
+Each rule is one path below `/rules/` (`rule.py` says what it holds).  What must stay true: a change is one transaction,
+memory never shows what is not durable, and changes take their turns, so that one which depends on what is there (a
+grant replaces what its role had) is not overtaken.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from magnetar.base.tasks import Tasks
+from magnetar.broker.security.decisions import Decisions
+from magnetar.broker.security.errors import InvalidRule
+from magnetar.broker.security.model import ResourceType
+from magnetar.broker.security.rule import RULES_ROOT, Rule, namespace_of
+from magnetar.metadata.store import ANY_VERSION, Delete, MetadataStore, Put
+
+_log = logging.getLogger(__name__)
+
+RULES_MAX: Final = 1_000_000  # a kilobyte of memory each
+
+Change = tuple[Sequence[Rule], Sequence[Rule]]  # to add, to remove
+
+
+class Rules:
+    """See the module's text.  `when_changed` is called after each change, when it holds."""
+
+    def __init__(
+        self, metadata: MetadataStore, decisions: Decisions, when_changed: Callable[[], None]
+    ) -> None:
+        self.decisions = decisions
+        self._metadata = metadata
+        self._when_changed = when_changed
+        self._changing = asyncio.Lock()
+        self._tasks = Tasks(_log)
+        self._count = 0
+
+    async def load(self) -> None:
+        """Read what is stored."""
+        stored = await self._metadata.scan(RULES_ROOT)
+        self.decisions.change([Rule.decode(one.value) for _, one in stored])
+        self._count = len(stored)
+
+    async def change(self, decide: Callable[[Decisions], Change]) -> Change:
+        """Add and remove what `decide` says when it is this change's turn; what was not there, or gone, before.
+
+        Raises:
+            InvalidRule: there would be more than `RULES_MAX`.
+            MetadataError: all is as before.
+        """
+        # The request may be given up; what has begun goes on, and keeps its turn.
+        return await asyncio.shield(self._tasks.begin("change rules", self._change(decide)))
+
+    async def _change(self, decide: Callable[[Decisions], Change]) -> Change:
+        async with self._changing:
+            wanted, unwanted = decide(self.decisions)
+            kept = set(wanted)
+            removed = [one for one in dict.fromkeys(unwanted) if one in self.decisions and one not in kept]
+            added = [one for one in dict.fromkeys(wanted) if one not in self.decisions]
+            if self._count + len(added) - len(removed) > RULES_MAX:
+                raise InvalidRule(f"there are {self._count} rules, and {RULES_MAX} may be")
+            if added or removed:
+                puts = [Put(one.path, one.encode()) for one in added]
+                await self._metadata.commit([*puts, *(Delete(one.path, ANY_VERSION) for one in removed)])
+                self._count += len(added) - len(removed)
+                self.decisions.change(added, removed)
+                self._when_changed()
+            return added, removed
+
+    async def ended(self) -> None:
+        """Return when no change is under way."""
+        await self._tasks.ended()
+
+    async def forget_namespace(self, name: str) -> None:
+        """Remove the rules about a namespace, its topics and their subscriptions: it is deleted.
+
+        Raises:
+            MetadataError
+        """
+
+        def decide(decisions: Decisions) -> Change:
+            return [], [one for one in decisions if _is_in(one, name)]
+
+        await self.change(decide)
+
+
+def _is_in(rule: Rule, namespace: str) -> bool:
+    target = rule.target
+    if target.type is ResourceType.TOPIC and not target.scope:
+        return namespace_of(target.name) == namespace
+    return bool(target.scope) and namespace in (target.scope, namespace_of(target.scope))

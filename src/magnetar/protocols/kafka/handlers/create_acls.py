@@ -1,0 +1,53 @@
+"""CreateAcls: add access control lists.  Answered when they are durable, and hold.
+
+Served: v1-3.  Each is answered for itself; those that can be are added in one step.  One that is there already is no
+error.  ANY, MATCH and numbers that stand for nothing are INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR.
+"""
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.usecases.acls import Acl
+from magnetar.protocols.kafka.acls import read_acl
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import create_acls as codec
+from magnetar.wire.kafka.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+VERSIONS = (1, 3)
+
+
+async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    acls = context.cases.acls
+    wanted = []
+    refused: list[BrokerError | None] = []
+    for creation in request.creations:
+        try:
+            wanted.append(_checked(context, creation))
+            refused.append(None)
+        except BrokerError as error:
+            refused.append(error)
+    try:
+        await acls.create(context.caller, wanted)
+    except BrokerError as error:
+        refused = [one or error for one in refused]
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult() if one is None else AclCreationResult(error_code(one), str(one))
+            for one in refused
+        ]
+    )
+
+
+def _checked(context: RequestContext, creation: AclCreation) -> Acl:
+    context.cases.acls.check_changes(context.caller)
+    acl = read_acl(creation)
+    context.cases.acls.check(acl)
+    return acl
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -1,0 +1,228 @@
+"""CreateAcls, DescribeAcls and DeleteAcls over their wire forms, and that what they write holds."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from magnetar.base.settings_authorization import AuthorizationSettings
+from magnetar.broker.policy.model import Tenant
+from magnetar.broker.security.model import (
+    ANONYMOUS,
+    Caller,
+    Operation,
+    Principal,
+    group_resource,
+    topic_resource,
+)
+from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
+from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
+
+Run = Callable[..., None]
+SUPER: Final = AuthorizationSettings(frozenset({str(ANONYMOUS)}))
+TOPIC, GROUP, CLUSTER, TXN = 2, 3, 4, 5
+ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
+ALL, READ, WRITE, DESCRIBE = 2, 3, 4, 8
+DENY, ALLOW = 2, 3
+EVERYTHING: Final = (ANY, None, ANY, None, None, ANY, ANY)
+Row = tuple[int, str, int, str, str, int, int]
+
+
+async def create(client: Any, *rows: Row) -> list[int]:
+    answer = await client.ask("create_acls", 3, CreateAclsRequest([AclCreation(*row) for row in rows]))
+    return [one.error_code for one in answer.results]
+
+
+async def described(client: Any, *wanted: Any) -> list[Row]:
+    answer = await client.ask("describe_acls", 3, DescribeAclsRequest(*(wanted or EVERYTHING)))
+    assert answer.error_code == 0, answer.error_message
+    return sorted(
+        (
+            one.resource_type,
+            one.resource_name,
+            one.pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for one in answer.resources
+        for acl in one.acls
+    )
+
+
+def may(client: Any, user: str, operation: Operation, full: str) -> bool:
+    caller = Caller(Principal("User", user), "10.0.0.1")
+    return bool(client.broker.rules.decisions.allows(caller, operation, topic_resource(full)))
+
+
+def test_without_authorization_there_are_none(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        row = (TOPIC, "t", LITERAL, "User:ann", "*", READ, ALLOW)
+        assert await create(client, row) == [54]
+        answer = await client.ask("describe_acls", 1, DescribeAclsRequest(*EVERYTHING))
+        assert answer.error_code == 54
+        answer = await client.ask("delete_acls", 1, DeleteAclsRequest([DeleteAclsFilter(*EVERYTHING)]))
+        assert [one.error_code for one in answer.filter_results] == [54]
+
+    with_broker(scenario)
+
+
+def test_what_is_written_is_shown_holds_and_goes(with_broker: Run) -> None:
+    rows: list[Row] = [
+        (TOPIC, "*", LITERAL, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "acme/sales/*", LITERAL, "User:eve", "*", WRITE, ALLOW),
+        (TOPIC, "ord", PREFIXED, "User:bob", "*", WRITE, ALLOW),
+        (TOPIC, "orders", LITERAL, "User:*", "10.0.0.1", ALL, DENY),
+        (TOPIC, "persistent://acme/sales/ord", PREFIXED, "User:bob", "*", WRITE, ALLOW),
+        (GROUP, "*", LITERAL, "User:ann", "*", READ, ALLOW),
+        (CLUSTER, "kafka-cluster", LITERAL, "User:ann", "*", DESCRIBE, ALLOW),
+        (TXN, "x", PREFIXED, "User:ann", "*", WRITE, ALLOW),
+        (6, "token", LITERAL, "User:ann", "*", DESCRIBE, ALLOW),
+        (7, "User:ann", LITERAL, "User:bob", "*", 13, ALLOW),
+    ]
+
+    async def scenario(client: Any) -> None:
+        assert await create(client, *rows) == [0] * len(rows)
+        assert await create(client, rows[0]) == [0]  # once more is no other one
+        assert await described(client) == sorted(rows)
+        home, away = "persistent://public/default/", "persistent://acme/sales/"
+        assert may(client, "ann", Operation.READ, home + "anything")
+        assert not may(client, "ann", Operation.READ, away + "anything")
+        assert not may(client, "ann", Operation.READ, home + "orders")  # denied
+        assert may(client, "bob", Operation.WRITE, home + "ordinary")
+        assert may(client, "bob", Operation.WRITE, away + "ordinary")
+        assert not may(client, "bob", Operation.WRITE, "persistent://acme/sales2/ordinary")
+        assert may(client, "eve", Operation.WRITE, away + "t")
+        assert not may(client, "eve", Operation.WRITE, "persistent://acme/sales2/t")
+        ann = Caller(Principal("User", "ann"))
+        assert client.broker.rules.decisions.allows(ann, Operation.READ, group_resource("any"))
+        found = await client.ask(
+            "delete_acls",
+            3,
+            DeleteAclsRequest(
+                [
+                    DeleteAclsFilter(TOPIC, "orders", MATCH, None, None, ANY, ANY),
+                    DeleteAclsFilter(TOPIC, "nothing", LITERAL, None, None, ANY, ANY),
+                ]
+            ),
+        )
+        first, second = found.filter_results
+        assert {one.resource_name for one in first.matching_acls} == {"*", "ord", "orders"}
+        assert second.matching_acls == []
+        assert len(await described(client)) == len(rows) - 3
+        assert not may(client, "ann", Operation.READ, home + "anything")
+
+    with_broker(scenario, authorization=SUPER)
+
+
+def test_a_filter_lets_pass_what_kafkas_does(with_broker: Run) -> None:
+    rows: list[Row] = [
+        (TOPIC, name, pattern, "User:ann", "*", READ, ALLOW)
+        for name, pattern in (
+            ("*", LITERAL),
+            ("abc", LITERAL),
+            ("ab", PREFIXED),
+            ("abc", PREFIXED),
+            ("x", LITERAL),
+        )
+    ] + [(GROUP, "abc", LITERAL, "User:*", "10.0.0.1", ALL, DENY)]
+
+    async def scenario(client: Any) -> None:
+        await create(client, *rows)
+
+        async def names(*wanted: Any) -> list[tuple[str, int]]:
+            return [(row[1], row[2]) for row in await described(client, *wanted)]
+
+        assert await names(TOPIC, "abc", MATCH, None, None, ANY, ANY) == [
+            ("*", LITERAL),
+            ("ab", PREFIXED),
+            ("abc", LITERAL),
+            ("abc", PREFIXED),
+        ]
+        assert await names(TOPIC, "persistent://public/default/abc", ANY, None, None, ANY, ANY) == [
+            ("abc", LITERAL),
+            ("abc", PREFIXED),
+        ]
+        assert await names(TOPIC, "acme/sales/abc", MATCH, None, None, ANY, ANY) == []
+        assert await names(TOPIC, "abc", PREFIXED, None, None, ANY, ANY) == [("abc", PREFIXED)]
+        assert await names(TOPIC, None, LITERAL, None, None, ANY, ANY) == [
+            ("*", LITERAL),
+            ("abc", LITERAL),
+            ("x", LITERAL),
+        ]
+        assert await names(ANY, "abc", LITERAL, None, None, ANY, ANY) == [("abc", LITERAL), ("abc", LITERAL)]
+        assert await names(ANY, None, ANY, "User:*", None, ANY, ANY) == [("abc", LITERAL)]
+        assert await names(ANY, None, ANY, "User:*", "*", ANY, ANY) == []
+        assert await names(ANY, None, ANY, None, None, ALL, ANY) == [("abc", LITERAL)]
+        assert len(await names(ANY, None, ANY, None, None, READ, ALLOW)) == 5
+        answer = await client.ask("describe_acls", 3, DescribeAclsRequest(0, None, ANY, None, None, ANY, ANY))
+        assert answer.error_code == 42
+
+    with_broker(scenario, authorization=SUPER)
+
+
+def test_what_can_be_no_rule_is_refused_and_the_others_are_made(with_broker: Run) -> None:
+    good: Row = (TOPIC, "t", LITERAL, "User:ann", "*", READ, ALLOW)
+    bad: list[Row] = [
+        (TOPIC, "t", LITERAL, "ann", "*", READ, ALLOW),
+        (TOPIC, "t", LITERAL, ":ann", "*", READ, ALLOW),
+        (TOPIC, "t", LITERAL, "User:", "*", READ, ALLOW),
+        (TOPIC, "t", LITERAL, "User:ann", "", READ, ALLOW),
+        (TOPIC, "", LITERAL, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "acme/t", LITERAL, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "other://acme/sales/t", PREFIXED, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "t-partition-0", LITERAL, "User:ann", "*", READ, ALLOW),
+        (CLUSTER, "other", LITERAL, "User:ann", "*", READ, ALLOW),
+        (CLUSTER, "*", LITERAL, "User:ann", "*", READ, ALLOW),
+        (ANY, "t", LITERAL, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "t", ANY, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "t", MATCH, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "t", LITERAL, "User:ann", "*", ANY, ALLOW),
+        (TOPIC, "t", LITERAL, "User:ann", "*", 24, ALLOW),
+        (TOPIC, "t", LITERAL, "User:ann", "*", READ, ANY),
+        (99, "t", LITERAL, "User:ann", "*", READ, ALLOW),
+        (TOPIC, "t", LITERAL, "User:" + "a" * 5000, "*", READ, ALLOW),
+    ]
+
+    async def scenario(client: Any) -> None:
+        assert await create(client, *bad, good) == [42] * len(bad) + [0]
+        assert await described(client) == [good]
+        client.metadata.fail_next = 1
+        other: Row = (TOPIC, "u", LITERAL, "User:ann", "*", READ, ALLOW)
+        assert await create(client, bad[0], other) == [42, 56]
+        assert await described(client) == [good]
+
+    with_broker(scenario, authorization=SUPER)
+
+
+def test_the_mode_of_a_namespace_and_roles_of_tenants_hold_at_once(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        broker = client.broker
+        await create(client, (GROUP, "*", LITERAL, "User:ann", "*", READ, ALLOW))
+        ann = Caller(Principal("User", "ann"))
+        allows = broker.rules.decisions.allows
+        assert allows(ann, Operation.READ, group_resource("g"))
+        await broker.namespaces.change("public/default", lambda _: {"subscription_auth_mode": "Prefix"})
+        assert not allows(ann, Operation.READ, group_resource("g"))
+        assert allows(ann, Operation.READ, group_resource("ann-g"))
+        topic = topic_resource("persistent://public/default/t")
+        assert not allows(ann, Operation.WRITE, topic)
+        await broker.namespaces.update_tenant(Tenant("public", ("ann",)))
+        assert allows(ann, Operation.WRITE, topic)
+        await broker.namespaces.update_tenant(Tenant("public"))
+        assert not allows(ann, Operation.WRITE, topic)
+
+    with_broker(scenario, authorization=SUPER)
+
+
+def test_a_namespace_that_is_deleted_takes_its_rules_along(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        namespaces = client.broker.namespaces
+        await namespaces.create_tenant(Tenant("acme"))
+        await namespaces.create("acme/sales")
+        kept: Row = (TOPIC, "t", LITERAL, "User:ann", "*", READ, ALLOW)
+        await create(client, kept, (TOPIC, "acme/sales/*", LITERAL, "User:ann", "*", READ, ALLOW))
+        await namespaces.delete("acme/sales")
+        assert await described(client) == [kept]
+
+    with_broker(scenario, authorization=SUPER)
