@@ -20,19 +20,28 @@ EVERY: Final = "*"  # in a list of what is allowed
 @dataclass(frozen=True, slots=True)
 class Access:
     """Names in lower case; `hosts` are those of the server and the ones that the configuration adds, `origins` as
-    browsers write them (`https://console.example.com`).  Without a `worker_token` no client passes for the worker.
+    browsers write them (`https://console.example.com`).  `asks_for_metrics`: where clients have to
+    show who they are, so have those that read the numbers.  Without a `worker_token` no client passes for the worker.
     """
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     worker_token: str = field(default="", repr=False)
+    asks_for_metrics: bool = False
 
     @classmethod
-    def of(cls, hosts: Iterable[str], origins: Iterable[str] = (), worker_token: str = "") -> "Access":
+    def of(
+        cls,
+        hosts: Iterable[str],
+        origins: Iterable[str] = (),
+        worker_token: str = "",
+        asks_for_metrics: bool = False,
+    ) -> "Access":
         return cls(
             frozenset(_bare(host) for host in hosts if host),
             frozenset(origin.lower().rstrip("/") for origin in origins if origin),
             worker_token,
+            asks_for_metrics,
         )
 
     def takes_host(self, header: str) -> bool:

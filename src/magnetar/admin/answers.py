@@ -49,6 +49,7 @@ from magnetar.broker.policy.errors import (
 )
 from magnetar.broker.schemas.model import IncompatibleSchema, InvalidSchema, SchemaNotFound
 from magnetar.broker.security.errors import (
+    AuthenticationFailed,
     InvalidRule,
     NamespaceNotAuthorized,
     NotAuthorized,
@@ -76,6 +77,7 @@ UNSUPPORTED: Final = 501
 
 # The first class that fits wins.
 _STATUSES: Final[tuple[tuple[type[BrokerError], int], ...]] = (
+    (AuthenticationFailed, 401),
     (NotAuthorized, 403),
     (SecurityDisabled, UNSUPPORTED),
     (InvalidRule, 412),

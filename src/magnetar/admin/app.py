@@ -25,6 +25,7 @@ from magnetar.admin import answers, routing
 from magnetar.admin.access import Access
 from magnetar.admin.context import AdminContext, caller_of
 from magnetar.admin.guard import Guard
+from magnetar.admin.login import Filter
 from magnetar.admin.routes import (
     cluster,
     lookup,
@@ -81,12 +82,16 @@ def create_app(
     access = access or Access()
     app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls)
     answers.install(app)
+    if cases.logins.are_required:  # inside of the others: a browser asks for leave without a login
+        app.add_middleware(Filter, logins=cases.logins, access=access)
     if access.origins:  # inside of the guard, which has refused all others
         app.add_middleware(
             CORSMiddleware,
             allow_origins=sorted(access.origins),
             allow_methods=METHODS,
-            allow_headers=["content-type"],
+            allow_headers=["content-type", "authorization"]
+            if cases.logins.are_required
+            else ["content-type"],
         )
     app.add_middleware(Guard, access=access)
 

@@ -1,7 +1,7 @@
 """What every admin route has at hand: the use cases, their caller, and the addresses that clients are to connect to."""
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
 
 from starlette.requests import Request
 
@@ -10,6 +10,8 @@ from magnetar.admin.peek import Bodies
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.security.model import ANONYMOUS, PIPELINES_WORKER, Caller
 from magnetar.broker.usecases.cases import UseCases
+
+PRINCIPAL: Final = "magnetar.principal"  # of a request, in its scope: who has logged in (`login.py`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ def cases_of(request: Request) -> UseCases:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller: the pipelines' worker by its token, any other client is anonymous."""
+    """The caller: the pipelines' worker by its token, any other client by its login, or anonymous without one."""
     host = request.client.host if request.client is not None else ""
-    is_worker = context_of(request).access.is_worker(request.headers.get("authorization", ""))
-    return Caller(PIPELINES_WORKER if is_worker else ANONYMOUS, host)
+    if context_of(request).access.is_worker(request.headers.get("authorization", "")):
+        return Caller(PIPELINES_WORKER, host)
+    return Caller(request.scope.get(PRINCIPAL, ANONYMOUS), host)
 
 
 def web_url(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Which clients may use HTTP while there is no authentication: programs, and no page of another site in a browser.
+"""Which programs may use HTTP, whoever they are: no page of another site in a browser (`login.py` asks who they are).
 
 A browser sends requests for whatever page it shows, to loopback and private networks too.  Three checks, before any
 route is looked for, so that no route can be without them:

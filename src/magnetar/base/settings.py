@@ -27,6 +27,11 @@ from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section
+from magnetar.base.settings_authentication import (
+    AUTHENTICATION_NAMES,
+    AuthenticationSettings,
+    authentication,
+)
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
@@ -148,6 +153,7 @@ class ServerSettings:
 
     data_dir: Path
     network: NetworkSettings
+    authentication: AuthenticationSettings | None
     nodes: NodeSettings
     storage: StorageSettings
     topics: TopicSettings
@@ -258,6 +264,7 @@ class _Reader:
         return ServerSettings(
             data_dir=data_dir,
             network=self._network(nodes),
+            authentication=self._authentication(),
             nodes=nodes,
             storage=StorageSettings(
                 journal_sync_data=self._boolean("journal.sync.data"),
@@ -345,6 +352,12 @@ class _Reader:
             on = {"authorizer.class.name", "authorizationEnabled"}
             self._notice(AUTHORIZATION_NAMES - on, "authorization is off")
         return found
+
+    def _authentication(self) -> AuthenticationSettings | None:
+        if self._boolean("authenticationEnabled"):
+            return authentication(self._text, self._list)
+        self._notice(AUTHENTICATION_NAMES - {"authenticationEnabled"}, "authenticationEnabled is not true")
+        return None
 
     def _kafka_tls(self, listeners: Sequence[Listener]) -> dict[str, TlsSettings]:
         names = [one.name for one in listeners if one.has_tls]

@@ -39,6 +39,9 @@ _BY_REASON: Final[dict[str, str]] = {
         sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
         sasl.server.max.receive.size
     """,
+    "this server logs in nowhere as a Pulsar client": """
+        brokerClientAuthenticationParameters brokerClientAuthenticationPlugin
+    """,
     "OpenSSL does what Java's security providers do elsewhere": """
         kopSslKeymanagerAlgorithm kopSslProtocol kopSslProvider kopSslSecureRandomImplementation
         kopSslTrustmanagerAlgorithm security.providers ssl.engine.factory.class
@@ -183,7 +186,7 @@ _BY_REASON: Final[dict[str, str]] = {
     "it tells Pulsar how to load and run KoP, which is not needed here": """
         allowAutoTopicCreationType brokerDeduplicationEnabled brokerDeleteInactiveTopicsEnabled
         brokerEntryMetadataInterceptors brokerLookupTimeoutMs kopMigrationEnable kopMigrationServicePort
-        narExtractionDirectory protocolHandlerDirectory proxyRoles
+        narExtractionDirectory protocolHandlerDirectory
     """,
     "batches are stored as they came and indexed by offset, whatever their format": """
         failedAuthenticationDelayMs kafkaCompressionType maxQueuedRequests maxReadEntriesNum

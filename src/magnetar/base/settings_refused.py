@@ -8,23 +8,11 @@ from magnetar.base.config import ConfigType, Value
 from magnetar.base.server_key import ServerKey
 
 
-def _only_false(value: Value) -> str | None:
-    return "cannot be true: it is not available yet" if value is True else None
-
-
 def _only_empty(value: Value) -> str | None:
     return "must be empty: it is not available yet" if value else None
 
 
 REFUSED_KEYS: Final = (
-    ServerKey(
-        "authenticationEnabled",
-        ConfigType.BOOLEAN,
-        "false",
-        "Pulsar's authentication.",
-        check=_only_false,
-        no_effect="it is not available yet",
-    ),
     ServerKey(
         "saslAllowedMechanisms",
         ConfigType.LIST,

@@ -34,6 +34,7 @@ from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.rules import Rules
@@ -108,8 +109,12 @@ class Broker:
         clock: Clock,
         nodes: Nodes,
         authorizer: Authorizer | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
-        """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for."""
+        """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for.
+
+        `authentication` knows clients of Pulsar's door and of HTTP; without it they need not say who they are.
+        """
         self.settings = settings
         self.store = store
         self.metadata = metadata
@@ -239,7 +244,7 @@ class Broker:
         )
         self.rates = RateBoard(clock, self.upkeep, self._counts)
         by_rules = AllowAll() if self.rules is None else self.rules.decisions
-        self.cases = compose(self, AccessControl(authorizer or by_rules))
+        self.cases = compose(self, AccessControl(authorizer or by_rules), authentication)
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""

@@ -48,7 +48,7 @@ class Intake:
 
     __slots__ = (
         "_abort", "_frame_cost", "_handle", "_held", "_holds_all", "_is_closed", "_is_light", "_memory", "_reader",
-        "_traffic", "backpressure", "get_buffer", "monotonic",
+        "_traffic", "allow", "backpressure", "get_buffer", "monotonic",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +76,7 @@ class Intake:
         )
         self._reader = FrameReader(traffic.scratch, traffic.arena.take, limits.frame_bytes, self._admit)
         self.get_buffer = self._reader.get_buffer
+        self.allow = self._reader.allow
         self._held: deque[Frame] = deque()
         self._frame_cost = 0  # what frames that are being received or held count
         self._is_closed = False

@@ -8,6 +8,7 @@ answer what is in flight, close connections, let the broker and the stores finis
 import asyncio
 import base64
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -46,6 +47,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.door import DoorContext
 from magnetar.protocols.pulsar.door import NAME as PULSAR
 from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
+from magnetar.server.authentication import make_authentication
 from magnetar.server.binding import bind as bind_stores
 from magnetar.server.certificates import LOOK_INTERVAL_S, Certificates
 from magnetar.server.connection import ConnectionLimits
@@ -104,6 +106,11 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         worker_token = ensure_token(settings.data_dir / worker_token_file)
+        authentication = (
+            None
+            if settings.authentication is None
+            else make_authentication(settings.authentication, clock, os.environ)
+        )
         doors = load_doors(settings)
         nodes = Nodes(
             [
@@ -119,8 +126,14 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
         for listening in http_sockets:
             stack.callback(listening.close)
+        open_to_all = [one for one in bound if not _is_closed(one)]
+        if authentication is not None:
+            open_to_all = [one for one in open_to_all if one.door.name != PULSAR]
         _warn_of_strangers(
-            [*chain.from_iterable(one.sockets for one in bound if not _is_closed(one)), *http_sockets]
+            [
+                *chain.from_iterable(one.sockets for one in open_to_all),
+                *(http_sockets if authentication is None else ()),
+            ]
         )
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite", clock)
         stack.push_async_callback(metadata.close)
@@ -132,7 +145,12 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         binding = await bind_stores(metadata, store)
         stack.push_async_callback(binding.close)
         broker = Broker(
-            _broker_settings(settings, await _cluster_id(metadata)), store, metadata, clock, nodes
+            _broker_settings(settings, await _cluster_id(metadata)),
+            store,
+            metadata,
+            clock,
+            nodes,
+            authentication=authentication,
         )
         binding.start(broker.upkeep)
         await broker.start()
@@ -230,7 +248,9 @@ def _access(settings: ServerSettings, http_sockets: Iterable[socket.socket], wor
     ]
     if not all(is_loopback(one.getsockname()[0]) for one in http_sockets):
         names.append(socket.gethostname())
-    return Access.of(names, network.http_allowed_origins, worker_token)
+    authentication = settings.authentication
+    asks_for_metrics = authentication is not None and authentication.with_metrics
+    return Access.of(names, network.http_allowed_origins, worker_token, asks_for_metrics)
 
 
 def _watch_parts(
@@ -262,8 +282,8 @@ def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
     open_to_all = [_address(one) for one in sockets if not is_loopback(one.getsockname()[0])]
     if open_to_all:
         log.warning(
-            f"listening outside of loopback on {', '.join(open_to_all)}: there is no authentication yet, so any client"
-            " that reaches these ports owns the data"
+            f"listening outside of loopback on {', '.join(open_to_all)}: no client has to show who it is there, so"
+            " any client that reaches these ports owns the data"
         )
 
 

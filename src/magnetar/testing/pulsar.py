@@ -19,6 +19,7 @@ from typing import Any
 from magnetar.base.arena import Arena
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
+from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import Authorizer
 from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
@@ -166,6 +167,7 @@ async def running_door(
     settings: BrokerSettings | None = None,
     pulsar: Mapping[str, Any] | None = None,
     authorizer: Authorizer | None = None,
+    authentication: Authentication | None = None,
 ) -> AsyncIterator[PulsarDoor]:
     """A fresh broker whose ledgers are in `folder`; `pulsar` are fields of `PulsarSettings`."""
     metadata = MemoryMetadataStore()
@@ -174,7 +176,7 @@ async def running_door(
     door_settings = replace(PulsarSettings(Endpoint("broker.example", 6650)), **(pulsar or {}))
     store = await LocalLedgerStore.start(folder, settings=_SMALL, clock=clock)
     nodes = Nodes([Node(1, None, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})])
-    broker = Broker(settings, store, metadata, clock, nodes, authorizer)
+    broker = Broker(settings, store, metadata, clock, nodes, authorizer, authentication)
     await broker.start()
     service = PulsarService(broker.cases, Arena(64 << 20), door_settings, load_commands())
     try:

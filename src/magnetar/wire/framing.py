@@ -68,6 +68,10 @@ class FrameReader:
         """How much of that frame has come."""
         return self._filled
 
+    def allow(self, frame_bytes_max: int) -> None:
+        """Frames from now on may be so large."""
+        self._frame_bytes_max = frame_bytes_max
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong."""
         if self._frame is not None:

@@ -18,6 +18,7 @@ from magnetar.base.errors import BrokerError
 
 # Every error that the broker may refuse with: its code, and the status that REST answers it with.
 CODES = {
+    "AUTHENTICATION_FAILED": 401,
     "BAD_VERSION": 503,
     "BROKER_ERROR": 500,
     "CLUSTER_NOT_AUTHORIZED": 403,
@@ -41,9 +42,11 @@ CODES = {
     "INVALID_RECORD": 500,
     "INVALID_REPLICATION_FACTOR": 500,
     "INVALID_REPLICA_ASSIGNMENT": 500,
+    "INVALID_ROLES": 401,
     "INVALID_RULE": 412,
     "INVALID_SCHEMA": 422,
     "INVALID_TIMESTAMP": 500,
+    "INVALID_TOKEN": 401,
     "INVALID_TOPIC_NAME": 412,
     "INVALID_TXN_STATE": 500,
     "LEASE_NOT_FOUND": 404,

@@ -163,7 +163,7 @@ def test_an_unknown_key_is_one_sentence_with_the_closest_known_one() -> None:
         ("default.replication.factor=2", "there are 1 nodes"),
         ("entryFormat=avro", "one of pulsar, kafka, mixed_kafka"),
         ("authorizer.class.name=org.x.Y", "can only be org.apache.kafka"),
-        ("authenticationEnabled=true", "not available yet"),
+        ("authenticationEnabled=true", "set authenticationProviders"),
         ("saslAllowedMechanisms=PLAIN", "not available yet"),
         ("listeners=SASL_SSL://:9093", "not available yet"),
         ("group.min.session.timeout.ms=9999999", "greater than group.max.session.timeout.ms"),

@@ -15,6 +15,12 @@ class AuthenticationFailed(BrokerError):
     code: ClassVar[str] = "AUTHENTICATION_FAILED"
 
 
+class InvalidRoles(AuthenticationFailed):
+    """A client speaks for another one and is no proxy, or is a proxy and speaks for no client."""
+
+    code: ClassVar[str] = "INVALID_ROLES"
+
+
 class NotAuthorized(BrokerError):
     """The caller has no right to do this to the resource, which may not even exist.  `operation` is an `Operation`."""
 

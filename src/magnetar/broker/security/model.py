@@ -1,12 +1,14 @@
 """The caller, and what it asks for: a principal at an address, an operation, a resource.
 
-A door makes one `Caller` for each connection, or for each HTTP request, and gives it to every use case.  Until
-connections are authenticated, each client is `ANONYMOUS`, as in a Kafka without SASL.
+A door makes one `Caller` for each connection, or for each HTTP request, and gives it to every use case.  Where clients
+need not show who they are, each is `ANONYMOUS`, as in a Kafka without SASL.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
+
+from magnetar.base.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,45 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 PIPELINES_WORKER: Final = Principal(
     "Server", "pipelines-worker"
 )  # the server's own program, known by its token
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client shows.  `method` is the one that it names (`token`, `basic`, `tls`), empty for none.
+
+    `certificate_name` is the CN of its certificate, which TLS has verified; empty where there is none.
+    """
+
+    method: str = ""
+    data: bytes = field(default=b"", repr=False)
+    certificate_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a client has shown to be.  That ends at `expires_at_ms` of the wall clock, or at `ends_s` of the monotonic
+    one, whichever is first; None for one that does not end.
+    """
+
+    role: str
+    expires_at_ms: int | None = None
+    ends_s: float | None = None
+
+    def has_expired(self, clock: Clock) -> bool:
+        if self.expires_at_ms is None or self.ends_s is None:
+            return False
+        return clock.now_ms() >= self.expires_at_ms or clock.monotonic() >= self.ends_s
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A client that was let in by `method`.  `principal` is what it acts as: itself, or, when `identity` is a proxy,
+    the client that the proxy speaks for.
+    """
+
+    principal: Principal
+    identity: Identity
+    method: str
 
 
 class Operation(IntEnum):

@@ -16,7 +16,7 @@ Imports the libraries of cryptography, which takes a tenth of a second: only a s
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -33,7 +33,9 @@ from jwt.algorithms import HMACAlgorithm
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
+from magnetar.broker.security.authentication import Method
 from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Credentials, Identity
 
 TOKEN_BYTES_MAX: Final = 64 << 10
 RSA_BITS_MIN: Final = 2048
@@ -66,6 +68,8 @@ _ONLY_SIGNATURE: Final[Any] = {
 class InvalidToken(AuthenticationFailed):
     """A token is not good; the text says why, in words for a log."""
 
+    code: ClassVar[str] = "INVALID_TOKEN"
+
 
 @dataclass(frozen=True, slots=True)
 class TokenKey:
@@ -73,22 +77,6 @@ class TokenKey:
 
     material: RSAPublicKey | EllipticCurvePublicKey | bytes = field(repr=False)
     algorithms: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A good token.  It ends at `expires_at_ms` of the wall clock, or at `ends_s` of the monotonic one, whichever is
-    first; None for one that does not end.
-    """
-
-    role: str
-    expires_at_ms: int | None = None
-    ends_s: float | None = None
-
-    def has_expired(self, clock: Clock) -> bool:
-        if self.expires_at_ms is None or self.ends_s is None:
-            return False
-        return clock.now_ms() >= self.expires_at_ms or clock.monotonic() >= self.ends_s
 
 
 def secret_key(data: bytes) -> TokenKey:
@@ -148,13 +136,26 @@ class TokenValidator:
         self._audience_claim = audience_claim
         self._audience = audience
 
-    def validate(self, token: str) -> Token:
+    def validate(self, token: str) -> Identity:
         """Raises InvalidToken."""
         claims = signed_claims(token, self._key)
         lifetime = lifetime_of(claims, self._clock)
         if self._audience_claim:
             require_audience(claims, self._audience_claim, self._audience)
-        return Token(_role(claims, self._role_claim), *lifetime)
+        return Identity(_role(claims, self._role_claim), *lifetime)
+
+
+def token_method(validator: TokenValidator) -> Method:
+    """Clients show a token as it is, in ASCII."""
+
+    def identify(credentials: Credentials) -> Identity:
+        try:
+            token = credentials.data.decode("ascii")
+        except UnicodeDecodeError:
+            raise InvalidToken("it is no token") from None
+        return validator.validate(token)
+
+    return identify
 
 
 def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
+from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.messages import MessageCases
 from magnetar.broker.usecases.metrics import MetricsCases
 from magnetar.broker.usecases.namespaces import NamespaceCases
@@ -45,6 +46,7 @@ class UseCases:
     clock: Clock
     client_connected: Callable[[EntryKind], None]
     kafka_names: KafkaTopics
+    logins: LoginCases
     topics: TopicCases
     pulsar_topics: PulsarTopicCases
     schemas: SchemaCases

@@ -15,6 +15,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.rules import Rules
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
@@ -30,6 +31,7 @@ from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
+from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.messages import MessageCases
 from magnetar.broker.usecases.metrics import MetricsCases
 from magnetar.broker.usecases.namespaces import NamespaceCases
@@ -104,7 +106,7 @@ class Parts(Measured, Protocol):
     async def truncate(self, partition: Partition) -> None: ...
 
 
-def compose(parts: Parts, access: AccessControl) -> UseCases:
+def compose(parts: Parts, access: AccessControl, authentication: Authentication | None = None) -> UseCases:
     """The use cases of a broker that has these parts; `access` is what each of them asks."""
     settings = parts.settings
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
@@ -124,6 +126,7 @@ def compose(parts: Parts, access: AccessControl) -> UseCases:
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
+        logins=LoginCases(authentication),
         topics=TopicCases(
             access,
             topic_access,

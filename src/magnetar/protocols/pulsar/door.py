@@ -1,6 +1,7 @@
 """The Pulsar protocol as a door: one listener, whatever the number of nodes, and perhaps one with TLS."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from magnetar.base.metrics import Metrics
@@ -24,6 +25,7 @@ class PulsarDoor(Door):
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings.network.pulsar
+        self._authentication = settings.authentication
 
     def listeners(self) -> Sequence[DoorListener]:
         settings = self._settings
@@ -45,6 +47,8 @@ class PulsarDoor(Door):
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),
         )
+        if self._authentication is not None:
+            settings = replace(settings, refresh_check_s=float(self._authentication.refresh_check_s))
         self._service = PulsarService(
             context.cases, context.arena, settings, load_commands(), context.memory, context.turn_end
         )

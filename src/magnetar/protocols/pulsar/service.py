@@ -16,6 +16,7 @@ from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.door import Session
 from magnetar.protocols.intake import FramedTraffic
+from magnetar.protocols.pulsar.login_watch import LoginWatch
 from magnetar.protocols.pulsar.registry import Command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 
@@ -30,7 +31,8 @@ class PulsarSettings:
 
     `endpoint` is the address that lookups answer with, whether clients ask for the listener of `listener_name` or for
     none; an empty host is the address that the client connected to.  `tls_endpoint` is the same for clients that speak
-    TLS, None where the server does not.
+    TLS, None where the server does not.  `refresh_check_s` is Pulsar's
+    `authenticationRefreshCheckSeconds`: how often it is looked whether clients are still who they have shown to be.
     """
 
     endpoint: Endpoint
@@ -38,6 +40,7 @@ class PulsarSettings:
     listener_name: str = "pulsar"
     message_bytes_max: int = 5 << 20
     keep_alive_s: float = 30.0
+    refresh_check_s: float = 60.0
 
 
 class PulsarService(FramedTraffic):
@@ -60,6 +63,7 @@ class PulsarService(FramedTraffic):
         self.server_version = f"Magnetar {__version__}"
         self.commands = commands
         self.sessions: set[Session] = set()
+        self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
         self.tasks = Tasks(log)  # commands at work; they outlive their connections
         self.command_counts: Counter[int] = Counter()
         # Names that the broker gives to producers differ from those of every earlier process: deduplication goes by

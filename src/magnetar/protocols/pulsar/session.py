@@ -26,7 +26,8 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.security.model import ANONYMOUS, Caller
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import Peer
 from magnetar.protocols.intake import Intake, Limits
@@ -35,7 +36,15 @@ from magnetar.protocols.pulsar.registry import Command
 from magnetar.protocols.pulsar.service import PulsarService
 from magnetar.wire.framing import Frame
 from magnetar.wire.pulsar.commands import FRAME_PADDING_BYTES, frame_command, read_command
-from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandPing, FeatureFlags
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    AuthData,
+    BaseCommand,
+    CommandAuthChallenge,
+    CommandError,
+    CommandPing,
+    FeatureFlags,
+    ServerError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +52,14 @@ AT_WORK_MAX: Final = 1_000  # Pulsar's maxPendingPublishRequestsPerConnection
 AT_WORK_BYTES_MAX: Final = 64 << 20
 UNTAKEN_ANSWER_BYTES_MAX: Final = 1 << 20  # for a peer that takes nothing, before no more is read from it
 
+# Of a client that has not shown who it is; a token may have 64 KiB.
+LOGIN_FRAME_BYTES_MAX: Final = 128 << 10
+LOGIN_S_MAX: Final = 30.0
+
 PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
+
+_REFUSAL: Final = (1 << 64) - 1  # the request_id of an error to a client that is not let in: -1
+_REFRESH: Final = b"PulsarAuthRefresh"  # what Pulsar's broker asks with; clients know it
 
 _PING: Final = frame_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
 
@@ -85,6 +101,8 @@ class PulsarSession:
         self.client_version = ""
         self.protocol_version = 0
         self.features = FeatureFlags()
+        self.login: Login | None = None  # where clients need not log in there is none
+        self._is_asked_anew = False
 
         self.producers: dict[int, Attached] = {}
         self.producers_closed_by_broker: set[int] = set()  # what they still send is dropped
@@ -94,6 +112,7 @@ class PulsarSession:
         self._peer = peer
         settings = service.settings
         limits = Limits(settings.message_bytes_max + FRAME_PADDING_BYTES, AT_WORK_MAX, AT_WORK_BYTES_MAX)
+        self._frame_bytes_max = limits.frame_bytes
         self.intake = Intake(service, peer, limits, self._take, self.abort)
         self.get_buffer = self.intake.get_buffer
         self._backpressure = self.intake.backpressure
@@ -110,6 +129,10 @@ class PulsarSession:
         self._keep_alive: TimerHandle | None = None
         if settings.keep_alive_s > 0:
             self._keep_alive = service.clock.call_later(settings.keep_alive_s, self._tick)
+        self._login_timer: TimerHandle | None = None
+        if service.cases.logins.are_required:
+            self.intake.allow(min(limits.frame_bytes, LOGIN_FRAME_BYTES_MAX))
+            self._login_timer = service.clock.call_later(LOGIN_S_MAX, self._is_late)
         service.sessions.add(self)
         self.cases.client_connected(EntryKind.PULSAR)
 
@@ -213,6 +236,77 @@ class PulsarSession:
         """CONNECT was accepted."""
         self.state = State.CONNECTED
 
+    def credentials(self, method: str, data: bytes) -> Credentials:
+        """What the client shows in a command, and by its connection."""
+        return Credentials(method, data)
+
+    def log_in(self, credentials: Credentials, original_role: str) -> None:
+        """Be the client that this shows.
+
+        Raises:
+            AuthenticationFailed: the session is not let in.
+        """
+        self.login = self.cases.logins.log_in(credentials, original_role)
+        self.caller = Caller(self.login.principal, self.client_host)
+        self.intake.allow(self._frame_bytes_max)
+        self._forget_login_timer()
+        self._watch_login()
+
+    def renew_login(self, credentials: Credentials) -> None:
+        """What the client shows anew counts from now on.
+
+        Raises:
+            AuthenticationFailed: it is not good, or not of the same client.
+        """
+        if self.login is not None:
+            self.login = self.cases.logins.renew(self.login, credentials)
+            self._is_asked_anew = False
+            self._watch_login()
+
+    def refuse_login(self, kind: "ServerError", text: str, error: AuthenticationFailed) -> None:
+        """Tell the client no more than `text`, and close the connection."""
+        self.send(
+            BaseCommand(
+                type=BaseCommand.ERROR, error=CommandError(request_id=_REFUSAL, error=kind, message=text)
+            )
+        )
+        self.abort(f"the client cannot be let in: {error}")
+
+    def check_login(self) -> None:
+        """See `login_watch.py`."""
+        login = self.login
+        if login is None or self.state is not State.CONNECTED:
+            return
+        if not login.identity.has_expired(self.service.clock):
+            return
+        if self._is_asked_anew:
+            self.abort("what the client has shown has expired, and it shows nothing new")
+        elif not self.features.supports_auth_refresh:
+            self.abort("what the client has shown has expired")
+        else:
+            self._is_asked_anew = True
+            challenge = CommandAuthChallenge(
+                server_version=self.service.server_version,
+                protocol_version=self.protocol_version,
+                challenge=AuthData(auth_method_name=login.method, auth_data=_REFRESH),
+            )
+            self.send(BaseCommand(type=BaseCommand.AUTH_CHALLENGE, authChallenge=challenge))
+
+    def _watch_login(self) -> None:
+        assert self.login is not None
+        if self.login.identity.expires_at_ms is None:
+            self.service.login_watch.discard(self)
+        else:
+            self.service.login_watch.add(self)
+
+    def _is_late(self) -> None:
+        self.abort(f"the client has not logged in within {LOGIN_S_MAX:g} s")
+
+    def _forget_login_timer(self) -> None:
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+            self._login_timer = None
+
     def _tick(self) -> None:
         assert self._keep_alive is not None
         if self.state is State.EXPECTING_CONNECT:
@@ -286,6 +380,8 @@ class PulsarSession:
         if self._keep_alive is not None:
             self._keep_alive.cancel()
             self._keep_alive = None
+        self._forget_login_timer()
+        self.service.login_watch.discard(self)
         self.intake.close()
         self._outbox.close()
         attached = self._attached()

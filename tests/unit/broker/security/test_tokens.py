@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.errors import ConfigError
+from magnetar.broker.security.model import Identity
 from magnetar.broker.security.tokens import (
     InvalidToken,
-    Token,
     TokenKey,
     TokenValidator,
     public_key,
@@ -39,7 +39,7 @@ def spki(key: Any, encoding: Encoding = Encoding.DER) -> bytes:
 
 def validator(
     key: TokenKey | None = None, clock: FakeClock | None = None, *claims: str
-) -> Callable[[str], Token]:
+) -> Callable[[str], Identity]:
     return TokenValidator(key or secret_key(SECRET), clock or FakeClock(NOW_S * 1000), *claims).validate
 
 
@@ -56,7 +56,7 @@ def forged(header: dict[str, Any], claims: Any, secret: bytes | None = None) -> 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
 def test_secret_verifies_each_of_its_algorithms(algorithm: str) -> None:
-    assert validator()(jwt.encode({"sub": "alice"}, SECRET, algorithm)) == Token("alice")
+    assert validator()(jwt.encode({"sub": "alice"}, SECRET, algorithm)) == Identity("alice")
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512"])

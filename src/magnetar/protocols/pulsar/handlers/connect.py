@@ -1,9 +1,12 @@
 """CONNECT, PING, PONG, AUTH_RESPONSE: the connection itself.
 
-Without authentication any credentials are accepted, as by a Pulsar broker without it; no AUTH_CHALLENGE is ever sent,
-so an AUTH_RESPONSE, which a client sends of itself to refresh what it has, is taken and not answered.
+Where clients have to show who they are, CONNECT does it before anything else of it is looked at; a client that is not
+let in learns no reason.  One that is let in until its token expires is asked by AUTH_CHALLENGE then (`session.py`), and
+answers with AUTH_RESPONSE, which it may also send of itself.  Elsewhere any credentials are accepted, as by a Pulsar
+broker without authentication.
 """
 
+from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
 from magnetar.protocols.pulsar.registry import Answer, Command
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.wire.pulsar.commands import PROTOCOL_VERSION
@@ -15,12 +18,16 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
     CommandPing,
     CommandPong,
     FeatureFlags,
+    ServerError,
 )
 
+_REFUSED = "Failed to authenticate"
 _PONG = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
 
 
 def connect(session: PulsarSession, command: CommandConnect) -> Answer:
+    if session.cases.logins.are_required and not _is_let_in(session, command):
+        return None
     session.client_version = command.client_version
     session.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
     session.features.CopyFrom(command.feature_flags)
@@ -39,6 +46,19 @@ def connect(session: PulsarSession, command: CommandConnect) -> Answer:
     )
 
 
+def _is_let_in(session: PulsarSession, command: CommandConnect) -> bool:
+    shown = session.credentials(command.auth_method_name, command.auth_data)
+    try:
+        session.log_in(shown, command.original_principal)
+    except InvalidRoles as error:
+        session.refuse_login(ServerError.AuthorizationError, "Invalid roles.", error)
+    except AuthenticationFailed as error:
+        session.refuse_login(ServerError.AuthenticationError, _REFUSED, error)
+    else:
+        return True
+    return False
+
+
 def ping(session: PulsarSession, command: CommandPing) -> Answer:
     return _PONG
 
@@ -48,6 +68,11 @@ def pong(session: PulsarSession, command: CommandPong) -> Answer:
 
 
 def auth_response(session: PulsarSession, command: CommandAuthResponse) -> Answer:
+    shown = command.response
+    try:
+        session.renew_login(session.credentials(shown.auth_method_name, shown.auth_data))
+    except AuthenticationFailed as error:
+        session.refuse_login(ServerError.AuthenticationError, _REFUSED, error)
     return None
 
 

@@ -1,0 +1,103 @@
+"""Who sends a request, before any route is looked for: what its headers show, as at Pulsar's door.
+
+A request without a login is answered 401, in the words of Pulsar's broker and without a reason.  Not asked are probes
+that tell nothing but whether the server works, and `/metrics` unless the settings say so.  The pipelines' worker shows
+the server's own token instead.
+
+A token that is not good is never passed for an anonymous client.
+"""
+
+import base64
+import binascii
+import html
+import logging
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from magnetar.admin.access import Access
+from magnetar.admin.answers import OWN_PATHS, failure
+from magnetar.admin.context import PRINCIPAL
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Credentials
+from magnetar.broker.usecases.logins import LoginCases
+
+log = logging.getLogger(__name__)
+
+METRICS: Final = frozenset(("/metrics", "/metrics/"))
+OPEN_PATHS: Final = frozenset(("/health", "/ready", "/status.html"))
+REQUIRED: Final = "Authentication required"
+_CODE: Final = "AUTHENTICATION_REQUIRED"
+_METHOD: Final = "x-pulsar-auth-method-name"
+_ORIGINAL: Final = "x-original-principal"
+# What the Authorization header calls what Pulsar's clients call otherwise.
+_SCHEMES: Final = {"bearer": "token", "basic": "basic"}
+
+
+class Filter:
+    """ASGI middleware: answers 401, or notes the client's principal for `caller_of`."""
+
+    def __init__(self, app: ASGIApp, logins: LoginCases, access: Access) -> None:
+        self._app = app
+        self._logins = logins
+        self._access = access
+        self._open = OPEN_PATHS if access.asks_for_metrics else OPEN_PATHS | METRICS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in self._open:
+            headers = Headers(scope=scope)
+            # The worker's own token makes it the caller (`caller_of`).
+            if not self._access.is_worker(headers.get("authorization", "")):
+                try:
+                    login = self._logins.log_in(_shown(headers), headers.get(_ORIGINAL, ""))
+                except AuthenticationFailed as error:
+                    log.debug("%s %s is refused: %s", scope["method"], scope["path"], error)
+                    await _refusal(Request(scope), headers)(scope, receive, send)
+                    return
+                scope[PRINCIPAL] = login.principal
+        await self._app(scope, receive, send)
+
+
+def _shown(headers: Headers) -> Credentials:
+    """What the headers show.
+
+    Raises:
+        AuthenticationFailed: they contradict each other, or are malformed.
+    """
+    named = headers.get(_METHOD, "")
+    given = headers.getlist("authorization")
+    if len(given) > 1:
+        raise AuthenticationFailed("it has more than one Authorization")
+    if not given:
+        return Credentials(named)
+    scheme, _, data = given[0].partition(" ")
+    method = _SCHEMES.get(scheme.lower(), "")
+    if not method or named not in ("", method):
+        raise AuthenticationFailed("its Authorization is not of a kind that is taken here")
+    try:
+        if method == "basic":
+            return Credentials(method, base64.b64decode(data.strip(), validate=True))
+        return Credentials(method, data.strip().encode("ascii"))
+    except (binascii.Error, ValueError):
+        raise AuthenticationFailed("its Authorization is malformed") from None
+
+
+def _refusal(request: Request, headers: Headers) -> Response:
+    path = request.url.path
+    response: Response
+    if path.startswith(OWN_PATHS):
+        response = failure(request, 401, REQUIRED, _CODE)
+    elif "application/json" in headers.get("accept", ""):
+        content = {"url": path, "status": "401", "message": REQUIRED, "reason": REQUIRED}
+        response = JSONResponse(content, 401)
+    else:
+        response = HTMLResponse(
+            f"<html><head><title>Error 401 {REQUIRED}</title></head>"
+            f"<body><h2>HTTP ERROR 401 {REQUIRED}</h2><p>{html.escape(path)}</p></body></html>",
+            401,
+        )
+    response.headers["www-authenticate"] = "Bearer"
+    return response

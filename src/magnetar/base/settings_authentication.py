@@ -1,0 +1,160 @@
+"""Settings of who clients are, at Pulsar's door and over HTTP: Pulsar's own keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.config import ConfigType
+from magnetar.base.errors import ConfigError
+from magnetar.base.server_key import ServerKey
+
+_B, _S, _I, _LIST, _PASSWORD = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LIST,
+    ConfigType.PASSWORD,
+)
+_PACKAGE: Final = "org.apache.pulsar.broker.authentication."
+TOKEN: Final = "token"  # noqa: S105 - the name of a method
+# The name that clients have for what each of Pulsar's classes does.
+PROVIDERS: Final = {f"{_PACKAGE}AuthenticationProviderToken": TOKEN}
+
+AUTHENTICATION_KEYS: Final = (
+    ServerKey(
+        "authenticationEnabled",
+        _B,
+        "false",
+        "Whether clients of Pulsar's door and of HTTP have to show who they are.",
+    ),
+    ServerKey(
+        "authenticationProviders",
+        _LIST,
+        "",
+        "In which ways they may: Pulsar's class AuthenticationProviderToken, with its package.",
+    ),
+    ServerKey(
+        "authenticationRefreshCheckSeconds",
+        _I,
+        "60",
+        "How often it is looked whether tokens of connected Pulsar clients have expired.",
+        minimum=1,
+    ),
+    ServerKey(
+        "anonymousUserRole",
+        _S,
+        "",
+        "The role of clients that show nothing; without one they are refused.",
+    ),
+    ServerKey(
+        "proxyRoles",
+        _LIST,
+        "",
+        "Roles of proxies, which speak for the clients that they name.",
+    ),
+    ServerKey(
+        "authenticateMetricsEndpoint",
+        _B,
+        "false",
+        "Whether /metrics is for clients alone that show who they are.",
+    ),
+    ServerKey(
+        "tokenSecretKey",
+        _PASSWORD,
+        "",
+        "The secret that tokens are signed with: file:///path, data:;base64,..., env:NAME, or base64.",
+    ),
+    ServerKey(
+        "tokenPublicKey",
+        _S,
+        "",
+        "The public key for tokens, in the same forms, where there is no tokenSecretKey.",
+    ),
+    ServerKey(
+        "tokenPublicAlg",
+        _S,
+        "RS256",
+        "The algorithm of that key; those of RSA take the other lengths of their family, too.",
+        choices=("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
+    ),
+    ServerKey("tokenAuthClaim", _S, "sub", "The claim of a token that has the role."),
+    ServerKey("tokenAudienceClaim", _S, "", "The claim of a token that names whom it is for, if it must."),
+    ServerKey("tokenAudience", _S, "", "Who this server is there; goes with tokenAudienceClaim."),
+)
+AUTHENTICATION_NAMES: Final = frozenset(key.name for key in AUTHENTICATION_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """`key` is where the key stands, as `base/key_source.py` reads it, and `setting` the name that it was set by.
+
+    `public_algorithm` is empty for a secret key.
+    """
+
+    setting: str
+    key: str = field(repr=False)
+    public_algorithm: str
+    role_claim: str
+    audience_claim: str
+    audience: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationSettings:
+    """`methods` as clients call them; `token` is None where that is not one of them."""
+
+    methods: tuple[str, ...]
+    refresh_check_s: int
+    anonymous_role: str
+    proxy_roles: frozenset[str]
+    with_metrics: bool
+    token: TokenSettings | None
+
+
+def authentication(
+    text: Callable[[str], str], words: Callable[[str], tuple[str, ...]]
+) -> AuthenticationSettings:
+    """What the keys say, where authentication is on; `text` and `words` look them up.
+
+    Raises:
+        ConfigError: they ask for what is not served, or are incomplete.
+    """
+    providers = words("authenticationProviders")
+    if not providers:
+        raise ConfigError(
+            "authenticationEnabled is true, and no client could log in: set authenticationProviders"
+        )
+    for one in providers:
+        if one not in PROVIDERS:
+            raise ConfigError(
+                f"authenticationProviders has {one[:200]!r}, which is not available: there is"
+                f" {' and '.join(PROVIDERS)}"
+            )
+    methods = tuple(dict.fromkeys(PROVIDERS[one] for one in providers))
+    return AuthenticationSettings(
+        methods=methods,
+        refresh_check_s=int(text("authenticationRefreshCheckSeconds")),
+        anonymous_role=text("anonymousUserRole").strip(),
+        proxy_roles=frozenset(words("proxyRoles")),
+        with_metrics=text("authenticateMetricsEndpoint") == "true",
+        token=_token(text) if TOKEN in methods else None,
+    )
+
+
+def _token(text: Callable[[str], str]) -> TokenSettings:
+    setting = next((name for name in ("tokenSecretKey", "tokenPublicKey") if text(name)), None)
+    if setting is None:
+        raise ConfigError(
+            "tokens are to be taken, and there is no key for them: set tokenSecretKey or tokenPublicKey"
+        )
+    claim, audience = text("tokenAudienceClaim"), text("tokenAudience")
+    if bool(claim) != bool(audience):
+        raise ConfigError("tokenAudienceClaim and tokenAudience go together: set both or none")
+    return TokenSettings(
+        setting,
+        text(setting),
+        "" if setting == "tokenSecretKey" else text("tokenPublicAlg"),
+        text("tokenAuthClaim"),
+        claim,
+        audience,
+    )

@@ -1,0 +1,69 @@
+"""Who a client is, by what it shows: one method for each provider that is configured.
+
+The method that the client names decides, and no other is tried.  A client that names none and shows nothing has the
+anonymous role, if there is one; a client that shows what is not good has none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
+from magnetar.broker.security.model import Credentials, Identity, Login, Principal
+
+# Decides without waiting and without I/O.  Raises AuthenticationFailed.
+Method = Callable[[Credentials], Identity]
+
+ANONYMOUS_METHOD: Final = "none"  # as Pulsar's clients call it when they have nothing to show
+
+
+class Authentication:
+    """`methods` by their names; `proxy_roles` may speak for others."""
+
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        anonymous_role: str = "",
+        proxy_roles: frozenset[str] = frozenset(),
+    ) -> None:
+        self.methods = methods
+        self._anonymous_role = anonymous_role
+        self._proxy_roles = proxy_roles
+
+    def log_in(self, credentials: Credentials, original_role: str = "") -> Login:
+        """Let a client in, which may say that it speaks for `original_role`.
+
+        Raises:
+            AuthenticationFailed, InvalidRoles
+        """
+        identity = self._identify(credentials)
+        role = identity.role
+        if role in self._proxy_roles:
+            if not original_role.strip() or original_role in self._proxy_roles:
+                raise InvalidRoles("a proxy speaks for a client that is none")
+            role = original_role
+        elif original_role.strip():
+            raise InvalidRoles("it speaks for another client, and is no proxy")
+        return Login(Principal("User", role), identity, credentials.method)
+
+    def renew(self, login: Login, credentials: Credentials) -> Login:
+        """Go on with what a client that is let in shows anew: it has to be the same one, by the same method.
+
+        Raises:
+            AuthenticationFailed
+        """
+        if credentials.method != login.method:
+            raise AuthenticationFailed("it shows something of another kind than before")
+        identity = self._identify(credentials)
+        if identity.role != login.identity.role:
+            raise AuthenticationFailed("it has another role than before")
+        return Login(login.principal, identity, login.method)
+
+    def _identify(self, credentials: Credentials) -> Identity:
+        method = self.methods.get(credentials.method)
+        if method is not None:
+            return method(credentials)
+        if credentials.method in ("", ANONYMOUS_METHOD) and not credentials.data:
+            if self._anonymous_role:
+                return Identity(self._anonymous_role)
+            raise AuthenticationFailed("it shows nothing")
+        raise AuthenticationFailed("it shows something of a kind that is not taken here")

@@ -1,0 +1,39 @@
+"""Whether clients are still who they have shown to be: one timer for all sessions whose logins end."""
+
+from typing import Protocol
+
+from magnetar.base.clock import Clock, TimerHandle
+
+
+class Expiring(Protocol):
+    """A session whose login ends at some time."""
+
+    def check_login(self) -> None:
+        """Ask the client to show anew who it is, or close the connection, if the time has come."""
+        ...
+
+
+class LoginWatch:
+    """Looks every `interval_s` while there is a session to look at."""
+
+    def __init__(self, clock: Clock, interval_s: float) -> None:
+        self._clock = clock
+        self._interval_s = interval_s
+        self._sessions: set[Expiring] = set()
+        self._timer: TimerHandle | None = None
+
+    def add(self, session: Expiring) -> None:
+        self._sessions.add(session)
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._interval_s, self._look)
+
+    def discard(self, session: Expiring) -> None:
+        self._sessions.discard(session)
+        if not self._sessions and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = self._clock.call_later(self._interval_s, self._look)
+        for session in list(self._sessions):
+            session.check_login()

@@ -1,0 +1,226 @@
+"""Who may ask over HTTP where clients have to show who they are."""
+
+import asyncio
+import base64
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx
+import pytest
+
+from magnetar.admin.access import Access
+from magnetar.admin.app import create_app
+from magnetar.base.clock import SystemClock
+from magnetar.base.metrics import Metrics
+from magnetar.broker.broker import Broker, BrokerSettings
+from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.security.authentication import Authentication
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Caller, Credentials, Identity, Operation, Resource, ResourceType
+from magnetar.testing.metadata import MemoryMetadataStore
+
+CLUSTERS = "/admin/v2/clusters"
+PIPELINES = "/magnetar/v1/pipelines"
+WORKER_TOKEN = "4f" * 32
+
+
+def method(credentials: Credentials) -> Identity:
+    if not credentials.data.startswith(b"good-"):
+        raise AuthenticationFailed("no")
+    return Identity(credentials.data[5:].decode())
+
+
+class Noting:
+    """Allows everything, and knows who asked."""
+
+    def __init__(self) -> None:
+        self.callers: list[str] = []
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        self.callers.append(str(caller.principal))
+        return True
+
+    def allows_any(self, caller: Caller, operation: Operation, kind: ResourceType) -> bool:
+        return True
+
+
+Scenario = Callable[[httpx.AsyncClient, Noting], Coroutine[Any, Any, None]]
+
+
+def with_http(scenario: Scenario, anonymous_role: str = "", asks_for_metrics: bool = False) -> None:
+    async def main() -> None:
+        rules = Noting()
+        authentication = Authentication(
+            {"token": method, "basic": method}, anonymous_role, frozenset(["proxy"])
+        )
+        no_ledgers: Any = None
+        broker = Broker(
+            BrokerSettings(),
+            no_ledgers,
+            MemoryMetadataStore(),
+            SystemClock(),
+            Nodes([Node(1)]),
+            rules,
+            authentication,
+        )
+        access = Access.of(["test"], ["https://console.test"], WORKER_TOKEN, asks_for_metrics)
+        transport = httpx.ASGITransport(create_app(broker.cases, Metrics(), access=access))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            await scenario(http, rules)
+
+    asyncio.run(main())
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def basic(text: bytes) -> dict[str, str]:
+    return {"authorization": f"Basic {base64.b64encode(text).decode()}"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        bearer("good-alice"),
+        {"authorization": "bearer  good-alice"},
+        {**bearer("good-alice"), "x-pulsar-auth-method-name": "token"},
+        basic(b"good-alice"),
+        {**basic(b"good-alice"), "x-pulsar-auth-method-name": "basic"},
+    ],
+)
+def test_role_that_is_shown_is_the_caller(headers: dict[str, str]) -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        assert (await http.get("/admin/v2/tenants", headers=headers)).status_code == 200
+        assert set(rules.callers) == {"User:alice"}
+
+    with_http(scenario)
+
+
+@pytest.mark.parametrize("anonymous_role", ["", "nemo"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        CLUSTERS,
+        "/lookup/v2/topic/persistent/a/b/c",
+        "/admin/v2/brokers/ready",
+        "/nothing",
+        "/openapi.json",
+        "/",
+        "//metrics",
+        "/health/",
+        "/HEALTH",
+    ],
+)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        bearer("bad"),
+        bearer(""),
+        {"authorization": ""},
+        {"authorization": "good-alice"},
+        {"authorization": "Digest good-alice"},
+        {"authorization": "Basic ???"},
+        {**bearer("good-alice"), "x-pulsar-auth-method-name": "basic"},
+        {"x-pulsar-auth-method-name": "token"},
+        {**bearer("good-alice"), "x-original-principal": "bob"},
+        {"x-original-principal": "bob"},
+        bearer("é".encode().decode("latin-1")),
+        bearer(WORKER_TOKEN[:-1]),
+    ],
+)
+def test_others_are_refused_before_any_route(path: str, headers: dict[str, str], anonymous_role: str) -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        response = await http.get(
+            path, headers=[(name.encode(), text.encode()) for name, text in headers.items()]
+        )
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert "Authentication required" in response.text
+        assert "alice" not in response.text
+        assert rules.callers == []
+
+    with_http(scenario, anonymous_role)
+
+
+def test_two_authorizations_are_none() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        headers = [("authorization", "Bearer good-alice"), ("authorization", "Bearer good-bob")]
+        assert (await http.get(CLUSTERS, headers=headers)).status_code == 401
+
+    with_http(scenario)
+
+
+def test_refusal_has_the_form_that_the_client_takes() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        page = await http.get(CLUSTERS)
+        assert page.headers["content-type"].startswith("text/html")
+        document = (await http.get(CLUSTERS, headers={"accept": "application/json"})).json()
+        assert (document["status"], document["message"]) == ("401", "Authentication required")
+        own = await http.get(PIPELINES)
+        assert own.json() == {"error": "AUTHENTICATION_REQUIRED", "reason": "Authentication required"}
+
+    with_http(scenario)
+
+
+def test_client_that_shows_nothing_has_the_anonymous_role() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        assert (await http.get("/admin/v2/tenants")).status_code == 200
+        assert set(rules.callers) == {"User:nemo"}
+
+    with_http(scenario, "nemo")
+
+
+def test_proxy_speaks_for_its_client() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        headers = {**bearer("good-proxy"), "x-original-principal": "alice"}
+        assert (await http.get("/admin/v2/tenants", headers=headers)).status_code == 200
+        assert set(rules.callers) == {"User:alice"}
+        assert (await http.get("/admin/v2/tenants", headers=bearer("good-proxy"))).status_code == 401
+
+    with_http(scenario)
+
+
+def test_probes_and_numbers_are_for_all_clients() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        for path in ("/health", "/ready", "/status.html"):
+            assert (await http.get(path)).status_code in (200, 503)
+
+    with_http(scenario)
+
+
+@pytest.mark.parametrize(("asks", "status"), [(False, 200), (True, 401)])
+def test_numbers_are_asked_for_as_the_settings_say(asks: bool, status: int) -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        assert (await http.get("/metrics")).status_code == status
+
+    with_http(scenario, asks_for_metrics=asks)
+
+
+def test_worker_is_known_by_its_own_token() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        assert (await http.get(PIPELINES, headers=bearer(WORKER_TOKEN))).status_code == 200
+        assert set(rules.callers) <= {"Server:pipelines-worker"}
+
+    with_http(scenario)
+
+
+def test_browser_may_ask_for_leave_and_guard_stands_in_front() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        asks = {
+            "origin": "https://console.test",
+            "access-control-request-method": "GET",
+            "access-control-request-headers": "authorization",
+        }
+        leave = await http.options(CLUSTERS, headers=asks)
+        assert leave.status_code == 200
+        assert "authorization" in leave.headers["access-control-allow-headers"]
+        other = {**bearer("good-alice"), "origin": "https://evil.test"}
+        assert (await http.get(CLUSTERS, headers=other)).status_code == 403
+        refused = await http.get(CLUSTERS, headers={"origin": "https://console.test"})
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (
+            401,
+            "https://console.test",
+        )
+
+    with_http(scenario)

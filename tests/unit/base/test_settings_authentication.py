@@ -1,0 +1,70 @@
+"""Pulsar's keys of authentication."""
+
+import pytest
+
+from magnetar.base.errors import ConfigError
+from magnetar.base.settings import ServerSettings, load_settings
+from magnetar.base.settings_authentication import TokenSettings
+
+PACKAGE = "org.apache.pulsar.broker.authentication."
+ON = ("authenticationEnabled=true", f"authenticationProviders={PACKAGE}AuthenticationProviderToken")
+
+
+def of(*assignments: str) -> ServerSettings:
+    return load_settings(assignments=assignments)
+
+
+def test_nothing_is_asked_of_clients_by_default() -> None:
+    assert of().authentication is None
+
+
+def test_secret_goes_before_a_public_key_and_is_never_shown() -> None:
+    settings = of(*ON, "tokenSecretKey=c2VjcmV0", "tokenPublicKey=file:///key", "tokenPublicAlg=ES256")
+    assert settings.authentication is not None
+    assert settings.authentication.token == TokenSettings("tokenSecretKey", "c2VjcmV0", "", "sub", "", "")
+    assert "c2VjcmV0" not in repr(settings)
+
+
+def test_all_that_is_set_arrives() -> None:
+    settings = of(
+        *ON,
+        "tokenPublicKey=file:///key",
+        "tokenPublicAlg=RS512",
+        "tokenAuthClaim=role",
+        "tokenAudienceClaim=aud",
+        "tokenAudience=here",
+        "anonymousUserRole=nemo",
+        "proxyRoles=a,b",
+        "authenticateMetricsEndpoint=true",
+        "authenticationRefreshCheckSeconds=2",
+        "brokerClientAuthenticationParameters=token:secret",
+    ).authentication
+    assert settings is not None
+    assert settings.methods == ("token",)
+    assert settings.token == TokenSettings("tokenPublicKey", "file:///key", "RS512", "role", "aud", "here")
+    assert (settings.anonymous_role, settings.proxy_roles) == ("nemo", frozenset("ab"))
+    assert (settings.with_metrics, settings.refresh_check_s) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "reason"),
+    [
+        (("authenticationEnabled=true",), "set authenticationProviders"),
+        ((ON[0], "authenticationProviders=com.example.Mine"), "'com.example.Mine', which is not available"),
+        ((ON[0], f"{ON[1]},x"), "'x', which is not available"),
+        (ON, "set tokenSecretKey or tokenPublicKey"),
+        ((*ON, "tokenSecretKey=x", "tokenAudience=here"), "go together"),
+        ((*ON, "tokenSecretKey=x", "tokenAudienceClaim=aud"), "go together"),
+        ((*ON, "tokenPublicKey=x", "tokenPublicAlg=HS256"), "must be one of RS256"),
+        ((*ON, "tokenPublicKey=x", "tokenPublicAlg=none"), "must be one of RS256"),
+    ],
+)
+def test_what_is_incomplete_or_not_served_is_one_sentence(assignments: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        of(*assignments)
+
+
+def test_keys_without_authentication_have_no_effect() -> None:
+    settings = of("tokenSecretKey=c2VjcmV0", "anonymousUserRole=nemo")
+    assert len([one for one in settings.notices if "authenticationEnabled is not true" in one]) == 2
+    assert "c2VjcmV0" not in repr(settings)
