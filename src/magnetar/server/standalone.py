@@ -69,7 +69,7 @@ CONNECTION_BYTES_MAX: Final = 1 << 30  # what connections have under way, unless
 OPEN_FILES_RESERVE: Final = 1024
 IN_FLIGHT_BYTES: Final = 512 << 20  # receive memory on top of what the entry cache holds, at most
 READ_BYTES_MIN: Final = 8 << 20  # of what lies in segments; otherwise as much as the entry cache may have
-# The journal's thread asks for the interpreter when its write returns; Python's default of 5 ms would be most of p99.
+# A thread asks for the interpreter when its read or write returns; Python's default of 5 ms would be most of p99.
 SWITCH_INTERVAL_S: Final = 0.0005
 
 _CLUSTER_ID_PATH: Final = "/cluster-id"

@@ -228,6 +228,10 @@ class CrashFile:
         self._direct = direct
         self._sync_writes = sync_writes
 
+    @property
+    def descriptor(self) -> None:
+        return None
+
     def write(self, data: Buffer, position: int) -> None:
         disk = self._disk
         self._check_alignment(data, position)

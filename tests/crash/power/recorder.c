@@ -5,7 +5,8 @@
  * early is told long before.  It is for the one process: children do not inherit it.
  *
  * Each call is two records, one before it with all that it writes, one after it with its result; the layout is in
- * trace.py.  What goes past these functions (direct system calls, writes to shared mappings) is not seen; that the
+ * trace.py.  A write that is handed to a ring of the kernel's (io_uring) is waited for at once.  What goes past these
+ * functions (other direct system calls, writes to shared mappings) is not seen; that the
  * records are complete is checked by the reader (trace.py), against the files that the process left.
  */
 
@@ -13,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -335,8 +337,18 @@ int posix_fallocate(int descriptor, off_t position, off_t size)
     return real_posix_fallocate(descriptor, position, size);
 }
 
-static void *note_mapped(void *mapped, int protection, int flags, int descriptor)
+static int ring = -1; /* the one of kernel_writes.py, which submits one write at a time from the first place */
+static struct io_uring_params ring_params;
+static char *ring_memory;
+static struct io_uring_sqe *ring_submission;
+
+static void *note_mapped(void *mapped, int protection, int flags, int descriptor, off_t position)
 {
+    struct stat one, other;
+    if (ring >= 0 && !fstat(descriptor, &one) && !fstat(ring, &other) && one.st_ino == other.st_ino && flags & MAP_SHARED) {
+        if (position == (off_t)IORING_OFF_SQES) ring_submission = mapped;
+        else ring_memory = mapped;
+    }
     if (watching(descriptor) && protection & PROT_WRITE && flags & MAP_SHARED)
         note(MAPPED, BEGIN, 0, descriptor, 0, 0, 0, NULL, 0);
     return mapped;
@@ -345,14 +357,15 @@ static void *note_mapped(void *mapped, int protection, int flags, int descriptor
 void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t position)
 {
     REAL(void *, mmap, void *, size_t, int, int, int, off_t);
-    return note_mapped(real_mmap(address, size, protection, flags, descriptor, position), protection, flags, descriptor);
+    return note_mapped(real_mmap(address, size, protection, flags, descriptor, position), protection, flags, descriptor,
+                       position);
 }
 
 void *mmap64(void *address, size_t size, int protection, int flags, int descriptor, off64_t position)
 {
     REAL(void *, mmap64, void *, size_t, int, int, int, off64_t);
     return note_mapped(real_mmap64(address, size, protection, flags, descriptor, position), protection, flags,
-                       descriptor);
+                       descriptor, position);
 }
 
 #define SYNCED(name)                                                            \
@@ -366,3 +379,43 @@ void *mmap64(void *address, size_t size, int protection, int flags, int descript
 
 int fsync(int descriptor) { SYNCED(fsync); }
 int fdatasync(int descriptor) { SYNCED(fdatasync); }
+
+
+/* -- the kernel's rings, which have no functions in libc */
+
+static long handed_over(long (*real_syscall)(long, ...), long *args)
+{
+    struct io_uring_sqe *one = ring_submission;
+    if (one->opcode != IORING_OP_WRITE || !ring_memory) abort();
+    struct iovec part = {(void *)one->addr, one->len};
+    int descriptor = one->fd;
+    uint32_t call = note_write(descriptor, &part, 1, (off_t)one->off);
+    long count = real_syscall(SYS_io_uring_enter, args[0], 1, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+    if (count != 1) abort();
+    if (sync_us && (fcntl(descriptor, F_GETFL) & O_DSYNC)) usleep(sync_us);
+    unsigned last = *(volatile unsigned *)(ring_memory + ring_params.cq_off.tail) - 1;
+    unsigned mask = *(unsigned *)(ring_memory + ring_params.cq_off.ring_mask);
+    struct io_uring_cqe *cqe = (struct io_uring_cqe *)(ring_memory + ring_params.cq_off.cqes) + (last & mask);
+    errno = cqe->res < 0 ? -cqe->res : 0;
+    done(WRITE, call, cqe->res < 0 ? -1 : cqe->res);
+    return count;
+}
+
+long syscall(long number, ...)
+{
+    REAL(long, syscall, long, ...);
+    va_list rest;
+    va_start(rest, number);
+    long args[6];
+    for (int each = 0; each < 6; each++) args[each] = va_arg(rest, long);
+    va_end(rest);
+    if (log_descriptor >= 0 && number == SYS_io_uring_enter && args[0] == ring && args[1] == 1 && ring_submission &&
+        watching(ring_submission->fd))
+        return handed_over(real_syscall, args);
+    long result = real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+    if (log_descriptor >= 0 && number == SYS_io_uring_setup && result >= 0) {
+        ring = (int)result;
+        ring_params = *(struct io_uring_params *)args[1];
+    }
+    return result;
+}

@@ -141,7 +141,7 @@ def test_a_disk_that_stalls_shows_in_the_times_and_is_told_once_a_minute(
 
     def slow(file: CrashFile, data: bytes, position: int) -> None:
         if stalls and threading.current_thread().name == "magnetar-journal":
-            clock.advance(stalls.pop(0))
+            clock._elapsed_s += stalls.pop(0)  # without the timers, which are the loop's
         write(file, data, position)
 
     async def scenario() -> None:
@@ -157,7 +157,7 @@ def test_a_disk_that_stalls_shows_in_the_times_and_is_told_once_a_minute(
         assert slowest == {0.25: 0, 0.5: 1, 1.0: 0, 2.5: 2, 10.0: 0}
         assert sum(times.counts) == store.counters.rounds
         stalls.append(1.25)
-        clock.advance(60)
+        clock._elapsed_s += 60
         await producer.send()
         await store.close()
 

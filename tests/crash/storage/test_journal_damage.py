@@ -204,7 +204,7 @@ def test_damage_to_the_last_round_is_found_once_nothing_has_followed_it_for_a_se
         clock.advance(MARK_S / 2)  # not idle: something was written since the timer was set
         assert store.journal._wants_mark is False
         clock.advance(MARK_S)
-        while store.durable_sequence == before:  # noqa: ASYNC110 - the journal's thread sets no event for it
+        while store.durable_sequence == before:  # noqa: ASYNC110 - the journal sets no event for it
             await asyncio.sleep(0)
         for _ in range(5):
             clock.advance(MARK_S)

@@ -7,6 +7,7 @@ import pytest
 
 from magnetar.base.errors import LedgerFenced, StorageError
 from magnetar.storage.local.health import CHECKPOINT_S_MAX, WRITE_S_MAX
+from magnetar.storage.local.journal import MARK_S
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.storage.local.writebehind import WriteBehind
 from magnetar.testing.clock import FakeClock
@@ -40,6 +41,9 @@ def test_what_hangs_or_is_full_is_told() -> None:
         await sent
         assert store.problem is None
 
+        for _ in range(3):  # the round is followed by an empty one, which is not to be under way below
+            clock.advance(MARK_S)
+            await until(lambda: store.journal.write_began_s is None)
         with disk._lock:
             checkpoint = asyncio.ensure_future(store.checkpoint())
             await until(lambda: store.behind.wanted_since_s is not None)

@@ -40,6 +40,10 @@ class PlayedFile:
         self.gate.set()
         self.waits = threading.Event()
 
+    @property
+    def descriptor(self) -> None:
+        return None
+
     def write(self, data: Buffer, position: int) -> None:
         self.waits.set()
         self.gate.wait()
@@ -143,18 +147,25 @@ class Played:
 
     def written(self, file: int = 0) -> list[tuple[RoundHead, list[Record]]]:
         """The rounds in a file."""
-        content = memoryview(self.files[file].content)
-        found, position = [], 0
-        while position < len(content) and (head := parse_head(content[position:])) is not None:
-            body = position + ROUND_BYTES
-            records = parse_round(head, content[body : body + head.length])
-            assert records is not None
-            found.append((head, records))
-            position = align_up(body + head.length)
-        return found
+        return rounds_in(self.files[file].content)
 
     def numbers(self, file: int = 0) -> list[list[int]]:
-        return [[record.entry_id for record in records] for _, records in self.written(file)]
+        return self.numbers_in(self.files[file].content)
+
+    def numbers_in(self, content: bytes | bytearray) -> list[list[int]]:
+        return [[record.entry_id for record in records] for _, records in rounds_in(content)]
+
+
+def rounds_in(whole: bytes | bytearray) -> list[tuple[RoundHead, list[Record]]]:
+    content = memoryview(whole)
+    found, position = [], 0
+    while position < len(content) and (head := parse_head(content[position:])) is not None:
+        body = position + ROUND_BYTES
+        records = parse_round(head, content[body : body + head.length])
+        assert records is not None
+        found.append((head, records))
+        position = align_up(body + head.length)
+    return found
 
 
 def _ignore(_: Exception | None) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.storage.local.catalogue import Fact
-from magnetar.storage.local.crew import CREW_THREADS, Crew, Flush, Sync, Worker, start_all
+from magnetar.storage.local.crew import CREW_THREADS, Crew, Flush, Sync, start_all
 from magnetar.storage.local.format import BLOCK_BYTES, FactKind
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Dirty
+from magnetar.storage.local.worker import Worker
 from magnetar.testing.disk import CrashDisk, CrashFile
 
 from .helpers import in_a_loop

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.format import BLOCK_BYTES, RECORD_BYTES, ROUND_BYTES, Control
-from magnetar.storage.local.journal import Round
+from magnetar.storage.local.rounds import Round
 
 from .helpers import in_a_loop
 from .played_journal import ROUND_MAX, SALT, Played, PlayedFile
@@ -41,7 +41,7 @@ async def test_what_comes_in_one_turn_of_the_loop_shares_a_round_as_the_format_h
     assert on.journal.queued_bytes == 0
     assert (on.counters.rounds, on.counters.round_bytes) == (3, 3 * BLOCK_BYTES)
     assert on.journal.epoch == 1
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -54,7 +54,7 @@ async def test_it_says_when_all_that_became_durable_has_been_reported() -> None:
     on.append(10, 1)
     await on.rounds_told(2)
     assert on.told_at_once == [1, 2]
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -65,7 +65,7 @@ async def test_what_was_appended_before_the_thread_began_is_written_and_what_was
     on.journal.start()
     await on.rounds_told(1)
     on.append(100, 1)
-    on.journal.stop()
+    await on.journal.stop()
     assert on.numbers() == [[0], [1]]
 
 
@@ -85,7 +85,7 @@ async def test_records_that_do_not_fit_a_round_keep_their_order() -> None:
     on.append(ROUND_MAX - ROUND_BYTES - RECORD_BYTES, 7)
     await on.until(lambda: on.told[-1][1] == 5)
     assert on.numbers()[-1] == [7]
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -104,7 +104,7 @@ async def test_what_comes_while_a_round_is_written_is_not_in_it_also_behind_a_la
         on.files[0].gate.set()
         await on.rounds_told(number + 2)
     assert on.numbers() == [[0], [1], [2], [3], [4]]
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -123,7 +123,7 @@ async def test_a_round_goes_into_the_next_file_when_it_does_not_fit() -> None:
     assert on.ring.full
     on.journal.recycle(2)
     assert not on.ring.full
-    on.journal.stop()
+    await on.journal.stop()
 
 
 # --- syncs ------------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ async def test_without_direct_writes_each_round_is_synced() -> None:
     on.append(100)
     await on.rounds_told(1)
     assert on.files[0].calls == ["write", "sync"]
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -160,7 +160,7 @@ async def test_without_syncing_only_rounds_with_facts_about_ledgers_are_synced_a
     on.control()
     await on.rounds_told(5)
     assert sum(file.calls.count("sync") for file in on.files) == 5, "only what was written since"
-    on.journal.stop()
+    await on.journal.stop()
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def test_a_round_that_nothing_follows_for_a_second_is_followed_by_an_empty
     on.clock.advance(1)
     await on.rounds_told(5)
     assert on.numbers() == [[0], [1], [], [2], []]
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @pytest.mark.parametrize("is_needed", [True, False])
@@ -201,7 +201,7 @@ def test_the_last_round_is_followed_by_an_empty_one_when_the_next_start_needs_it
         on.journal.start()
         on.append(100)
         await on.rounds_told(1)
-        on.journal.stop(is_needed=is_needed)
+        await on.journal.stop(is_needed=is_needed)
         assert on.numbers() == [[0], []] if is_needed else [[0]]
         on.clock.advance(5)  # the timer of the mark, after the end
         assert on.files[0].calls[-1] == "close"
@@ -216,7 +216,7 @@ def test_an_empty_round_takes_no_other_file(blocks: int, marked: bool) -> None:
         on.journal.start()
         on.append(100)
         await on.rounds_told(1)
-        on.journal.stop(is_needed=True)
+        await on.journal.stop(is_needed=True)
         assert on.numbers(0) == ([[0], []] if marked else [[0]])
         assert on.numbers(1) == []
 
@@ -255,7 +255,7 @@ def test_a_round_without_room_waits_for_it(by: str) -> None:
         assert on.numbers(-1) == [[1, 2]]
         assert on.journal.full_since_s is None
         assert (on.full, on.counters.ring_waits) == (1, 1)
-        on.journal.stop()
+        await on.journal.stop()
 
     asyncio.run(scenario())
 
@@ -278,7 +278,7 @@ async def test_while_checkpoints_fail_a_round_without_room_fails_with_all_behind
     assert on.told[2] == (1, 2, None)
     assert on.numbers() == [[1]]
     assert on.journal.broken is None
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -293,7 +293,7 @@ async def test_a_round_without_room_hears_that_the_journal_was_broken_off() -> N
     assert on.journal.full_since_s is None
     with pytest.raises(StorageError, match="cannot be written: a bug"):
         on.append(1)
-    on.journal.stop(is_needed=True)
+    await on.journal.stop(is_needed=True)
     assert on.numbers() == [[0]]
 
 
@@ -311,7 +311,7 @@ def test_while_checkpoints_fail_what_there_is_no_room_for_is_refused_at_once() -
                 on.append(fits + 1)
             assert on.journal.queued_bytes == waiting
             on.append(fits)
-            on.journal.stop()
+            await on.journal.stop()
 
     asyncio.run(scenario())
 
@@ -339,11 +339,13 @@ async def test_a_write_that_fails_takes_what_is_queued_with_it_and_cuts_their_le
     on.append(3 * BLOCK_BYTES, 3)
     began = on.journal.write_began_s
     assert began is not None
+    on.files[1].gate.clear()
     on.files[0].gate.set()
-    while not on.journal._failing:  # without a turn of the loop: no callback has been called yet
-        pass
+    await asyncio.to_thread(on.files[1].waits.wait)  # the cut: nothing has been told yet
+    assert len(on.told) == 1
     with pytest.raises(StorageError, match="has just failed"):
         on.append(100, 4)
+    on.files[1].gate.set()
     await on.rounds_told(2)
     count, _, error = on.told[1]
     assert count == 5
@@ -364,7 +366,7 @@ async def test_a_write_that_fails_takes_what_is_queued_with_it_and_cuts_their_le
     assert [len(round_) for round_ in on.numbers(1)] == [2, 1]
     on.journal.recycle(9)
     assert [file.file for file in on.ring.failed] == [on.files[0]], "it is never written again"
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
@@ -385,7 +387,7 @@ def test_a_journal_of_which_no_file_can_be_written_is_given_up(failing: int) -> 
             on.append(100, 0)
             await on.rounds_told(2)
             assert [len(on.written(file)) for file in range(3)] == [2 * (n == failing) for n in range(3)]
-        on.journal.stop()
+        await on.journal.stop()
 
     asyncio.run(scenario())
 
@@ -411,7 +413,7 @@ async def test_an_unforeseen_exception_ends_the_journal_and_fails_all_that_waits
     assert on.journal.queued_bytes == 0
     with pytest.raises(StorageError, match="cannot be written"):
         on.append(100, 0)
-    on.journal.stop(is_needed=True)
+    await on.journal.stop(is_needed=True)
     assert on.numbers() == []
 
 
@@ -431,7 +433,7 @@ async def test_what_was_answered_is_not_answered_again_when_the_thread_fails_beh
     assert on.told[0] == (1, 1, None)
     assert on.told[1][0] == 0
     assert on.journal.queued_bytes == 0
-    on.journal.stop()
+    await on.journal.stop()
 
 
 @in_a_loop
@@ -446,7 +448,7 @@ async def test_a_journal_that_failed_waits_for_no_room() -> None:
     await on.rounds_told(2)
     assert isinstance(on.told[1][2], StorageError)
     assert on.journal.full_since_s is None
-    on.journal.stop()
+    await on.journal.stop()
 
 
 # --- time, and the end ------------------------------------------------------------------------------------------------
@@ -463,7 +465,7 @@ def test_a_disk_that_stalls_is_told_of_once_a_minute(caplog: pytest.LogCaptureFi
             )
             on.append(100, number)
             await on.rounds_told(number + 1)
-        on.journal.stop()
+        await on.journal.stop()
         times = on.counters.journal_write_s
         assert sum(times.counts) == 5
         assert times.sum == pytest.approx(5.999)
@@ -485,7 +487,7 @@ def test_at_the_end_the_thread_is_gone_and_the_files_are_closed(is_started: bool
             await on.rounds_told(1)
             on.append(100, 1)
             await on.rounds_told(2)
-        on.journal.stop()
+        await on.journal.stop()
         assert [thread for thread in threading.enumerate() if thread.name == "magnetar-journal"] == []
         assert [file.calls[-1] for file in on.files] == ["close"] * 3
 

@@ -40,6 +40,10 @@ class Recorder:
     def close(self) -> None:
         self.file.close()
 
+    @property
+    def descriptor(self) -> None:
+        return None
+
 
 def write(position: int, sizes: list[int]) -> tuple[bytes, bytes, Recorder, bytes]:
     """What was to be written from the first block on, what the disk has, the writes, and the rest returned."""

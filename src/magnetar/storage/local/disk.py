@@ -23,6 +23,11 @@ from magnetar.storage.store import Buffer
 class File(Protocol):
     """An open file.  With direct I/O, positions, lengths and addresses are multiples of `BLOCK_BYTES`."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """The operating system's number of it; None when only `Disk` knows the file."""
+        ...
+
     def write(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`; OSError when that fails, and then any part may be written."""
         ...
@@ -64,6 +69,10 @@ class RealFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
 
     def write(self, data: Buffer, position: int) -> None:
         written = os.pwrite(self._descriptor, data, position)

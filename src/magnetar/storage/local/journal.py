@@ -1,10 +1,10 @@
 """The journal: every append of every ledger, in rounds, each one synced write.
 
-The event loop copies entries straight into the round that fills; one thread writes rounds.  While a round is
-being written the next one fills, and it is taken the moment the write returns: no timer, and the slower the
-disk or the busier the loop, the larger the rounds.  The thread holds the interpreter only to take a round and
-to report one; the checksums and the copy are made by the loop at `append`, where they cost no hand-over of
-the interpreter lock.
+Entries are copied straight into the round that fills.  While a round is being written the next one fills, and it is
+taken the moment the write is done: no timer, and the slower the disk or the busier the loop, the larger the rounds.
+Only the loop touches the journal's state.  The kernel writes (`kernel_writes`), or a thread where it cannot; what is to
+be written when is one generator (`_rounds`), which stops at each `yield` until the disk has answered or there is
+something to do.
 
 When a write fails, that round and everything queued behind it fail, and the ledgers concerned are *cut* in another file
 before any producer gets its error: a round that failed may be on disk all the same, and must not come back at a
@@ -20,21 +20,16 @@ from then on damage to the last round is not taken for a torn tail either.
 Without syncing (`journal.sync.data=false`) the power may take rounds, but none with a fact about a ledger: a chain
 names a ledger as soon as it is made, and the metadata is synced always.
 
-An unforeseen exception, in the thread or anywhere else in the store (`break_off`), ends all writing: what waits fails,
-and so does every later append.  Nothing is cut then: what failed may be there after the next start.
+An unforeseen exception, here or anywhere else in the store (`break_off`), ends all writing: what waits fails, and so
+does every later append.  Nothing is cut then: what failed may be there after the next start.
 """
 
 import asyncio
 import logging
-import queue
-import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
-from crc32c import crc32c
-
-from magnetar.base.arena import map_memory
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.errors import StorageError, StorageFull
 from magnetar.storage.local.counters import StoreCounters
@@ -47,10 +42,12 @@ from magnetar.storage.local.format import (
     Control,
     align_up,
     control_record,
-    round_header,
 )
+from magnetar.storage.local.kernel_writes import KernelWrites
 from magnetar.storage.local.ledger import Queued
 from magnetar.storage.local.ring import Ring, RingFile
+from magnetar.storage.local.rounds import Round
+from magnetar.storage.local.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -62,60 +59,16 @@ STALL_LOG_S: Final = 60.0
 NO_ROOM: Final = "the disk is full: the journal has no room until segments can grow again"
 
 
-class Round:
-    """An aligned buffer that fills with records and is written as a whole."""
-
-    __slots__ = ("buffer", "checksums", "end", "entries", "sequence")
-
-    def __init__(self, capacity: int) -> None:
-        self.buffer = memoryview(map_memory(capacity))
-        self.end = ROUND_BYTES
-        self.checksums = bytearray()
-        self.entries: list[Queued] = []
-        self.sequence = 0
-
-    def put(self, entry: Queued) -> bool:
-        """Copy a record in; False when it does not fit."""
-        position = self.end
-        end = position + RECORD_BYTES + entry.size
-        buffer = self.buffer
-        if end > len(buffer):
-            return False
-        header = entry.header
-        buffer[position : position + RECORD_BYTES] = header
-        position += RECORD_BYTES
-        for part in entry.parts:
-            stop = position + len(part)
-            buffer[position:stop] = part
-            position = stop
-        assert position == end
-        self.end = end
-        self.checksums += header[4:8]
-        self.entries.append(entry)
-        return True
-
-    def finish(self, epoch: int, sequence: int, salt: int, flags: int) -> memoryview:
-        """Write the header and the padding; what is to be written."""
-        self.sequence = sequence
-        size = align_up(self.end)
-        digest = crc32c(self.checksums)
-        self.buffer[:ROUND_BYTES] = round_header(
-            epoch, sequence, self.end - ROUND_BYTES, len(self.entries), digest, salt, flags
-        )
-        self.buffer[self.end : size] = bytes(size - self.end)
-        return self.buffer[:size]
-
-    def clear(self) -> None:
-        self.end = ROUND_BYTES
-        self.checksums.clear()
-        self.entries = []
-
-
 OnRound = Callable[[list[Queued], int, StorageError | None], None]
-"""Called on the loop for each round, in order, with its entries, its sequence, and None or why it failed."""
+"""Called for each round, in order, with its entries, its sequence, and None or why it failed."""
+
+Answer = BaseException | None
+"""What became of a call: None, or why it failed."""
 
 
 class Journal:
+    """All calls are made on the loop."""
+
     def __init__(
         self,
         ring: Ring,
@@ -141,6 +94,8 @@ class Journal:
         self._sync_after_write = sync_after_write
         self._unsynced: dict[RingFile, None] = {}
         """Written to since their last sync, oldest first, while rounds are not synced."""
+        self._kernel: KernelWrites | None = None
+        self._worker = Worker("magnetar-journal", loop, on_failure)
         self._loop = loop
         self._clock = clock
         self._counters = counters
@@ -148,79 +103,82 @@ class Journal:
         self._on_reported = on_reported
         self._on_full = on_full
         self._on_failure = on_failure
-        self._lock = threading.Lock()
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._filling = Round(round_bytes_max)
         self._spare: Round | None = Round(round_bytes_max)
         self._overflow: deque[Queued] = deque()
         self._completed: deque[tuple[list[Queued], int, StorageError | None]] = deque()
+        self._steps = self._rounds()
+        self._rests = False
+        """The steps wait for something to do, or for room; otherwise for the disk."""
         self._idle = True
-        self._stopping = False
+        """Nothing is queued, and no step has been asked for."""
+        self._stopped: asyncio.Future[None] | None = None
+        """Set while the journal is to stop, done when it has."""
         self._wants_mark = False
         self._mark_timer: TimerHandle | None = None
         self._mark_behind = 0
-        """The last round when the timer was set.  Loop only."""
+        """The last round when the timer was set."""
         self._epoch = 0
         self._writing: Round | None = None
-        """What the thread has taken and not reported."""
+        """What was taken and not reported."""
         self._broken: StorageError | None = None
         self.write_began_s: float | None = None
         """When the write began that is under way."""
+        self._write_ended_s = 0.0
         self.full_since_s: float | None = None
         """Since when a round waits for room."""
         self._quiet_until = clock.monotonic()
         self._failing = False
-        """A write failed and the loop does not know yet: an append now would leave a hole in its ledger."""
+        """A write failed and its producers do not know yet: an append now would leave a hole in its ledger."""
         self.queued_bytes = 0
-        """Appended and not yet reported.  Loop only."""
+        """Appended and not yet reported."""
         self._refuse_when_full = False
         """Set while checkpoints fail: what the ring has no room for is refused, or fails if it was queued."""
-        self._thread = threading.Thread(target=self._run, name="magnetar-journal", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
-
-    # -- the loop's side
+        """RuntimeError when the system allows no more threads."""
+        self._worker.start()
+        if not self._sync_after_write and not self._flags & UNSYNCED:
+            try:
+                self._kernel = KernelWrites(self._loop, self._go_on)
+            except OSError as error:
+                log.info("a thread writes the journal: the kernel offers no rings for it (%s)", error)
+        self._go_on()
 
     def append(self, entry: Queued) -> None:
         """Queue a record; `on_round` reports it.  StorageFull and StorageError leave nothing queued."""
         need = RECORD_BYTES + entry.size
         if self._refuse_when_full:
             self._check_room(need)
-        with self._lock:
-            if self._broken is not None:
-                raise StorageError(f"the journal cannot be written: {self._broken}")
-            if self._failing:
-                raise StorageError("a journal write has just failed")
-            if self._overflow or not self._filling.put(entry):
-                self._overflow.append(entry)
-                self._refill()
-            kick = self._idle
-            self._idle = False
+        if self._broken is not None:
+            raise StorageError(f"the journal cannot be written: {self._broken}")
+        if self._failing:
+            raise StorageError("a journal write has just failed")
+        if self._overflow or not self._filling.put(entry):
+            self._overflow.append(entry)
+            self._refill()
         self.queued_bytes += need
-        if kick:
+        if self._idle:
             # At the end of this turn of the loop: everything it appends shares the round.
-            self._loop.call_soon(self._wake.put, None)
+            self._idle = False
+            self._loop.call_soon(self._wake)
 
     def recycle(self, sequence: int) -> None:
         """No round up to `sequence` is needed any more."""
-        with self._lock:
-            self._ring.recycle(sequence)
-        self._wake.put(None)
+        self._ring.recycle(sequence)
+        self._loop.call_soon(self._wake)
 
     def add_file(self, file: RingFile) -> None:
-        with self._lock:
-            self._ring.free.append(file)
-        self._wake.put(None)
+        self._ring.free.append(file)
+        self._loop.call_soon(self._wake)
 
     def wants_checkpoint(self) -> bool:
-        with self._lock:
-            return self._ring.half_used()
+        return self._ring.half_used()
 
     def refuse_when_full(self, refuse: bool) -> None:
         """Checkpoints fail (or do again what they should): what the ring has no room for is not to wait for it."""
         self._refuse_when_full = refuse
-        self._wake.put(None)
+        self._loop.call_soon(self._wake)
 
     @property
     def epoch(self) -> int:
@@ -234,30 +192,34 @@ class Journal:
 
     def break_off(self, why: StorageError) -> None:
         """Fail what is queued and every later append."""
-        with self._lock:
-            self._broken = self._broken or why
-        self._wake.put(None)
+        self._broken = self._broken or why
+        self._loop.call_soon(self._wake)
 
-    def stop(self, *, is_needed: bool = False) -> None:
-        """End the thread once nothing is queued, and release the files.
+    async def stop(self, *, is_needed: bool = False) -> None:
+        """End once nothing is queued, and release the files.
 
         If the next start needs the journal, an empty round follows the last one: damage to that will then not be
         taken for a torn tail.
         """
+        if not self._worker.is_started:
+            self._close_files()
+            return
         self._wants_mark = is_needed
-        self._stopping = True
-        self._wake.put(None)
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._stopped = self._loop.create_future()
+        self._wake()
+        await self._stopped
+        if self._kernel is not None:
+            self._kernel.close()
+        await self._worker.run(self._close_files)
+        self._worker.stop()
+
+    def _close_files(self) -> None:
         for file in self._ring.files():
             file.file.close()
 
     def _check_room(self, need: int) -> None:
-        with self._lock:
-            room = self._ring.bytes_room()
-        # Every record might be alone in its round, and a round that does not fit a file's end leaves it
-        # unused.
-        if self.queued_bytes + need + align_up(ROUND_BYTES) > room - self._round_bytes_max:
+        # Every record might be alone in its round, and a round that does not fit a file's end leaves it unused.
+        if self.queued_bytes + need + align_up(ROUND_BYTES) > self._ring.bytes_room() - self._round_bytes_max:
             raise StorageFull(NO_ROOM)
 
     def _report(self) -> None:
@@ -276,7 +238,7 @@ class Journal:
     def _mark(self) -> None:
         """Some time has passed since the timer was set: was the round written then the last one?"""
         self._mark_timer = None
-        if self._stopping:
+        if self._stopped is not None:
             return
         last = self._next_sequence - 1
         if last != self._mark_behind:
@@ -284,9 +246,7 @@ class Journal:
             self._mark_timer = self._clock.call_later(MARK_S, self._mark)
         else:
             self._wants_mark = True
-            self._wake.put(None)
-
-    # -- both sides, under the lock
+            self._wake()
 
     def _refill(self) -> None:
         overflow = self._overflow
@@ -301,49 +261,60 @@ class Journal:
                 self._spare = self._filling
             self._filling = filling
 
-    # -- the thread's side
+    # -- the steps
 
-    def _run(self) -> None:
+    def _wake(self) -> None:
+        """There may be something to do, or room for it."""
+        if self._rests:
+            self._rests = False
+            self._go_on()
+
+    def _go_on(self, answer: Answer = None) -> None:
+        """Go on until the disk has to be waited for, and then report what is done: the next write is under way."""
         while True:
             try:
-                self._write_rounds()
-            except BaseException as failure:  # noqa: BLE001 - outermost loop; producers that wait must get an error
+                self._steps.send(answer)
+            except StopIteration:
+                if self._stopped is not None and not self._stopped.done():
+                    self._stopped.set_result(None)
+            except BaseException as failure:  # noqa: BLE001 - outermost; producers that wait must get an error
                 self._give_up(failure)
-            else:
-                return
-
-    def _write_rounds(self) -> None:
-        while True:
-            with self._lock:
-                round_ = self._writing = self._take()
-                self._idle = round_ is None
-            if round_ is None:
-                if self._wants_mark:
-                    self._wants_mark = False
-                    self._write_mark()
-                elif self._stopping:
-                    return
-                else:
-                    self._wake.get()
+                self._steps = self._rounds()
+                answer = None
                 continue
-            self._write_and_report(round_)
-            round_.clear()
-            with self._lock:
-                if len(round_.buffer) == self._round_bytes_max:
-                    self._spare = round_
+            break
+        if self._completed:
+            self._report()
 
     def _give_up(self, failure: BaseException) -> None:
-        """The thread writes no more: everything that waits fails."""
+        """Nothing is written any more: everything that waits fails."""
         self.write_began_s = self.full_since_s = None
-        error = StorageError(f"the journal's thread failed: {failure!r}")
-        with self._lock:
-            self._broken = self._broken or error
-            round_, self._writing = self._writing, None
+        error = StorageError(f"writing the journal failed: {failure!r}")
+        self._broken = self._broken or error
+        round_, self._writing = self._writing, None
         waiting = round_.entries if round_ is not None else []
         self._take_queued(waiting)
         self._completed.append((waiting, self._next_sequence, error))
-        self._loop.call_soon_threadsafe(self._on_failure, "the journal's thread", failure)
-        self._loop.call_soon_threadsafe(self._report)
+        self._on_failure("the journal", failure)
+
+    def _rounds(self) -> Generator[None, Answer, None]:
+        while True:
+            round_ = self._writing = self._take()
+            self._idle = round_ is None
+            if round_ is None:
+                if self._wants_mark:
+                    self._wants_mark = False
+                    yield from self._write_mark()
+                elif self._stopped is not None:
+                    return
+                else:
+                    self._rests = True
+                    yield
+                continue
+            yield from self._write_and_complete(round_)
+            round_.clear()
+            if len(round_.buffer) == self._round_bytes_max:
+                self._spare = round_
 
     def _take(self) -> Round | None:
         self._refill()
@@ -354,51 +325,82 @@ class Journal:
         self._spare = None
         return round_
 
-    def _write(self, round_: Round) -> StorageError | None:
+    def _write_and_complete(self, round_: Round) -> Generator[None, Answer, None]:
+        error = yield from self._write(round_)
+        if error is not None:
+            self._take_queued(round_.entries)
+            if not isinstance(error, StorageFull):
+                yield from self._cut(round_.entries)
+        self._completed.append((round_.entries, round_.sequence, error))
+        self._writing = None
+
+    def _write(self, round_: Round) -> Generator[None, Answer, StorageError | None]:
         """Write and sync a round; StorageFull says that there is no room for it and that nothing was written."""
         size = align_up(round_.end)
         waited = False
         while True:
-            with self._lock:
-                target = self._ring.reserve(size)
-                broken = self._broken
-            if broken is not None or (target is None and self._refuse_when_full):
+            target = self._ring.reserve(size)
+            if self._broken is not None or (target is None and self._refuse_when_full):
                 self.full_since_s = None
-                return broken or StorageFull(NO_ROOM)
+                return self._broken or StorageFull(NO_ROOM)
             if target is not None:
                 break
             if not waited:
                 self._counters.ring_waits += 1
                 waited = True
                 self.full_since_s = self._clock.monotonic()
-                self._loop.call_soon_threadsafe(self._on_full)
-            self._wake.get()
+                self._loop.call_soon(self._on_full)
+            self._rests = True
+            yield
         self.full_since_s = None
         sequence = self._next_sequence
+        data = round_.finish(target.epoch, sequence, self._salt, self._flags)
         began = self.write_began_s = self._clock.monotonic()
-        try:
-            target.file.write(round_.finish(target.epoch, sequence, self._salt, self._flags), target.position)
-            if self._sync_after_write:
-                target.file.sync()
-            elif self._flags & UNSYNCED:
-                self._unsynced[target] = None
-                if any(entry.ledger is None for entry in round_.entries):
-                    self._sync_all()
-        except OSError as error:
-            log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, error)
+        failure = yield from self._write_data(target, data, round_)
+        if isinstance(failure, OSError):
+            log.error("journal write failed: file=%s round=%d error=%s", target.path.name, sequence, failure)
             self._counters.journal_errors += 1
-            return StorageError(f"the journal could not be written: {error.strerror or error}")
-        finally:
-            self.write_began_s = None
-        self._note_time(self._clock.monotonic() - began, size)
-        with self._lock:
-            target.position += size
-            target.last_sequence = sequence
-            self._epoch = target.epoch
+            return StorageError(f"the journal could not be written: {failure.strerror or failure}")
+        if failure is not None:
+            raise failure
+        self._note_time(self._write_ended_s - began, size)
+        target.position += size
+        target.last_sequence = sequence
+        self._epoch = target.epoch
         self._next_sequence = sequence + 1
         self._counters.rounds += 1
         self._counters.round_bytes += size
         return None
+
+    def _write_data(
+        self, target: RingFile, data: memoryview, round_: Round
+    ) -> Generator[None, Answer, Answer]:
+        """By the kernel if it can, else in the thread."""
+        kernel, descriptor = self._kernel, target.file.descriptor
+        if kernel is not None and descriptor is not None and kernel.begin(descriptor, data, target.position):
+            failure = yield
+            if not isinstance(failure, BlockingIOError):
+                self._note_end()
+                return failure
+
+        def write() -> None:
+            try:
+                target.file.write(data, target.position)
+                if self._sync_after_write:
+                    target.file.sync()
+                elif self._flags & UNSYNCED:
+                    self._unsynced[target] = None
+                    if any(entry.ledger is None for entry in round_.entries):
+                        self._sync_all()
+            finally:
+                self._note_end()  # a loop that is late is not the disk's fault
+
+        self._worker.submit(write, report=lambda _, failure: self._go_on(failure))
+        return (yield)
+
+    def _note_end(self) -> None:
+        self._write_ended_s = self._clock.monotonic()
+        self.write_began_s = None
 
     def _sync_all(self) -> None:
         """The rounds before, too: what is behind one that the power took does not count."""
@@ -406,24 +408,13 @@ class Journal:
             del self._unsynced[file]  # a sync that fails says nothing when it is tried again
             file.file.sync()
 
-    def _write_and_report(self, round_: Round) -> None:
-        error = self._write(round_)
-        if error is not None:
-            self._take_queued(round_.entries)
-            if not isinstance(error, StorageFull):
-                self._cut(round_.entries)
-        self._completed.append((round_.entries, round_.sequence, error))
-        self._writing = None
-        self._loop.call_soon_threadsafe(self._report)
-
-    def _write_mark(self) -> None:
+    def _write_mark(self) -> Generator[None, Answer, None]:
         """An empty round, if there is room for it right behind the last one."""
-        with self._lock:
-            current = self._ring.current
-            if self._broken is not None or current is None or current.position + BLOCK_BYTES > current.size:
-                return
+        current = self._ring.current
+        if self._broken is not None or current is None or current.position + BLOCK_BYTES > current.size:
+            return
         self._writing = Round(BLOCK_BYTES)
-        self._write_and_report(self._writing)
+        yield from self._write_and_complete(self._writing)
 
     def _note_time(self, took_s: float, size: int) -> None:
         self._counters.journal_write_s.observe(took_s)
@@ -436,40 +427,37 @@ class Journal:
 
     def _take_queued(self, failed: list[Queued]) -> None:
         """Move what is queued behind a failed round to it: it fails, too."""
-        with self._lock:
-            self._failing = True
-            failed += [*self._filling.entries, *self._overflow]
-            self._filling.clear()
-            self._overflow.clear()
+        self._failing = True
+        failed += [*self._filling.entries, *self._overflow]
+        self._filling.clear()
+        self._overflow.clear()
 
-    def _cut(self, failed: list[Queued]) -> None:
+    def _cut(self, failed: list[Queued]) -> Generator[None, Answer, None]:
         """The current file is not to be trusted: cut the ledgers of what failed in another one."""
-        with self._lock:
-            if self._broken is None and self._ring.current is not None:
-                self._ring.give_up_current()
+        if self._broken is None and self._ring.current is not None:
+            self._ring.give_up_current()
         ends: dict[int, int] = {}
         for entry in failed:
             _, _, ledger_id, entry_id, _, _ = RECORD.unpack(entry.header)
             if entry_id >= 0:
                 ends.setdefault(ledger_id, entry_id)
-        while ends and self._broken is None and not self._write_cuts(ends):
-            pass
+        while ends and self._broken is None:
+            if (yield from self._write_cuts(ends)):
+                return
 
-    def _write_cuts(self, ends: dict[int, int]) -> bool:
+    def _write_cuts(self, ends: dict[int, int]) -> Generator[None, Answer, bool]:
         round_ = Round(align_up(ROUND_BYTES + RECORD_BYTES * len(ends)))
         for ledger_id, entry_count in ends.items():
             record = control_record(ledger_id, Control.CUT, entry_count)
             round_.put(Queued(None, record, (), 0, 0, 0, _nothing))
-        with self._lock:
-            hopeless = not self._ring.free and all(file.failed for file in self._ring.full)
-        if not hopeless and self._write(round_) is None:
+        hopeless = not self._ring.free and all(file.failed for file in self._ring.full)
+        if not hopeless and (yield from self._write(round_)) is None:
             return True
-        with self._lock:
-            if self._ring.current is not None:
-                self._ring.give_up_current()
-            elif self._broken is None:
-                self._broken = StorageError("no journal file is left that can be written")
-                log.error("the journal is given up: no file can be written or recycled")
+        if self._ring.current is not None:
+            self._ring.give_up_current()
+        elif self._broken is None:
+            self._broken = StorageError("no journal file is left that can be written")
+            log.error("the journal is given up: no file can be written or recycled")
         return False
 
 

@@ -1,7 +1,4 @@
-"""The journal's files: preallocated, written from front to back, recycled once nothing in them is needed.
-
-Not safe in threads by itself: the journal calls it under its lock.
-"""
+"""The journal's files: preallocated, written from front to back, recycled once nothing in them is needed."""
 
 from collections import deque
 from collections.abc import Iterable

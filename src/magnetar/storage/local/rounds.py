@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from magnetar.base.arena import map_memory
 from magnetar.storage.local.format import (
     RECORD,
     RECORD_BYTES,
@@ -12,7 +13,59 @@ from magnetar.storage.local.format import (
     ROUND_MAGIC,
     ROUND_VERSIONS,
     UNSYNCED,
+    align_up,
+    round_header,
 )
+from magnetar.storage.local.ledger import Queued
+
+
+class Round:
+    """An aligned buffer that fills with records and is written as a whole."""
+
+    __slots__ = ("buffer", "checksums", "end", "entries", "sequence")
+
+    def __init__(self, capacity: int) -> None:
+        self.buffer = memoryview(map_memory(capacity))
+        self.end = ROUND_BYTES
+        self.checksums = bytearray()
+        self.entries: list[Queued] = []
+        self.sequence = 0
+
+    def put(self, entry: Queued) -> bool:
+        """Copy a record in; False when it does not fit."""
+        position = self.end
+        end = position + RECORD_BYTES + entry.size
+        buffer = self.buffer
+        if end > len(buffer):
+            return False
+        header = entry.header
+        buffer[position : position + RECORD_BYTES] = header
+        position += RECORD_BYTES
+        for part in entry.parts:
+            stop = position + len(part)
+            buffer[position:stop] = part
+            position = stop
+        assert position == end
+        self.end = end
+        self.checksums += header[4:8]
+        self.entries.append(entry)
+        return True
+
+    def finish(self, epoch: int, sequence: int, salt: int, flags: int) -> memoryview:
+        """Write the header and the padding; what is to be written."""
+        self.sequence = sequence
+        size = align_up(self.end)
+        digest = crc32c(self.checksums)
+        self.buffer[:ROUND_BYTES] = round_header(
+            epoch, sequence, self.end - ROUND_BYTES, len(self.entries), digest, salt, flags
+        )
+        self.buffer[self.end : size] = bytes(size - self.end)
+        return self.buffer[:size]
+
+    def clear(self) -> None:
+        self.end = ROUND_BYTES
+        self.checksums.clear()
+        self.entries = []
 
 
 class RoundHead(NamedTuple):

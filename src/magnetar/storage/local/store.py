@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -174,7 +173,7 @@ class LocalLedgerStore:
             await self.behind.worker.run(self.reads.prepare)
         except RuntimeError:
             self.leases.close()
-            self.journal.stop()
+            await self.journal.stop()
             self.behind.release()
             self.behind.end()
             raise
@@ -276,8 +275,8 @@ class LocalLedgerStore:
             self._drained = self.loop.create_future()
             await self._drained
         is_saved = await self.behind.close()
+        await self.journal.stop(is_needed=not is_saved)
         # In a thread that there is: a new one may not be had.
-        await self.behind.worker.run(partial(self.journal.stop, is_needed=not is_saved))
         await self.behind.worker.run(self.reads.close)
         await self.behind.worker.run(self.behind.release)
         self.behind.end()

@@ -29,12 +29,13 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
 from magnetar.storage.local.catalogue import Catalogue, Fact
 from magnetar.storage.local.counters import StoreCounters
-from magnetar.storage.local.crew import Crew, Flush, Sync, Worker
+from magnetar.storage.local.crew import Crew, Flush, Sync
 from magnetar.storage.local.format import FactKind, align_up, footer
 from magnetar.storage.local.journal import Journal
 from magnetar.storage.local.leases import Leases
 from magnetar.storage.local.ledger import LocalLedger, State
 from magnetar.storage.local.settings import LocalStoreSettings
+from magnetar.storage.local.worker import Worker
 
 log = logging.getLogger(__name__)
 # Ledgers per hand-over to the thread: long enough to be cheap, short enough to keep the loop free.
