@@ -43,7 +43,7 @@ def test_what_hangs_or_is_full_is_told() -> None:
 
         for _ in range(3):  # the round is followed by an empty one, which is not to be under way below
             clock.advance(MARK_S)
-            await until(lambda: store.journal.write_began_s is None)
+            await until(lambda: store.journal._rests)
         with disk._lock:
             checkpoint = asyncio.ensure_future(store.checkpoint())
             await until(lambda: store.behind.wanted_since_s is not None)
