@@ -16,7 +16,6 @@ from typing import Final
 from magnetar.base.errors import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-AVAILABLE_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
 PORT_MAX: Final = 65_535
 PULSAR_PORT: Final = 6650
 LISTENERS_MAX: Final = 64
@@ -43,7 +42,11 @@ class Listener:
 
     @property
     def has_tls(self) -> bool:
-        return self.protocol == "SSL"
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     @property
     def url(self) -> str:
@@ -75,7 +78,7 @@ def parse_listeners(
     A listener without a host takes `host_default`; 0.0.0.0 and :: are every address whatever that is.
 
     Raises:
-        ConfigError: malformed, a name or an address twice, a protocol that is unknown or not available yet.
+        ConfigError: malformed, a name or an address twice, a protocol that is unknown.
     """
     others = {name.strip().upper() for name in not_ours}
     found: list[Listener] = []
@@ -88,11 +91,6 @@ def parse_listeners(
             raise ConfigError(
                 f"listener {name} has no security protocol: add {name}:PLAINTEXT to"
                 " listener.security.protocol.map"
-            )
-        if protocol not in AVAILABLE_PROTOCOLS:
-            raise ConfigError(
-                f"listener {name} asks for {protocol}, which is not available yet: use SSL, or PLAINTEXT on a"
-                " trusted network"
             )
         bare = host_default if not host else "" if host in ANY_HOST else host
         found.append(Listener(name, bare, port, protocol))

@@ -9,6 +9,7 @@ from magnetar.base.config import ConfigKey
 class Section(Enum):
     NETWORK = "Network"
     TLS = "TLS"
+    SASL = "SASL"
     AUTHENTICATION = "Who clients of Pulsar and HTTP are"
     AUTHORIZATION = "Authorization"
     NODES = "Nodes"

@@ -33,8 +33,10 @@ from magnetar.base.settings_authentication import (
     authentication,
 )
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
+from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
+from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
 from magnetar.base.settings_table import (
     ALIASES,
@@ -51,7 +53,6 @@ from magnetar.base.settings_tls import (
     Given,
     TlsSettings,
     kafka_tls,
-    own_key,
     pulsar_tls,
 )
 from magnetar.base.table_roots import TableRoots
@@ -214,7 +215,7 @@ class _Merged:
         names: dict[str, str] = {}
         for name, text, origin in entries:
             place = own_key(name)
-            if place is not None and place[1] in KAFKA_NAMES:
+            if place is not None and place[1] in OWN_NAMES:
                 setting = Setting(canonical(SERVER_KEYS[place[1]], 1, name, text, origin), origin)
                 if own.setdefault(place, setting).text != setting.text:
                     raise ConfigError(
@@ -309,6 +310,7 @@ class _Reader:
         network = NetworkSettings(
             listeners=listeners,
             tls=self._kafka_tls(listeners),
+            sasl=self._kafka_sasl(listeners),
             advertised=self._advertised(listeners),
             http_host=host,
             http_port=self._integer("http.port"),
@@ -361,19 +363,31 @@ class _Reader:
 
     def _kafka_tls(self, listeners: Sequence[Listener]) -> dict[str, TlsSettings]:
         names = [one.name for one in listeners if one.has_tls]
-        if not names:
-            self._notice(KAFKA_NAMES, "no listener speaks TLS")
-        for (listener, key), setting in self._own.items():
-            if listener not in names:
-                self._notices.append(
-                    f"{setting.origin}: {key} has no effect: no listener {listener} speaks TLS"
-                )
+        self._notice_own(KAFKA_NAMES, names, "speaks TLS")
+        # As in Kafka, a listener that asks for a login asks for certificates only by a setting of its own.
+        for one in listeners:
+            if one.has_sasl:
+                self._own.setdefault((one.name, "ssl.client.auth"), Setting("none", "Kafka's default"))
+        return {name: kafka_tls(name, partial(self._look_up_own, name)) for name in names}
 
-        def look_up(listener: str, key: str) -> Given:
-            own = self._own.get((listener, key))
-            return self._look_up(key) if own is None else Given(own.text, f"{key} of listener {listener}")
+    def _kafka_sasl(self, listeners: Sequence[Listener]) -> dict[str, SaslSettings]:
+        names = [one.name for one in listeners if one.has_sasl]
+        self._notice_own(SASL_NAMES, names, "asks for SASL")
+        return {name: kafka_sasl(name, partial(self._look_up_own, name)) for name in names}
 
-        return {name: kafka_tls(name, partial(look_up, name)) for name in names}
+    def _look_up_own(self, listener: str, key: str) -> Given:
+        own = self._own.get((listener, key))
+        return self._look_up(key) if own is None else Given(own.text, f"{key} of listener {listener}")
+
+    def _notice_own(self, keys: Collection[str], listeners: Collection[str], what: str) -> None:
+        """That those of `keys` have no effect which were set for a listener that is not one of `listeners`."""
+        if not listeners:
+            self._notice(keys, f"no listener {what}")
+        self._notices += [
+            f"{setting.origin}: {key} has no effect: no listener {listener} {what}"
+            for (listener, key), setting in self._own.items()
+            if key in keys and listener not in listeners
+        ]
 
     def _pulsar_tls(self) -> TlsSettings | None:
         if "brokerServicePortTls" in self._given:

@@ -7,16 +7,37 @@ them had no effect.  Their values are not looked at, and never shown: some are p
 from typing import Final
 
 _BY_REASON: Final[dict[str, str]] = {
-    "SASL is not available yet, and listeners that ask for it are refused": """
-        connection.failed.authentication.delay.ms connections.max.reauth.ms
-        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-        delegation.token.max.lifetime.ms delegation.token.secret.key
-        kafkaEnableAuthorizationForceGroupIdCheck kopAuthorizationCacheMaxCountPerConnection
-        kopAuthorizationCacheRefreshMs kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile
-        principal.builder.class sasl.client.callback.handler.class sasl.enabled.mechanisms
-        sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+    "clients do not log in with tokens yet, and need not log in again": """
+        connections.max.reauth.ms delegation.token.expiry.check.interval.ms
+        delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
+        gssapi.connections.max.reauth.ms kafkaEnableAuthorizationForceGroupIdCheck
+        kopAuthorizationCacheMaxCountPerConnection kopAuthorizationCacheRefreshMs
+        kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile oauthbearer.connections.max.reauth.ms
+        oauthbearer.sasl.jaas.config oauthbearer.sasl.server.callback.handler.class
+        plain.connections.max.reauth.ms
+        sasl.oauthbearer.clock.skew.seconds
+        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
+        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
+        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
+        sasl.oauthbearer.token.endpoint.url
+        scram-sha-256.connections.max.reauth.ms scram-sha-512.connections.max.reauth.ms
+    """,
+    "Kafka itself does not look at it: the users of PLAIN are in plain.sasl.jaas.config": """
+        sasl.jaas.config
+    """,
+    "GSSAPI (Kerberos) is not served": """
+        gssapi.sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
         sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
         sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    """,
+    "credentials of SCRAM are made by clients, at run time": """
+        scram-sha-256.sasl.jaas.config scram-sha-512.sasl.jaas.config
+    """,
+    "this server logs in nowhere": """
+        sasl.client.callback.handler.class
         sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
         sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
         sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
@@ -29,15 +50,7 @@ _BY_REASON: Final[dict[str, str]] = {
         sasl.oauthbearer.assertion.private.key.file
         sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
         sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
-        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-        sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
-        sasl.server.max.receive.size
+        sasl.oauthbearer.client.credentials.client.secret
     """,
     "this server logs in nowhere as a Pulsar client": """
         brokerClientAuthenticationParameters brokerClientAuthenticationPlugin
@@ -211,7 +224,7 @@ IGNORED_KEYS: Final[dict[str, str]] = {
     name: reason for reason, names in _BY_REASON.items() for name in names.split()
 }
 
-# Kafka's settings of single listeners (listener.name.<listener>.<key>) that do not concern TLS concern SASL.
+# Kafka's settings of single listeners (listener.name.<listener>.<key>) that concern neither TLS nor SASL.
 IGNORED_PREFIXES: Final[dict[str, str]] = {
-    "listener.name.": "SASL is not available yet, and listeners that ask for it are refused",
+    "listener.name.": "it is the same for all listeners here",
 }

@@ -8,8 +8,8 @@ from magnetar.base.masking import HIDDEN
 from magnetar.base.plugins import PROTOCOLS, installed
 from magnetar.base.server_key import ServerKey
 from magnetar.base.settings_ignored import IGNORED_KEYS, IGNORED_PREFIXES
+from magnetar.base.settings_listener import own_key
 from magnetar.base.settings_table import ALIASES, SERVER_KEYS
-from magnetar.base.settings_tls import own_key
 
 _COUNT: Final = ConfigKey("count", ConfigType.LONG, None, "A number of some unit.")
 
@@ -38,9 +38,14 @@ def door_option(name: str) -> tuple[str, str] | None:
 
 def ignored(name: str) -> str | None:
     """Why a key of Kafka or KoP has no effect; None for all others."""
+    if name in IGNORED_KEYS:
+        return IGNORED_KEYS[name]
     place = own_key(name)
-    if name in IGNORED_KEYS or place is not None:
-        return IGNORED_KEYS.get(name if place is None else place[1])
+    if place is not None:
+        known = max((one for one in IGNORED_KEYS if name.endswith(f".{one}")), key=len, default="")
+        reason = IGNORED_KEYS.get(known)
+        if reason is not None or ".ssl." in name or ".sasl." in name:
+            return reason  # a misspelt one must not leave a listener open
     return next((reason for prefix, reason in IGNORED_PREFIXES.items() if name.startswith(prefix)), None)
 
 

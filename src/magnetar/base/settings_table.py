@@ -16,6 +16,7 @@ from magnetar.base.settings_authentication import AUTHENTICATION_KEYS
 from magnetar.base.settings_authorization import AUTHORIZATION_KEYS
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
 from magnetar.base.settings_refused import REFUSED_KEYS
+from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
 from magnetar.base.settings_tls import TLS_KEYS
 from magnetar.base.settings_topic_defaults import TOPIC_DEFAULT_KEYS
 
@@ -77,7 +78,8 @@ _NETWORK = (
         "listener.security.protocol.map",
         _S,
         "",
-        "The security protocol of each listener whose name is not a protocol's: PLAINTEXT or SSL.",
+        "The security protocol of each listener whose name is not a protocol's: PLAINTEXT, SSL,"
+        " SASL_PLAINTEXT or SASL_SSL.",
         aliases=aliases("kafkaProtocolMap"),
     ),
     ServerKey(
@@ -442,6 +444,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
     for section, keys in (
         (Section.NETWORK, _NETWORK),
         (Section.TLS, TLS_KEYS),
+        (Section.SASL, KAFKA_SASL_KEYS),
         (Section.AUTHENTICATION, AUTHENTICATION_KEYS),
         (Section.AUTHORIZATION, AUTHORIZATION_KEYS),
         (Section.NODES, _NODES),

@@ -1,7 +1,8 @@
 """Settings of TLS: Kafka's and Pulsar's own keys, and what a listener is given of them.
 
 Certificates and keys are PEM, in files or as text.  Here it is only decided where they stand; the server reads them
-(`server/certificates.py`).  A Kafka listener may have values of its own, `listener.name.<listener>.<key>`.
+(`server/certificates.py`).  A Kafka listener may have values of its own, `listener.name.<listener>.<key>`
+(`base/settings_listener.py`).
 """
 
 from collections.abc import Callable
@@ -16,7 +17,6 @@ from magnetar.base.server_key import ServerKey, aliases
 
 PEM: Final = "PEM"
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-LISTENER_PREFIX: Final = "listener.name."
 
 _B, _S, _I, _LIST, _PASSWORD = (
     ConfigType.BOOLEAN,
@@ -248,14 +248,6 @@ def pulsar_tls(look_up: Lookup) -> TlsSettings:
         wanted,
         _versions(look_up("tlsProtocols")),
     )
-
-
-def own_key(name: str) -> tuple[str, str] | None:
-    """The listener and the key of `listener.name.<listener>.ssl.<...>`; None for any other name."""
-    if not name.startswith(LISTENER_PREFIX):
-        return None
-    listener, separator, rest = name[len(LISTENER_PREFIX) :].partition(".ssl.")
-    return (listener.upper(), f"ssl.{rest}") if listener and separator else None
 
 
 def _check_store(store: str, look_up: Lookup) -> None:

@@ -32,7 +32,8 @@ class DoorListener:
     """Where a door listens: `host` is empty for every address, `port` 0 a free one.
 
     `scheme` stands before the address where the server says that it listens, `remark` behind it.  `node` counts the
-    nodes of this process from 0; clients learn the listener's `name`.  With `tls` sessions get what stands behind it.
+    nodes of this process from 0; clients learn the listener's `name`.  With `tls` sessions get what stands behind it;
+    `asks_for_login` says that they serve no client without one.
     """
 
     name: str
@@ -42,6 +43,7 @@ class DoorListener:
     remark: str = ""
     node: int = 0
     tls: TlsSettings | None = None
+    asks_for_login: bool = False
 
 
 class Peer(Protocol):

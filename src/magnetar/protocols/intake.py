@@ -47,8 +47,8 @@ class Intake:
     """See the module's text."""
 
     __slots__ = (
-        "_abort", "_frame_cost", "_handle", "_held", "_holds_all", "_is_closed", "_is_light", "_memory", "_reader",
-        "_traffic", "allow", "backpressure", "get_buffer", "monotonic",
+        "_abort", "_admits_large", "_frame_cost", "_handle", "_held", "_holds_all", "_is_closed", "_is_light",
+        "_memory", "_reader", "_traffic", "allow", "backpressure", "get_buffer", "monotonic",
     )  # fmt: skip
 
     def __init__(
@@ -59,11 +59,14 @@ class Intake:
         handle: Callable[[Frame], None],
         abort: Callable[[str], None],
         ran_short: Callable[[], None] | None = None,
+        admits_large: Callable[[int], bool] | None = None,
     ) -> None:
         """`abort` is given the reason why the connection has to be closed.
 
         `ran_short` is called when one of its requests makes all connections together hold too much; with it, nothing
         that is received is handled before they hold less.
+
+        `admits_large` says of a large frame whether it may come at all, until `let_in`.
         """
         self._traffic = traffic
         self._memory = traffic.memory
@@ -71,6 +74,7 @@ class Intake:
         self._handle = handle
         self._abort = abort
         self._holds_all = ran_short is not None
+        self._admits_large = admits_large
         self.backpressure = Backpressure(
             reading, traffic, limits.requests, limits.bytes, self._handle_held, ran_short
         )
@@ -151,12 +155,20 @@ class Intake:
                 frame = Frame(memoryview(bytearray(frame.data)), True)
             self._held.append(frame)
 
+    def let_in(self, handle: Callable[[Frame], None], frame_bytes_max: int) -> None:
+        """The client is known now: what it sends from here on goes to `handle`, and may be so large."""
+        self._handle = handle
+        self._admits_large = None
+        self.allow(frame_bytes_max)
+
     # --- the memory of all connections -------------------------------------------------------------------------------
 
     def _admit(self, frame_bytes: int) -> bool:
         """Whether there is memory for a frame now; a small one is always received."""
         if frame_bytes <= SMALL_FRAME_BYTES_MAX:
             self._charge(frame_bytes)
+        elif self._admits_large is not None and not self._admits_large(frame_bytes):
+            raise WireError(f"a frame of {frame_bytes} bytes before the client is known")
         elif self._memory.begin_frame(self, frame_bytes):
             self._frame_cost += self._memory.cost(frame_bytes)
         else:
@@ -207,6 +219,7 @@ class Intake:
         self._handle = self._abort = (
             nothing  # the session knows this: a cycle would leave both to the collector
         )
+        self._admits_large = None
         self._held.clear()
         self._reader.close()
         self._memory.end_frame(self)

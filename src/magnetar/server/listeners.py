@@ -13,10 +13,10 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.rare_line import RareLine
 from magnetar.protocols.door import Session
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import Connection, ConnectionLimits
-from magnetar.server.rare_line import RareLine
 from magnetar.server.tls import Handshakes, TlsConnection
 
 log = logging.getLogger(__name__)

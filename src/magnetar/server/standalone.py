@@ -272,9 +272,11 @@ def _watch_parts(
 
 
 def _is_closed(one: Bound) -> bool:
-    """Whether a listener lets in only clients whose certificate an authority of the settings has signed."""
+    """Whether a listener lets in only clients that log in, or whose certificate one of its authorities has signed."""
     tls = one.listener.tls
-    return tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
+    return one.listener.asks_for_login or (
+        tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
+    )
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:

@@ -23,10 +23,10 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.rare_line import RareLine
 from magnetar.base.turns import TURN_S, Turns
 from magnetar.protocols.door import Buffer
 from magnetar.server.connection import Connection, host_of
-from magnetar.server.rare_line import RareLine
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from magnetar.server.rare_line import SAID_EVERY_S
+from magnetar.base.rare_line import SAID_EVERY_S
 from magnetar.server.tls import HANDSHAKE_S_MAX
 from magnetar.testing.certificates import Authority, Issued
 from magnetar.testing.server import MagnetarProcess

@@ -38,7 +38,7 @@ def test_what_cannot_be_used_ends_the_start_with_one_sentence(authority: Authori
         ({"ssl.keystore.type": "PKCS12"}, "ssl.keystore.type is PKCS12: PEM is what is served today"),
         ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type is JKS: PEM is what is served today"),
         ({"tlsKeyFilePath": str(authority.issue("other").key)}, "is not that of the first certificate"),
-        ({"listener.security.protocol.map": "MUTUAL:SASL_SSL"}, "SASL_SSL, which is not available yet"),
+        ({"listener.security.protocol.map": "MUTUAL:SASL_SSL"}, "nothing says how clients may log in"),
     ]
     for changes, sentence in cases:
         server = MagnetarProcess(settings=one.settings | changes)

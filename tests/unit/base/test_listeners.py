@@ -56,8 +56,6 @@ def test_a_krafts_controller_listener_is_left_out() -> None:
         ("PLAINTEXT://a b:9092", "must be NAME://host:port"),
         ("PLAINTEXT:9092", "must be NAME://host:port"),
         ("INTERNAL://:9092", "add INTERNAL:PLAINTEXT to listener.security.protocol.map"),
-        ("SASL_PLAINTEXT://:9093", "SASL_PLAINTEXT, which is not available yet"),
-        ("SASL_SSL://:9093", "SASL_SSL, which is not available yet"),
         ("PLAINTEXT://:9092,PLAINTEXT://:9093", "PLAINTEXT twice"),
     ],
 )
@@ -69,6 +67,11 @@ def test_bad_listeners_are_refused(text: str, reason: str) -> None:
 def test_a_listener_may_have_tls() -> None:
     first, second = parse_listeners("SSL://:9093,INTERNAL://:9092", parse_protocol_map("INTERNAL:PLAINTEXT"))
     assert (first.has_tls, second.has_tls) == (True, False)
+
+
+def test_a_listener_may_ask_for_a_login() -> None:
+    both = parse_listeners("SASL_SSL://:9093,SASL_PLAINTEXT://:9094,PLAINTEXT://:9092", NO_MAP)
+    assert [(one.has_tls, one.has_sasl) for one in both] == [(True, True), (False, True), (False, False)]
 
 
 def test_two_listeners_cannot_have_one_address() -> None:

@@ -15,6 +15,12 @@ class AuthenticationFailed(BrokerError):
     code: ClassVar[str] = "AUTHENTICATION_FAILED"
 
 
+class LoginRefused(AuthenticationFailed):
+    """The same by SASL; the text is for the client, and does not say whether there is such a user."""
+
+    code: ClassVar[str] = "LOGIN_REFUSED"
+
+
 class InvalidRoles(AuthenticationFailed):
     """A client speaks for another one and is no proxy, or is a proxy and speaks for no client."""
 

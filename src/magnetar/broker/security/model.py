@@ -1,12 +1,12 @@
 """The caller, and what it asks for: a principal at an address, an operation, a resource.
 
 A door makes one `Caller` for each connection, or for each HTTP request, and gives it to every use case.  Where clients
-need not show who they are, each is `ANONYMOUS`, as in a Kafka without SASL.
+need not show who they are, each is `ANONYMOUS`, as at a Kafka listener without SASL.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.clock import Clock
 
@@ -30,7 +30,8 @@ class Caller:
     host: str = ""
 
 
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+USER: Final = "User"
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 PIPELINES_WORKER: Final = Principal(
     "Server", "pipelines-worker"
 )  # the server's own program, known by its token
@@ -151,3 +152,30 @@ def transactional_id_resource(transactional_id: str) -> Resource:
 
 def pipeline_resource(name: str) -> Resource:
     return Resource(ResourceType.PIPELINE, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a client that logs in is to answer."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """Who a client is that has logged in; `data` goes to it with that."""
+
+    principal: Principal
+    data: bytes = b""
+
+
+class Exchange(Protocol):
+    """One client's login by one of SASL's mechanisms: no I/O, and nothing of the protocol that carries its messages."""
+
+    def respond(self, message: bytes) -> Challenge | Authenticated:
+        """Go on with what the client has sent.
+
+        Raises:
+            AuthenticationFailed: the login is over.
+        """
+        ...

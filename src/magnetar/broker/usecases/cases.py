@@ -24,6 +24,7 @@ from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
@@ -47,6 +48,7 @@ class UseCases:
     client_connected: Callable[[EntryKind], None]
     kafka_names: KafkaTopics
     logins: LoginCases
+    sasl: SaslCases
     topics: TopicCases
     pulsar_topics: PulsarTopicCases
     schemas: SchemaCases

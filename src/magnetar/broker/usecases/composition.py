@@ -45,6 +45,7 @@ from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
+from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
@@ -127,6 +128,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
         logins=LoginCases(authentication),
+        sasl=SaslCases(),
         topics=TopicCases(
             access,
             topic_access,

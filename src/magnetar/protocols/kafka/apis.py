@@ -44,6 +44,8 @@ from magnetar.protocols.kafka.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
 )
@@ -91,6 +93,8 @@ _APIS: Final[tuple[Api[Any], ...]] = (
     offset_fetch.API,
     offset_for_leader_epoch.API,
     produce.API,
+    sasl_authenticate.API,
+    sasl_handshake.API,
     sync_group.API,
     txn_offset_commit.API,
 )

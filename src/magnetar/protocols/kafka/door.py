@@ -8,6 +8,7 @@ from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_network import client_host
 from magnetar.broker.cluster.model import Endpoint, Nodes
+from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import AcceptedPeer, Door, DoorContext, DoorListener, Session
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.metrics import declare_kafka_metrics
@@ -24,6 +25,7 @@ class KafkaDoor(Door):
     _service: KafkaService
     _nodes: Nodes
     _context: DoorContext
+    _logins: dict[str, SaslLogins]
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
@@ -39,6 +41,7 @@ class KafkaDoor(Door):
                 f"({one.name}, node {nodes.first_id + index})",
                 index,
                 network.tls.get(one.name),
+                one.has_sasl,
             )
             for index in range(nodes.count)
             for one in network.listeners_of(index)
@@ -57,6 +60,7 @@ class KafkaDoor(Door):
             fetch_sessions_max=network.fetch_sessions_max,
         )
         self._context = context
+        self._logins = {name: context.cases.sasl.at(sasl) for name, sasl in network.sasl.items()}
         self._service = KafkaService(
             context.cases, context.arena, settings, load_apis(), context.memory, context.turn_end
         )
@@ -64,7 +68,14 @@ class KafkaDoor(Door):
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
         node = self._context.nodes.all[listener.node]
         return KafkaSession(
-            self._service, peer, node, listener.name, connection_id, peer.client_host, peer.local_host
+            self._service,
+            peer,
+            node,
+            listener.name,
+            connection_id,
+            peer.client_host,
+            peer.local_host,
+            self._logins.get(listener.name),
         )
 
     def declare_metrics(self, metrics: Metrics) -> None:

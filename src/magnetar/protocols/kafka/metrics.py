@@ -33,4 +33,9 @@ def declare_kafka_metrics(
         "Fetches that wait for records.",
         one(lambda: len(service.fetches_waiting)),
     )
+    metrics.total(
+        "magnetar_kafka_logins_failed_total",
+        "Logins of clients that came to nothing.",
+        one(lambda: service.logins.failed_count),
+    )
     metrics.total("magnetar_kafka_requests_total", "Requests, by API.", requests, ("request",))

@@ -15,6 +15,7 @@ from magnetar.broker.usecases.cases import UseCases
 from magnetar.protocols.intake import FramedTraffic
 from magnetar.protocols.kafka.fetch_sessions import FetchSessions
 from magnetar.protocols.kafka.large import LargeMessages
+from magnetar.protocols.kafka.login import LoginService
 from magnetar.protocols.kafka.registry import Api, Deferred
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class KafkaService(FramedTraffic):
         self.fetch_sessions = FetchSessions(cases.clock, settings.fetch_sessions_max)
         self.apis = apis
         self.large = LargeMessages(cases.clock.monotonic)
+        self.logins = LoginService(cases.clock)
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }

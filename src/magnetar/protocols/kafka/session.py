@@ -21,12 +21,14 @@ from typing import Any, Final
 
 from magnetar.base.errors import WireError
 from magnetar.broker.cluster.model import Node
-from magnetar.broker.security.model import ANONYMOUS, Caller
+from magnetar.broker.security.model import ANONYMOUS, Caller, Principal
+from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import Peer
 from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
+from magnetar.protocols.kafka.login import Login
 from magnetar.protocols.kafka.registry import Api, Deferred, is_coroutine, resolved
 from magnetar.protocols.kafka.service import KafkaService
 from magnetar.protocols.kafka.versions import unsupported
@@ -69,7 +71,9 @@ class KafkaSession:
         connection_id: int,
         client_host: str,
         local_host: str,
+        logins: SaslLogins | None = None,
     ) -> None:
+        """With `logins` the client has to log in by them before it may do anything."""
         self._service = service
         self._peer = peer
         self._node = node
@@ -79,8 +83,8 @@ class KafkaSession:
         self._local_host = local_host
         self._caller = Caller(ANONYMOUS, client_host)
         self._context = self._context_of(0, None, False)
-        limits = Limits(service.settings.request_bytes_max, UNANSWERED_REQUESTS_MAX, UNANSWERED_BYTES_MAX)
-        self.intake = Intake(service, peer, limits, self._handle, self._abort, service.answer_waiting_fetches)
+        self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
+        self.intake = self._begin_intake(logins)
         self._backpressure = self.intake.backpressure
         self._outbox: Outbox[_Slot] = Outbox(peer, service, self._backpressure)
         self._closed = False
@@ -90,21 +94,82 @@ class KafkaSession:
         self.get_buffer = self.intake.get_buffer
         self.received = self.intake.received
         self.peer_is_slow = self._outbox.peer_is_slow
-        service.cases.client_connected(EntryKind.KAFKA)
         service.opened(self)
+        if logins is None:
+            service.cases.client_connected(EntryKind.KAFKA)
+
+    def _begin_intake(self, logins: SaslLogins | None) -> Intake:
+        service = self._service
+        frame_bytes_max = service.settings.request_bytes_max
+        handle, admits_large = self._handle, None
+        if self._login is not None and logins is not None:
+            frame_bytes_max = min(frame_bytes_max, logins.token_bytes_max)
+            handle, admits_large = partial(self._handle_login, self._login), self._login.admits
+        limits = Limits(frame_bytes_max, UNANSWERED_REQUESTS_MAX, UNANSWERED_BYTES_MAX)
+        return Intake(
+            service, self._peer, limits, handle, self._abort, service.answer_waiting_fetches, admits_large
+        )
+
+    # --- before the client is known ----------------------------------------------------------------------------------
+
+    def _handle_login(self, login: Login, frame: Frame) -> None:
+        try:
+            login.handle(frame)
+        except WireError as error:
+            self._abort(str(error))
+        except Exception:
+            log.exception("the login of %s failed inside the broker; its connection is closed", self)
+            self._abort("internal error")
+
+    def answer(
+        self,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        encode: Callable[[int, Any, list[Buffer]], None],
+        response: object,
+    ) -> None:
+        """Answer a request of a login, in its turn."""
+        parts: list[Buffer] = []
+        encode(version, response, parts)
+        header = encode_response_header(api_key, version, correlation_id, self._service.flexible_since)
+        self.answer_bare(b"".join([header, *parts]))
+
+    def answer_bare(self, message: bytes) -> None:
+        """Answer with one frame of nothing else."""
+        if self._closed:
+            return
+        slot = _Slot(0)
+        slot.deferred = None
+        self._outbox.places.append(slot)
+        self._backpressure.began(0)
+        self._outbox.fill(slot, [_pack_size(len(message)), message], 4 + len(message))
+
+    def let_in(self, principal: Principal) -> None:
+        """The client has logged in: from here on it is as if it had been known from the beginning."""
+        self._login = None
+        self._caller = Caller(principal, self._client_host)
+        self._context = self._context_of(0, None, False)
+        self.intake.let_in(self._handle, self._service.settings.request_bytes_max)
+        self._service.cases.client_connected(EntryKind.KAFKA)
+
+    def drop(self) -> None:
+        """Close without a word."""
+        self.closed()
+        self._peer.close()
 
     # --- requests in -------------------------------------------------------------------------------------------------
 
     def _handle(self, frame: Frame) -> None:
         try:
-            self._dispatch(frame)
+            self.dispatch(frame)
         except WireError as error:
             self._abort(str(error))
         except Exception:
             log.exception("a request of %s failed inside the broker; its connection is closed", self)
             self._abort("internal error")
 
-    def _dispatch(self, frame: Frame) -> None:
+    def dispatch(self, frame: Frame) -> None:
         service = self._service
         header = decode_request_header(frame.data, service.flexible_since)
         api = service.apis.get(header.api_key)
@@ -275,8 +340,7 @@ class KafkaSession:
 
     def _abort(self, reason: str) -> None:
         log.warning("closing connection %s: %s", self, reason)
-        self.closed()
-        self._peer.close()
+        self.drop()
 
     def look_for_hang_up(self) -> None:
         """Close the connection if its client has gone and more than time is waited for: nothing is read meanwhile."""
@@ -303,6 +367,9 @@ class KafkaSession:
         self._closed = True
         self._service.closed(self)
         self.intake.close()
+        if self._login is not None:
+            self._login.closed()
+            self._login = None  # it knows this session: a cycle would leave both to the collector
         if self._stage_one is not None:
             self._stage_one.cancel()
         if self._waits_for_room is not None:

@@ -59,6 +59,8 @@ from magnetar.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tests.unit.protocols.kafka.authorized_group_requests import GROUP_KINDS
 from tests.unit.protocols.kafka.authorized_kinds import (
     CLUSTER,
@@ -384,6 +386,8 @@ KINDS: Final = [
 ]
 
 ASKS_NOTHING: Final[Mapping[str, tuple[int, Any, str]]] = {
+    "sasl_handshake": (1, SaslHandshakeRequest("PLAIN"), "a client that logs in has no rights yet"),
+    "sasl_authenticate": (2, SaslAuthenticateRequest(b"x"), "a client that logs in has no rights yet"),
     "api_versions": (
         0,
         ApiVersionsRequest(),

@@ -1,0 +1,24 @@
+"""Kafka's settings of one listener, `listener.name.<listener>.<key>`: which there are."""
+
+from typing import Final
+
+from magnetar.base.settings_sasl import SASL_NAMES
+from magnetar.base.settings_tls import KAFKA_NAMES
+
+PREFIX: Final = "listener.name."
+OWN_NAMES: Final = KAFKA_NAMES | SASL_NAMES
+
+
+def own_key(name: str) -> tuple[str, str] | None:
+    """The listener, and the key that it has a value of its own for; None if the name is of another form.
+
+    A listener may have dots in its name: what is not a key of `OWN_NAMES` is cut at the first of them.
+    """
+    if not name.startswith(PREFIX):
+        return None
+    words = name[len(PREFIX) :].split(".")
+    cuts = [(".".join(words[:cut]), ".".join(words[cut:])) for cut in range(1, len(words))]
+    if not cuts or not all(listener and key for listener, key in cuts):
+        return None
+    listener, key = next((cut for cut in cuts if cut[1] in OWN_NAMES), cuts[0])
+    return listener.upper(), key

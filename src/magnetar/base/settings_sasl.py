@@ -1,0 +1,140 @@
+"""Settings of SASL at Kafka's listeners, by Kafka's own keys, and what a listener is given of them.
+
+A listener may have values of its own (`base/settings_listener.py`), some of them also for one mechanism:
+`listener.name.<listener>.plain.sasl.jaas.config`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.config import ConfigType, Value
+from magnetar.base.errors import ConfigError
+from magnetar.base.jaas import parse_jaas
+from magnetar.base.server_key import ServerKey
+from magnetar.base.settings_tls import Given, Lookup
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN,)
+PLAIN_USERS: Final = "plain.sasl.jaas.config"
+
+_PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_USER: Final = "user_"
+_OWN_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+def _kafkas_own_principals(value: Value) -> str | None:
+    return None if value in ("", _OWN_PRINCIPALS) else "cannot be a class of one's own: no Java runs here"
+
+
+def _no_handler(value: Value) -> str | None:
+    return "cannot be set: no Java runs here" if value else None
+
+
+KAFKA_SASL_KEYS: Final = (
+    ServerKey(
+        "sasl.enabled.mechanisms",
+        ConfigType.LIST,
+        "",
+        f"How clients of listeners with SASL may log in: {', '.join(MECHANISMS)}.",
+    ),
+    ServerKey(
+        PLAIN_USERS,
+        ConfigType.PASSWORD,
+        "",
+        "The users of PLAIN, as Kafka writes them:"
+        ' `org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="her password";`.',
+    ),
+    ServerKey(
+        "sasl.server.max.receive.size",
+        ConfigType.INT,
+        "524288",
+        "How large a message of a client may be that has not logged in yet, in bytes.",
+        minimum=1,
+    ),
+    ServerKey(
+        "connection.failed.authentication.delay.ms",
+        ConfigType.INT,
+        "100",
+        "How long a client whose login failed waits for being told.",
+        minimum=0,
+        maximum=10_000,
+    ),
+    ServerKey(
+        "principal.builder.class",
+        ConfigType.STRING,
+        "",
+        f"What gives a client its name; only Kafka's own ({_OWN_PRINCIPALS}) can be set.",
+        check=_kafkas_own_principals,
+    ),
+    ServerKey(
+        "sasl.server.callback.handler.class",
+        ConfigType.STRING,
+        "",
+        "A Java class that looks at passwords; refused, as no Java runs here.",
+        check=_no_handler,
+    ),
+)
+SASL_NAMES: Final = frozenset(key.name for key in KAFKA_SASL_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How clients of a listener may log in; `mechanisms` in the order of the settings.
+
+    `passwords` are PLAIN's, by user.
+    """
+
+    mechanisms: tuple[str, ...]
+    passwords: Mapping[str, str] = field(repr=False)
+    token_bytes_max: int
+    failure_delay_s: float
+
+
+def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
+    """What the settings say about one listener.
+
+    Raises:
+        ConfigError: it asks for what is not served, or is incomplete.
+    """
+    given = look_up("sasl.enabled.mechanisms")
+    mechanisms = tuple(one.strip().upper() for one in given.text.split(",") if one.strip())
+    for one in mechanisms:
+        if one not in MECHANISMS:
+            raise ConfigError(
+                f"{given.name} has {one[:100]}, which is not served: {', '.join(MECHANISMS)} is"
+            )
+    if not mechanisms:
+        raise ConfigError(
+            f"listener {listener} asks for SASL, and nothing says how clients may log in: set"
+            f" sasl.enabled.mechanisms to some of {', '.join(MECHANISMS)}"
+        )
+    return SaslSettings(
+        mechanisms,
+        _users(listener, look_up(PLAIN_USERS)) if PLAIN in mechanisms else {},
+        int(look_up("sasl.server.max.receive.size").text),
+        int(look_up("connection.failed.authentication.delay.ms").text) / 1000,
+    )
+
+
+def _users(listener: str, given: Given) -> dict[str, str]:
+    if not given.text:
+        raise ConfigError(
+            f"listener {listener} takes PLAIN and has no users: set"
+            f" listener.name.{listener.lower()}.{PLAIN_USERS}"
+        )
+    try:
+        entry = parse_jaas(given.text)
+    except ValueError as error:
+        raise ConfigError(f"{given.name} {error}") from None
+    if entry.module != _PLAIN_MODULE:
+        raise ConfigError(f"{given.name} must be for {_PLAIN_MODULE}")
+    users = {
+        name.removeprefix(_USER): password
+        for name, password in entry.options.items()
+        if name.startswith(_USER)
+    }
+    # Neither could ever log in: the protocol has no such name and no such password.
+    if any(not one or "\0" in one for pair in users.items() for one in pair):
+        raise ConfigError(f"{given.name} has a user without a name or a password")
+    return users

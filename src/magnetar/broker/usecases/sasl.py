@@ -1,0 +1,29 @@
+"""Use cases before a client has a name: how it may log in.  No right is asked for, as there is no caller yet."""
+
+from collections.abc import Callable, Mapping
+
+from magnetar.base.settings_sasl import PLAIN, SaslSettings
+from magnetar.broker.security.model import Exchange
+from magnetar.broker.security.plain import PlainUsers
+
+
+class SaslLogins:
+    """How clients log in at one listener; `mechanisms` in the order of the settings."""
+
+    def __init__(self, begin: Mapping[str, Callable[[], Exchange]], settings: SaslSettings) -> None:
+        self.mechanisms = settings.mechanisms
+        self.token_bytes_max = settings.token_bytes_max
+        self.failure_delay_s = settings.failure_delay_s
+        self._begin = begin
+
+    def begin(self, mechanism: str) -> Exchange | None:
+        """A login by a mechanism; None if this listener does not take it."""
+        begin = self._begin.get(mechanism)
+        return None if begin is None else begin()
+
+
+class SaslCases:
+    def at(self, settings: SaslSettings) -> SaslLogins:
+        """What a listener with these settings takes."""
+        begin: dict[str, Callable[[], Exchange]] = {PLAIN: PlainUsers(settings.passwords).begin}
+        return SaslLogins({name: begin[name] for name in settings.mechanisms}, settings)

@@ -1,0 +1,21 @@
+"""SaslAuthenticate: a mechanism's messages (KIP-152).
+
+Served: v0-2; a session has no end of its own yet (v1, KIP-368).  As with SaslHandshake, what gets here comes
+at the wrong time.
+"""
+
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import sasl_authenticate as codec
+from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+VERSIONS = (0, 2)
+
+
+def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    message = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+
+
+API = Api.of(codec, VERSIONS, handle)

@@ -1,0 +1,257 @@
+"""What a Kafka connection may say before it is known who its client is: SASL's side of a session.
+
+In this order: ApiVersions, as often as a client steps down; SaslHandshake with a mechanism; messages of it, in
+SaslAuthenticate, or bare after a SaslHandshake v0 (KIP-43, KIP-152).  Whether a request may come now is decided by the
+first four bytes of it, before anything else is read.  What may not is answered as Kafka does: before the handshake the
+connection ends, after it the request gets an empty answer with ILLEGAL_SASL_STATE first.
+
+A client has `LOGIN_S_MAX` for all of it.  Frames that are larger than a few kilobytes share `LARGE_BYTES_MAX` over all
+connections: what clients with a name hold is never short for those without.  A session is done with its login when it
+is let in, and from then on pays nothing for it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from enum import Enum
+from importlib import import_module
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.rare_line import RareLine
+from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
+from magnetar.broker.security.model import Authenticated, Exchange, Principal
+from magnetar.broker.usecases.sasl import SaslLogins
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.header import API_VERSIONS_KEY, RequestHeader, decode_request_header
+from magnetar.wire.kafka.messages import sasl_authenticate, sasl_handshake
+from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
+from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
+from magnetar.wire.kafka.runtime import Buffer
+
+Encode = Callable[[int, Any, list[Buffer]], None]
+
+log = logging.getLogger(__name__)
+
+LOGIN_S_MAX: Final = 30.0  # as for a client's first word
+LARGE_BYTES_MAX: Final = 16 << 20
+VERSIONS_ASKED_MAX: Final = 16
+_BARE_HANDSHAKE: Final = 0  # the version after which messages come without a header
+_unpack_api = Struct(">hh").unpack_from
+
+
+class _State(Enum):
+    UNKNOWN = "unknown"
+    IN_MECHANISM = "in mechanism"
+    OVER = "over"
+
+
+class LoginService:
+    """What logins of all connections share."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.failed_count = 0
+        self._large: dict[object, int] = {}
+        self._failures = RareLine(log, clock)
+
+    def take_large(self, one: object, frame_bytes: int) -> bool:
+        """Whether there is room for a large frame of a connection, which has one at a time."""
+        self._large.pop(one, None)
+        if sum(self._large.values()) + frame_bytes > LARGE_BYTES_MAX:
+            return False
+        self._large[one] = frame_bytes
+        return True
+
+    def give_large(self, one: object) -> None:
+        self._large.pop(one, None)
+
+    def failed(self, who: str, reason: str) -> None:
+        """Said once in a while, however many there are.  `reason` has no word of the client's."""
+        self.failed_count += 1
+        self._failures.warn(f"login of connection {who} failed: {reason}", "failed")
+
+
+class LoginSession(Protocol):
+    """The session that a login is for."""
+
+    def dispatch(self, frame: Frame) -> None:
+        """Handle a request that anyone may make."""
+        ...
+
+    def answer(self, api_key: int, version: int, correlation_id: int, encode: Encode, response: Any) -> None:
+        """Answer a request in its turn."""
+        ...
+
+    def answer_bare(self, message: bytes) -> None:
+        """Answer with one frame of nothing else."""
+        ...
+
+    def let_in(self, principal: Principal) -> None:
+        """From now on it is this one's connection."""
+        ...
+
+    def finish(self) -> None:
+        """Send what is due, then close."""
+        ...
+
+    def drop(self) -> None:
+        """Close at once."""
+        ...
+
+
+class Login:
+    """See the module's text."""
+
+    def __init__(
+        self, service: LoginService, logins: SaslLogins, session: LoginSession, apis: Mapping[int, Api[Any]]
+    ) -> None:
+        self._service = service
+        self._logins = logins
+        self._session = session
+        self._apis = apis
+        self._state = _State.UNKNOWN
+        self._versions_asked = 0
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._is_bare = False
+        self._late: TimerHandle | None = service.clock.call_later(LOGIN_S_MAX, self._is_late)
+        self._telling: TimerHandle | None = None
+
+    def admits(self, frame_bytes: int) -> bool:
+        """Whether a frame may be received, which is of a size that may come at all."""
+        return self._state is _State.IN_MECHANISM and self._service.take_large(self, frame_bytes)
+
+    def handle(self, frame: Frame) -> None:
+        """The next frame.
+
+        Raises:
+            WireError: it is malformed.
+        """
+        self._service.give_large(self)
+        if self._state is _State.OVER:
+            return
+        if self._state is _State.IN_MECHANISM and self._is_bare:
+            self._respond(None, bytes(frame.data))
+            return
+        if len(frame.data) < 4 or (self._state is _State.UNKNOWN and len(frame.data) > SMALL_FRAME_BYTES_MAX):
+            self._refuse("what it sent is no request")
+            return
+        api_key, version = _unpack_api(frame.data)
+        if self._state is _State.IN_MECHANISM:
+            self._authenticate(frame, api_key, version)
+        elif api_key == API_VERSIONS_KEY and self._versions_asked < VERSIONS_ASKED_MAX:
+            self._versions_asked += 1
+            self._session.dispatch(frame)
+        elif api_key == sasl_handshake.API_KEY and _is_version(sasl_handshake.VERSIONS, version):
+            self._shake_hands(frame)
+        else:
+            self._refuse(f"a request of API {api_key} v{version} came before the handshake")
+
+    def _shake_hands(self, frame: Frame) -> None:
+        header = decode_request_header(frame.data)
+        request = sasl_handshake.decode_request(header.api_version, frame.data, header.position)
+        exchange = self._logins.begin(request.mechanism)
+        code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if exchange is None else ErrorCode.NONE
+        self._answer(header, sasl_handshake, SaslHandshakeResponse(code, list(self._logins.mechanisms)))
+        if exchange is None:
+            self._end("it asked for a mechanism that is not enabled")
+            return
+        self._mechanism, self._exchange = request.mechanism, exchange
+        self._is_bare = header.api_version == _BARE_HANDSHAKE
+        self._state = _State.IN_MECHANISM
+
+    def _authenticate(self, frame: Frame, api_key: int, version: int) -> None:
+        if api_key != sasl_authenticate.API_KEY:
+            api = self._apis.get(api_key)
+            if api is None or not _is_version((api.min_version, api.max_version), version):
+                self._refuse(f"a request of API {api_key} v{version} came instead of its login")
+                return
+            header = decode_request_header(frame.data)
+            self._answer(header, api, _empty_answer(api))
+            self._end(f"a request of API {api_key} v{version} came instead of its login")
+        elif _is_version(sasl_authenticate.VERSIONS, version):
+            header = decode_request_header(frame.data)
+            request = sasl_authenticate.decode_request(version, frame.data, header.position)
+            self._respond(header, request.auth_bytes)
+        else:
+            self._refuse(f"SaslAuthenticate v{version} is not served")
+
+    def _respond(self, header: RequestHeader | None, message: bytes) -> None:
+        assert self._exchange is not None, "the handshake began one"
+        if len(message) > self._logins.token_bytes_max:
+            self._refuse("its message is too large")
+            return
+        try:
+            step = self._exchange.respond(message)
+        except AuthenticationFailed as error:
+            reason = (
+                "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+            )
+            reason = str(error) if isinstance(error, LoginRefused) else f"{reason} {self._mechanism}"
+            self._state = _State.OVER
+            self._exchange = None
+            self._service.failed(str(self._session), reason)
+            delay_s = self._logins.failure_delay_s
+            self._telling = self._service.clock.call_later(delay_s, self._tell, header, reason)
+            return
+        if header is None:
+            self._session.answer_bare(step.data)
+        else:
+            self._answer(header, sasl_authenticate, SaslAuthenticateResponse(0, None, step.data))
+        if isinstance(step, Authenticated):
+            self.closed()
+            self._session.let_in(step.principal)
+
+    def _tell(self, header: RequestHeader | None, reason: str) -> None:
+        if header is None:
+            self._session.drop()
+            return
+        response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, reason)
+        self._answer(header, sasl_authenticate, response)
+        self._session.finish()
+
+    def _answer(self, header: RequestHeader, codec: Any, response: Any) -> None:
+        key = codec.key if isinstance(codec, Api) else codec.API_KEY
+        self._session.answer(key, header.api_version, header.correlation_id, codec.encode_response, response)
+
+    def _end(self, reason: str) -> None:
+        """Close behind the answer."""
+        self._state = _State.OVER
+        self._service.failed(str(self._session), reason)
+        self._session.finish()
+
+    def _refuse(self, reason: str) -> None:
+        """Close without an answer."""
+        self._state = _State.OVER
+        self._service.failed(str(self._session), reason)
+        self._session.drop()
+
+    def _is_late(self) -> None:
+        if self._state is not _State.OVER:
+            self._service.failed(str(self._session), f"it was not over after {LOGIN_S_MAX:g} s")
+        self._session.drop()
+
+    def closed(self) -> None:
+        """The connection is gone, or let in."""
+        self._state = _State.OVER
+        self._service.give_large(self)
+        for timer in (self._late, self._telling):
+            if timer is not None:
+                timer.cancel()
+
+
+def _is_version(versions: tuple[int, int], version: int) -> bool:
+    return versions[0] <= version <= versions[1]
+
+
+def _empty_answer(api: Api[Any]) -> Any:
+    """An answer that says nothing but ILLEGAL_SASL_STATE, where the API has a place for that."""
+    codec = import_module(api.decode_request.__module__)
+    response = getattr(codec, "".join(word.capitalize() for word in api.name.split("_")) + "Response")()
+    if any(field.name == "error_code" for field in fields(response)):
+        response.error_code = ErrorCode.ILLEGAL_SASL_STATE
+    return response

@@ -1,0 +1,32 @@
+"""One server for each module whose clients have to log in, with TLS and without."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from magnetar.testing.certificates import Authority
+from magnetar.testing.server import MagnetarProcess
+
+from .guarded import Guarded
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    one = Guarded(Authority(tmp_path_factory.mktemp("authority")))
+    with MagnetarProcess(settings=one.settings) as server:
+        one.server = server
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def clean_log(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    log = request.getfixturevalue("guarded").server.log
+    for word in ("Traceback", "never retrieved", "Fatal", "exception", "-secret"):
+        assert word not in log, log[-5000:]
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic of this test's own."""
+    return "".join(char if char.isalnum() else "-" for char in request.node.name)[:100]
