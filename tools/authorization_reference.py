@@ -69,7 +69,26 @@ Who is denied does not learn whether the thing exists. Listings leave out what m
 - Rules are about names: they outlive topics. A namespace that is deleted takes the rules on it and its topics along.
 - A subscription of a topic takes READ on the topic and on the subscription, as a Kafka consumer takes READ on topic and
   group.
+- `consume` in the namespace of Kafka's clients is READ on every group, too; of a single topic, or elsewhere, it is not:
+  a group may span topics that the role may not read.
+- A subscription that is granted to roles by name is for these roles, and for users that a list on the group names.
 - A pipeline runs programs on the server: it takes ALTER on the cluster, and looking at one takes DESCRIBE.
+
+## The two faces
+
+| Pulsar's tools | are rules | and Kafka's tools show them as |
+|---|---|---|
+| `produce`, `consume` in a namespace | WRITE, READ on its topics; READ on subscriptions | topics `*`, groups `*` |
+| `produce`, `consume` on a topic | WRITE, READ on it; READ on its subscriptions | the topic; not the subscriptions |
+| a subscription's roles | READ on it in its namespace | the group |
+| `functions`, `sources`, `sinks`, `packages` | kept, and asked for by nothing here | not shown |
+| administrators of a tenant, super users | no rules | not shown |
+
+Groups are shown for the namespace of Kafka's clients only: other namespaces' subscriptions have no name there.
+
+Pulsar's tools show what allows WRITE, READ or ALL on all of a namespace or on a topic by its name. Rules that deny,
+rules for one host, for a prefix, and for other operations are not shown. A grant replaces what is shown of its role,
+and a revocation takes all of that, whoever wrote it.
 
 ## Rights
 

@@ -11,6 +11,7 @@ from magnetar.admin.routes import (
     cluster,
     lookup,
     namespaces,
+    permissions,
     policies,
     schemas,
     subscriptions,
@@ -23,6 +24,7 @@ FILE = Path(__file__).parent.parent / "docs" / "reference" / "pulsar-admin.md"
 SECTIONS: tuple[tuple[str, ModuleType], ...] = (
     ("Clusters, brokers, tenants", cluster),
     ("Namespaces", namespaces),
+    ("Permissions", permissions),
     ("Policies", policies),
     ("Topics", topics),
     ("State of topics", topic_state),

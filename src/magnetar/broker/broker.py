@@ -289,6 +289,7 @@ class Broker:
         self._environment.tombstones.close()
         if self.rules is not None:
             await self.rules.ended()
+        await self.cases.standing.close()
         await self.producers.ended()
         await self._environment.tasks.ended()
         await self.snapshots.store_changed()
@@ -312,6 +313,7 @@ class Broker:
     def _rights_changed(self) -> None:
         if self.rules is not None:
             self.rules.decisions.forget()
+            self.cases.standing.changed()
 
     async def _forget_rights(self, namespace: str) -> None:
         if self.rules is not None:

@@ -107,6 +107,8 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "entry_id": "0",
         "version": "0",
         "lease": "0" * 32,
+        "role": "ann",
+        "subscription": "s",
         "path": "bookies",
     }
 )
@@ -130,6 +132,9 @@ BODIES: Final[Mapping[str, Any]] = MappingProxyType(
         "PUT /admin/v2/tenants/{tenant}": _TENANT,
         "POST /admin/v2/tenants/{tenant}": _TENANT,
         f"POST {_N}/replication": ["standalone"],
+        f"POST {_N}/permissions/{{role}}": ["produce"],
+        f"POST {_N}/{{subscription}}/permissions": ["ann"],
+        f"POST {_T}/permissions/{{role}}": ["produce"],
         f"POST {_N}/backlogQuota": _QUOTA,
         f"PUT {_N}/properties": {"owner": "me"},
         f"POST {_T}/backlogQuota": _QUOTA,

@@ -54,8 +54,16 @@ async def names(request: Request, tenant: str) -> Response:
 
 @router.get(_N, summary="All policies of a namespace")
 async def show(request: Request, tenant: str, namespace: str) -> Response:
-    found = cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
-    return value({**_NEUTRAL, "bundles": _bundles(found), **_UNSET, **found.policies})
+    name, caller, permissions = f"{tenant}/{namespace}", caller_of(request), cases_of(request).permissions
+    found = cases_of(request).policies.of_namespace(caller, name)
+    granted = {
+        "namespace_auth": permissions.of_namespace(caller, name),
+        "destination_auth": {},
+        "subscription_auth_roles": permissions.of_subscriptions(caller, name),
+    }
+    return value(
+        {**_NEUTRAL, "auth_policies": granted, "bundles": _bundles(found), **_UNSET, **found.policies}
+    )
 
 
 @router.put(_N, summary="Make a namespace, with policies if the body has some")
@@ -100,12 +108,6 @@ async def topics(request: Request, tenant: str, namespace: str) -> Response:
 @router.get(_N + "/bundles", summary="The parts of the namespace's hash space")
 async def bundles(request: Request, tenant: str, namespace: str) -> Response:
     return value(_bundles(cases_of(request).namespaces.describe(caller_of(request), f"{tenant}/{namespace}")))
-
-
-@router.get(_N + "/permissions", summary="Who may do what: nothing is granted, every client may do all")
-async def permissions(request: Request, tenant: str, namespace: str) -> Response:
-    cases_of(request).policies.of_namespace(caller_of(request), f"{tenant}/{namespace}")
-    return value({})
 
 
 @router.get(_N + "/replication", summary="The clusters that have the namespace: this one")

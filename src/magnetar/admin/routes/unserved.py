@@ -41,7 +41,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "offloadThresholdInSeconds": "Offloading",
     "packages": "Pulsar's package store",
     "peers": "Peer clusters",
-    "permissions": "Granting permissions (there is no authorization: every client may do everything)",
     "persistence": "A BookKeeper persistence policy",
     "publishRate": "Publish rate limiting",
     "replicatedSubscriptionStatus": "Replicating subscriptions",

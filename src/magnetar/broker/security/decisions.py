@@ -159,10 +159,11 @@ class Decisions:
         for rules in self._rules.get(target, {}).values():
             yield from rules
 
-    def about(self, resource: Resource) -> Iterator[Rule]:
-        """Those of every target that a resource falls under, without the administrators of its tenant."""
-        for target in self._targets_of(resource):
-            yield from self.of(target)
+    def scoped(self, scope: str) -> Iterator[Rule]:
+        """Those about subscriptions of a namespace, or of a topic."""
+        for target in self._rules:
+            if target.scope == scope and target.type is _SUBSCRIPTION:
+                yield from self.of(target)
 
     def change(self, added: Iterable[Rule] = (), removed: Iterable[Rule] = ()) -> None:
         """Take rules in and out; each question from now on is answered by what is there then."""

@@ -17,6 +17,7 @@ from magnetar.broker.usecases.namespaces import NamespaceCases
 from magnetar.broker.usecases.nodes import NodeCases
 from magnetar.broker.usecases.offsets import OffsetCases
 from magnetar.broker.usecases.peeking import PeekCases
+from magnetar.broker.usecases.permissions import PermissionCases
 from magnetar.broker.usecases.pipeline_worker import PipelineWorkerCases
 from magnetar.broker.usecases.pipelines import PipelineCases
 from magnetar.broker.usecases.policies import PolicyCases
@@ -26,6 +27,7 @@ from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
+from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
 from magnetar.broker.usecases.subscriptions import SubscriptionCases
@@ -69,6 +71,8 @@ class UseCases:
     transactions: TransactionCases
     configs: ConfigCases
     acls: AclCases
+    permissions: PermissionCases
+    standing: Standing
     nodes: NodeCases
     cluster: ClusterCases
     peeking: PeekCases

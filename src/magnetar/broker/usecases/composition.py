@@ -38,6 +38,7 @@ from magnetar.broker.usecases.namespaces import NamespaceCases
 from magnetar.broker.usecases.nodes import NodeCases
 from magnetar.broker.usecases.offsets import OffsetCases
 from magnetar.broker.usecases.peeking import PeekCases
+from magnetar.broker.usecases.permissions import PermissionCases
 from magnetar.broker.usecases.pipeline_worker import PipelineWorkerCases
 from magnetar.broker.usecases.pipelines import PipelineCases
 from magnetar.broker.usecases.policies import PolicyCases
@@ -47,6 +48,7 @@ from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
+from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
 from magnetar.broker.usecases.subscriptions import SubscriptionCases
@@ -111,6 +113,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
     """The use cases of a broker that has these parts; `access` is what each of them asks."""
     settings = parts.settings
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
+    standing = Standing(has_rules=parts.rules is not None)
     publishing = PublishCases(
         parts.clock,
         access,
@@ -122,6 +125,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
         parts.subscriptions,
         parts.opener,
         parts.housekeeping.check_producers,
+        standing,
     )
     return UseCases(
         clock=parts.clock,
@@ -157,6 +161,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
             parts.producers,
             parts.schemas,
             parts.subscriptions,
+            standing,
         ),
         tenants=TenantCases(access, parts.namespaces, parts.pulsar_topics),
         namespaces=NamespaceCases(access, parts.namespaces, parts.pulsar_topics, parts.unload),
@@ -217,6 +222,8 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
             access, topic_access, parts.nodes, parts.topics, parts.kafka_topics, settings.given
         ),
         acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),
+        permissions=PermissionCases(access, parts.rules, parts.namespaces, parts.pulsar_topics),
+        standing=standing,
         nodes=NodeCases(
             access,
             parts.nodes,

@@ -3,7 +3,8 @@
 Topics are named as Kafka's clients name them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import BrokerError
@@ -54,9 +55,10 @@ class PartitionOffsets(NamedTuple):
 class RecordReader:
     """One partition's stored records, for a caller who was found to have the right to read them."""
 
-    def __init__(self, partition: Partition, records: StoredRecords) -> None:
+    def __init__(self, partition: Partition, records: StoredRecords, check_right: Callable[[], None]) -> None:
         self._partition = partition
         self._records = records
+        self._check_right = check_right
 
     @property
     def earliest(self) -> int:
@@ -80,8 +82,13 @@ class RecordReader:
         self._records.check(self._partition, offset)
 
     async def wait(self, offset: int, wait_s: float) -> None:
-        """Return when there is something to read at `offset`, or after `wait_s`.  Cancelling it is harmless."""
+        """Return when there is something to read at `offset`, or after `wait_s`.  Cancelling it is harmless.
+
+        Raises:
+            TopicNotAuthorized: the right was taken meanwhile.
+        """
         await self._records.wait(self._partition, offset, wait_s)
+        self._check_right()
 
     async def read(
         self, offset: int, end_offset: int, bytes_max: int, *, as_kafka: bool = False
@@ -190,8 +197,9 @@ class HistoryCases:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, NonPersistent
         """
         name = self._kafka_topics.name(topic)
-        self._access.require(caller, Operation.READ, topic_resource(name.full))
-        return RecordReader(self._segments.partition(topic, index), self._records)
+        check_right = partial(self._access.require, caller, Operation.READ, topic_resource(name.full))
+        check_right()
+        return RecordReader(self._segments.partition(topic, index), self._records, check_right)
 
     @property
     def store_id(self) -> str | None:

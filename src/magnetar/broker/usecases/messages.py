@@ -102,6 +102,7 @@ class MessageCases:
         found = self._topic_access.get(caller, Operation.READ, topic).partition(partition)
         self._stored_records.check(found, offset)
         await self._stored_records.wait(found, offset, wait_s)
+        self._topic_access.get(caller, Operation.READ, topic)  # the right may be gone
         while offset < found.last_stable_offset:
             entries = await self._entries(found, offset)
             if not entries:

@@ -11,7 +11,7 @@ from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import Policies
 from magnetar.broker.policy.namespaces import Namespaces
-from magnetar.broker.producers.admission import Producers
+from magnetar.broker.producers.admission import PartitionProducers, Producers
 from magnetar.broker.producers.errors import EncryptionRequired, TooManyProducers
 from magnetar.broker.producers.model import ProducerSpec
 from magnetar.broker.producers.producer import Producer, ProducerPort
@@ -29,6 +29,7 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.handles import WritableTopic
+from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_access import TopicAccess
 from magnetar.ledger.entry import Entry
 from magnetar.storage.store import Done
@@ -39,7 +40,14 @@ from magnetar.wire.pulsar.entry import EntryView
 class OpenedProducer:
     """The handle of a producer that was opened.  `schema_version` is empty for one without a schema."""
 
-    __slots__ = ("_clock", "_partition", "_producer", "_requires_encryption", "schema_version")
+    __slots__ = (
+        "__weakref__",
+        "_clock",
+        "_partition",
+        "_producer",
+        "_requires_encryption",
+        "schema_version",
+    )
 
     def __init__(
         self,
@@ -113,6 +121,7 @@ class PublishCases:
         subscriptions: Subscriptions,
         opener: Opener,
         check_backlog: Callable[[Partition, Policies], Awaitable[None]],
+        standing: Standing,
     ) -> None:
         self._clock = clock
         self._access = access
@@ -123,6 +132,7 @@ class PublishCases:
         self._schemas = schemas
         self._subscriptions = subscriptions
         self._check_backlog = check_backlog
+        self._standing = standing
         self._opener = opener
 
     # --- Kafka's -----------------------------------------------------------------------------------------------------
@@ -178,6 +188,7 @@ class PublishCases:
             IncompatibleSchema, InvalidSchema, PolicyViolation, ProducerBusy, ProducerFenced, MetadataError
         """
         producer = Producer(wanted, port, self._clock.now_ms())
+        changes = self._standing.changes
         full = parse_partition(topic)[0].full
         self._access.require(caller, Operation.WRITE, topic_resource(full))
         if initial_subscription:
@@ -196,13 +207,19 @@ class PublishCases:
         if initial_subscription and partition.topic.name.persistent:
             await self._subscribe_first(partition, initial_subscription, policies)
         await producers.admit(producer)
-        return OpenedProducer(
+        is_permitted = partial(self._access.permits, caller, Operation.WRITE, topic_resource(full))
+        if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
+            producers.remove(producer)
+            self._access.require(caller, Operation.WRITE, topic_resource(full))
+        opened = OpenedProducer(
             schema_version,
             partition,
             producer,
             self._clock,
             requires_encryption=policies.encryption_required,
         )
+        self._standing.add(opened, is_permitted, partial(_send_away, producers, producer))
+        return opened
 
     async def _subscribe_first(self, partition: Partition, subscription: str, policies: Policies) -> None:
         if not policies.auto_subscription_creation and subscription not in self._subscriptions.names(
@@ -215,7 +232,13 @@ class PublishCases:
 
     def close_producer(self, opened: OpenedProducer) -> None:
         """The producer leaves."""
+        self._standing.drop(opened)
         self._producers.of(opened._partition).remove(opened._producer)
+
+
+def _send_away(producers: PartitionProducers, producer: Producer) -> None:
+    producers.remove(producer)
+    producer.port.closed()
 
 
 def _changeable(topic: Topic) -> Topic:

@@ -5,6 +5,7 @@ What a consumer that has joined asks for and acknowledges goes to its subscripti
 
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from magnetar.base.names import parse_partition
@@ -23,6 +24,7 @@ from magnetar.broker.subscriptions.positions import LastMessage
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.usecases.standing import Standing
 
 
 class ConsumerFigures(NamedTuple):
@@ -43,7 +45,7 @@ class ConsumerFigures(NamedTuple):
 class OpenedConsumer:
     """The handle of a consumer that has subscribed."""
 
-    __slots__ = ("_member",)
+    __slots__ = ("__weakref__", "_member")
 
     def __init__(self, member: SubscribedConsumer) -> None:
         self._member = member
@@ -114,6 +116,7 @@ class SubscribeCases:
         producers: Producers,
         schemas: SchemaRegistry,
         subscriptions: Subscriptions,
+        standing: Standing,
     ) -> None:
         self._access = access
         self._pulsar_topics = pulsar_topics
@@ -121,6 +124,7 @@ class SubscribeCases:
         self._producers = producers
         self._schemas = schemas
         self._subscriptions = subscriptions
+        self._standing = standing
 
     async def subscribe(
         self,
@@ -142,6 +146,7 @@ class SubscribeCases:
             ConsumerAssignError, IncompatibleSchema, InvalidSchema, MetadataError, StorageError
         """
         full = parse_partition(topic)[0].full
+        changes = self._standing.changes
         self._access.require(caller, Operation.READ, subscription_resource(full, wanted.subscription))
         if not wanted.subscription:
             raise SubscriptionNotAllowed("Empty subscription name")
@@ -150,7 +155,19 @@ class SubscribeCases:
             wanted = replace(wanted, may_create=False)
         if schema is not None:
             await self._check_schema(partition, schema)
-        return OpenedConsumer(await self._subscriptions.subscribe(partition, wanted, port))
+        member = await self._subscriptions.subscribe(partition, wanted, port)
+        resource = subscription_resource(full, wanted.subscription)
+        is_permitted = partial(self._access.permits, caller, Operation.READ, resource)
+        if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
+            await self._subscriptions.leave(member)
+            self._access.require(caller, Operation.READ, resource)
+        opened = OpenedConsumer(member)
+        self._standing.add(opened, is_permitted, partial(self._send_away, member))
+        return opened
+
+    def _send_away(self, member: SubscribedConsumer) -> None:
+        self._subscriptions.leave_later(member)
+        member.port.closed()
 
     async def _check_schema(self, partition: Partition, schema: Schema) -> None:
         has_producers = bool(self._producers.find(partition))

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -65,7 +65,9 @@ class KafkaService(FramedTraffic):
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }
         self.tasks = Tasks(log)  # requests at work; they outlive their connections
-        self.fetches_waiting: dict[Deferred, None] = {}  # the one that has waited longest first
+        # The one that has waited longest first, and what asks for its rights again.
+        self.fetches_waiting: dict[Deferred, Callable[[], None]] = {}
+        cases.standing.hear(self._rights_changed)
         self._answers_more_fetches = False
         self.request_counts: Counter[int] = Counter()
         self._sessions: set[Leavable] = set()
@@ -89,6 +91,10 @@ class KafkaService(FramedTraffic):
             session.look_for_hang_up()
         self._looks_for_hang_ups = False
         self._look_later()
+
+    def _rights_changed(self) -> None:
+        for ask_again in list(self.fetches_waiting.values()):
+            ask_again()
 
     def answer_waiting_fetches(self) -> None:
         """Memory is short: fetches that wait are answered with what there is, and hold no memory for that."""

@@ -1,8 +1,10 @@
 """CreateAcls, DescribeAcls and DeleteAcls over their wire forms, and that what they write holds."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.policy.model import Tenant
 from magnetar.broker.security.model import (
@@ -10,12 +12,16 @@ from magnetar.broker.security.model import (
     Caller,
     Operation,
     Principal,
+    ResourceType,
     group_resource,
     topic_resource,
 )
+from magnetar.broker.security.rule import Pattern, Rule, Target
+from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 Run = Callable[..., None]
 SUPER: Final = AuthorizationSettings(frozenset({str(ANONYMOUS)}))
@@ -226,3 +232,35 @@ def test_a_namespace_that_is_deleted_takes_its_rules_along(with_broker: Run) -> 
         assert await described(client) == [kept]
 
     with_broker(scenario, authorization=SUPER)
+
+
+def test_a_fetch_that_waits_is_answered_when_its_right_is_taken(with_broker: Run) -> None:
+    settings = AuthorizationSettings(frozenset({"User:admin"}))
+
+    async def scenario(client: Any) -> None:
+        broker = client.broker
+        await broker.topics.create([broker.topics.plan(NewTopic(TopicName.parse("t"), 1))])
+        target = Target(ResourceType.TOPIC, Pattern.EVERY, scope="public/default")
+        reads = Rule(str(ANONYMOUS), Operation.READ, target)
+        await broker.rules.change(lambda _: ([reads], ()))
+        partition = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=300_000,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic("t", partitions=[partition])],
+        )
+        waiting = asyncio.ensure_future(client.ask("fetch", 12, request))
+        await asyncio.sleep(0)
+        other = reads._replace(principal="User:ann")
+        await broker.rules.change(lambda _: ([other], ()))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await broker.rules.change(lambda _: ((), [reads]))
+        (row,) = (await waiting).responses[0].partitions
+        assert (row.error_code, row.high_watermark, bytes(row.records or b"")) == (29, -1, b"")
+        assert not client.service.fetches_waiting
+
+    with_broker(scenario, authorization=settings)

@@ -397,7 +397,7 @@ class _Fetch:
     def _wait_with(self, deferred: Deferred) -> None:
         partitions = [self._resolve(target) for target, _ in self._found]
         self._deferred = deferred
-        self._context.service.fetches_waiting[deferred] = None
+        self._context.service.fetches_waiting[deferred] = self._ask_again
         waiting = self._waiting = FetchWaiting(
             self._bytes_wanted, ENTRIES_MAX, self._reads_committed, self._look_again
         )
@@ -407,6 +407,16 @@ class _Fetch:
         self._reset()  # a fetch that waits holds no entries: it looks them up again
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._context.cases.clock.call_later(wait_ms / 1000, self._look_again)
+
+    def _ask_again(self) -> None:
+        """Rights have changed: a fetch that has lost one is answered now, with that."""
+        topics, self._topics = self._topics, {}
+        try:
+            for key in topics:
+                self._topics[key] = self._to_read(key)
+        except BrokerError:
+            self._topics = {}
+            self._look_again()
 
     def _look_again(self) -> None:
         """Something has come, or the time is over: answer with what there is."""

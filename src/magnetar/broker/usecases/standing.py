@@ -1,0 +1,81 @@
+"""What callers go on doing with a right that was asked for once: producers, consumers, fetches that wait.
+
+When rules change, each is asked about again, and ended if its caller has lost the right: at most a few milliseconds
+later, whatever there is of them, as they are looked at in turns.  Nothing is asked per message.  Without rules nothing
+is kept here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from magnetar.base.tasks import Tasks
+
+_log = logging.getLogger(__name__)
+_AT_ONCE: Final = 256  # looked at before others have their turn
+
+
+class _Held(NamedTuple):
+    is_permitted: Callable[[], bool]
+    send_away: Callable[[], None]
+
+
+class Standing:
+    """See the module's text.  `has_rules` is whether rights can change at all."""
+
+    def __init__(self, *, has_rules: bool) -> None:
+        self._has_rules = has_rules
+        self._held: WeakKeyDictionary[object, _Held] = WeakKeyDictionary()
+        self._heard: list[Callable[[], None]] = []
+        self._tasks = Tasks(_log)
+        self._is_looking = False
+        self._looks_again = False
+        self.changes = 0  # of rights: where it grew while a caller came in, the right is asked for again
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, handle: object, is_permitted: Callable[[], bool], send_away: Callable[[], None]) -> None:
+        """Until `handle` is dropped, or let go of by all others: `send_away` is called once the right is gone."""
+        if self._has_rules:
+            self._held[handle] = _Held(is_permitted, send_away)
+
+    def drop(self, handle: object) -> None:
+        """It has ended by itself."""
+        self._held.pop(handle, None)
+
+    def hear(self, callback: Callable[[], None]) -> None:
+        """Call back after each change of rights, for as long as the broker runs."""
+        self._heard.append(callback)
+
+    def changed(self) -> None:
+        """Rights have changed: look at all that is held.  Changes that come meanwhile are looked at together."""
+        self.changes += 1
+        for callback in self._heard:
+            callback()
+        if self._is_looking:
+            self._looks_again = True
+        elif self._held:
+            self._is_looking = True
+            self._tasks.spawn("look at rights again", self._look())
+
+    async def _look(self) -> None:
+        try:
+            self._looks_again = True
+            while self._looks_again:
+                self._looks_again = False
+                for number, (handle, held) in enumerate(list(self._held.items())):
+                    if number % _AT_ONCE == _AT_ONCE - 1:
+                        await asyncio.sleep(0)
+                    if handle in self._held and not held.is_permitted():
+                        self.drop(handle)
+                        held.send_away()
+        finally:
+            self._is_looking = False
+
+    async def close(self) -> None:
+        """Look at nothing any more: the server stops."""
+        self._tasks.cancel()
+        await self._tasks.ended()

@@ -1,0 +1,110 @@
+"""A right that is taken ends producers and consumers at once, and they cannot come again."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from magnetar.base.settings_authorization import AuthorizationSettings
+from magnetar.broker.policy.model import Tenant
+from magnetar.broker.security.model import ANONYMOUS, Operation, ResourceType
+from magnetar.broker.security.rule import Pattern, Rule, Target
+from magnetar.testing.pulsar import PulsarDoor
+from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
+from tests.unit.protocols.pulsar.pulsar_consuming import messages, publish, quiet, subscribe
+from tests.unit.protocols.pulsar.pulsar_consuming import refused as subscribe_refused
+from tests.unit.protocols.pulsar.pulsar_producing import produce, send
+from tests.unit.protocols.pulsar.pulsar_producing import refused as produce_refused
+
+WithDoor = Callable[..., None]
+RULED: Final = AuthorizationSettings(frozenset({"User:admin"}))
+EVERY: Final = Target(ResourceType.TOPIC, Pattern.EVERY, scope="public/default")
+GROUPS: Final = Target(ResourceType.SUBSCRIPTION, Pattern.EVERY, scope="public/default")
+WRITES: Final = Rule(str(ANONYMOUS), Operation.WRITE, EVERY)
+READS: Final = [Rule(str(ANONYMOUS), Operation.READ, EVERY), Rule(str(ANONYMOUS), Operation.READ, GROUPS)]
+
+
+async def change(door: PulsarDoor, *added: Rule, removed: Any = ()) -> None:
+    assert door.broker.rules is not None
+    await door.broker.rules.change(lambda _: (added, removed))
+
+
+async def looked(door: PulsarDoor) -> None:
+    """All that is held has been asked about again."""
+    await door.broker.cases.standing._tasks.ended()
+
+
+def test_a_producer_without_the_right_is_closed_and_refused(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = await door.connected()
+        assert (await produce_refused(client))[0] == ServerError.AuthorizationError
+        await change(door, WRITES)
+        await produce(client)
+        send(client, 0)
+        await client.hear(BaseCommand.SEND_RECEIPT)
+        await change(door, *READS)  # another change leaves it alone
+        await looked(door)
+        send(client, 1)
+        await client.hear(BaseCommand.SEND_RECEIPT)
+        await change(door, removed=[WRITES])
+        assert (await client.hear(BaseCommand.CLOSE_PRODUCER)).producer_id == 1
+        send(client, 2)  # was on its way, and is dropped
+        assert (await produce_refused(client))[0] == ServerError.AuthorizationError
+        assert len(door.broker.cases.standing) == 0
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_a_consumer_without_the_right_is_closed_and_gets_no_more(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, WRITES, *READS)
+        client, other = await door.connected(), await door.connected()
+        await subscribe(client)
+        await publish(other, 1)
+        await messages(client, 1)
+        await change(door, Rule("User:*", Operation.READ, EVERY, allow=False))
+        assert (await client.hear(BaseCommand.CLOSE_CONSUMER)).consumer_id == 1
+        await publish(other, 1)
+        await quiet(client)
+        assert (await subscribe_refused(client))[0] == ServerError.AuthorizationError
+        assert len(door.broker.cases.standing) == 2  # the producers that published
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_what_a_role_had_as_administrator_ends_with_that(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await door.broker.namespaces.update_tenant(Tenant("public", (ANONYMOUS.name,)))
+        client = await door.connected()
+        await produce(client)
+        await subscribe(client)
+        await door.broker.namespaces.update_tenant(Tenant("public"))
+        await client.hear(BaseCommand.CLOSE_PRODUCER)
+        await client.hear(BaseCommand.CLOSE_CONSUMER)
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_a_subscription_that_is_granted_to_others_ends_its_consumers(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, *READS)
+        client = await door.connected()
+        await subscribe(client)
+        named = Target(ResourceType.SUBSCRIPTION, Pattern.LITERAL, "s", "public/default")
+        await change(door, Rule("User:ann", Operation.READ, named))
+        await client.hear(BaseCommand.CLOSE_CONSUMER)
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_nothing_is_kept_of_clients_that_left(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, WRITES, *READS)
+        client = await door.connected()
+        await produce(client)
+        await subscribe(client)
+        assert len(door.broker.cases.standing) == 2
+        client.leave()
+        await asyncio.sleep(0)
+        assert len(door.broker.cases.standing) == 0
+
+    with_door(scenario, authorization=RULED)
