@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.key_source import read_key
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
 app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_mode=None)
@@ -36,6 +37,16 @@ Url = Annotated[
     str,
     typer.Option(
         "--admin-url", "--url", metavar="URL", envvar="MAGNETAR_URL", help="The server's HTTP address."
+    ),
+]
+Token = Annotated[
+    str,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="MAGNETAR_TOKEN",
+        show_envvar=True,
+        help="What a server that asks for it is shown: the token, or file:///path of it.",
     ),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
@@ -69,6 +80,7 @@ def create(
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
     url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Declare a pipeline, from a file or from options."""
     spec = {} if file is None else _spec_in(file)
@@ -86,7 +98,7 @@ def create(
     given = spec.get("config") or {}
     if not isinstance(given, Mapping):
         raise ConfigError("config must be an object")
-    client = PipelinesClient(url)
+    client = _client(url, token)
     made = client.create(spec["name"], spec["kind"], given, start=start)
     if start:
         made = _until(client, made, "RUNNING", wait_s)
@@ -94,9 +106,9 @@ def create(
 
 
 @app.command("list")
-def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, token: Token = "") -> None:
     """List all pipelines: what they do and how far they are behind."""
-    rows = PipelinesClient(url).all()
+    rows = _client(url, token).all()
     if output is Output.JSON:
         _print_json([_row_fields(row) for row in rows])
         return
@@ -118,15 +130,17 @@ def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) 
 
 
 @app.command()
-def status(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+def status(
+    name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, token: Token = ""
+) -> None:
     """Show what one pipeline is and does."""
-    _show(PipelinesClient(url).get(name), output)
+    _show(_client(url, token).get(name), output)
 
 
 @app.command()
-def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, token: Token = "") -> None:
     """Show a pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
-    found = PipelinesClient(url).stats(name)
+    found = _client(url, token).stats(name)
     if output is Output.JSON:
         _print_json(found)
     else:
@@ -134,25 +148,41 @@ def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_UR
 
 
 @app.command()
-def start(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+def start(
+    name: Name,
+    wait_s: Wait = 0,
+    output: OutputOption = Output.TABLE,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> None:
     """Start a pipeline; one that has failed is tried again."""
-    client = PipelinesClient(url)
+    client = _client(url, token)
     _show(_until(client, client.start(name), "RUNNING", wait_s), output)
 
 
 @app.command()
-def stop(name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL) -> None:
+def stop(
+    name: Name,
+    wait_s: Wait = 0,
+    output: OutputOption = Output.TABLE,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+) -> None:
     """Stop a pipeline; when it is started again it goes on from there."""
-    client = PipelinesClient(url)
+    client = _client(url, token)
     _show(_until(client, client.stop(name), "STOPPED", wait_s), output)
 
 
 @app.command()
 def restart(
-    name: Name, wait_s: Wait = 0, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL
+    name: Name,
+    wait_s: Wait = 0,
+    output: OutputOption = Output.TABLE,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Stop a pipeline and start it again from where it was."""
-    client = PipelinesClient(url)
+    client = _client(url, token)
     _show(_until(client, client.restart(name), "RUNNING", wait_s), output)
 
 
@@ -165,9 +195,10 @@ def delete(
         bool, typer.Option("--force", help="Do not wait until the worker has stopped it.")
     ] = False,
     url: Url = DEFAULT_URL,
+    token: Token = "",
 ) -> None:
     """Delete a pipeline: its position in its topics and its checkpoint go, what it wrote stays."""
-    client = PipelinesClient(url)
+    client = _client(url, token)
     found = client.get(name)
     what = f"pipeline {name} ({found.kind}, {found.state}) and the subscription {found.subscription}"
     if dry_run:
@@ -180,6 +211,16 @@ def delete(
             return
     is_gone = client.delete(name, force=force)
     print(f"{name} is {'deleted' if is_gone else 'being deleted'}", file=sys.stderr)
+
+
+def _client(url: str, token: str) -> PipelinesClient:
+    """A token that stands in a file is not seen in the list of processes."""
+    if token.startswith("file:"):
+        token = read_key("--token", token, {}).decode("ascii", "replace")
+    token = token.strip()
+    if not token.isascii() or any(char.isspace() for char in token):
+        raise ConfigError("--token is no token: it has no spaces, and letters of ASCII only")
+    return PipelinesClient(url, token=token)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -63,10 +63,11 @@ class Lease:
 class PipelinesClient:
     """All calls raise `magnetar.client.errors`.  Those that must not be done twice are not tried again."""
 
-    def __init__(self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0) -> None:
+    def __init__(self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0, token: str = "") -> None:
         self.http = HttpClient(url, read_s=read_s, retry_s=retry_s)
         self._once = HttpClient(url, read_s=read_s, retry_s=0.0)
         self._worker = HttpClient(url, read_s=read_s, retry_s=0.0)
+        self.http.token = self._once.token = token
 
     def close(self) -> None:
         self.http.close()

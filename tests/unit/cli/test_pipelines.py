@@ -41,6 +41,7 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
+        self.authorizations: list[str | None] = []
         self.answers: dict[str, list[tuple[int, Any]]] = {}
         outer = self
 
@@ -48,6 +49,7 @@ class Server:
             def do_GET(self) -> None:
                 what = f"{self.command} {self.path}"
                 length = int(self.headers.get("content-length") or 0)
+                outer.authorizations.append(self.headers.get("authorization"))
                 outer.asked.append((what, json.loads(self.rfile.read(length)) if length else None))
                 waiting = outer.answers[what]
                 status, body = waiting.pop(0) if len(waiting) > 1 else waiting[0]
@@ -209,3 +211,33 @@ class TestChanging:
         assert [what for what, _ in server.asked if what.startswith("DELETE")] == []
         assert server.run("delete", "a", "--yes") == 0
         assert "a is deleted" in capsys.readouterr().err
+
+
+class TestToken:
+    def test_token_is_shown_from_the_line_a_file_or_the_environment(
+        self, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.answer("GET ", {"pipelines": [ROW]})
+        server.answer("GET /a", PIPELINE)
+        server.answer("PUT /a/stop", PIPELINE)
+        file = tmp_path / "token"
+        file.write_text("from-file\n")
+        assert server.run("list") == 0
+        assert server.run("list", "--token", "from-line") == 0
+        assert server.run("status", "a", "--token", f"file://{file}") == 0
+        monkeypatch.setenv("MAGNETAR_TOKEN", "from-environment")
+        assert server.run("stop", "a") == 0
+        assert server.authorizations == [
+            None,
+            "Bearer from-line",
+            "Bearer from-file",
+            "Bearer from-environment",
+        ]
+
+    def test_what_is_no_token_is_one_sentence_without_it(self, server: Server, capsys: Captured) -> None:
+        assert server.run("list", "--token", "two words") == 2
+        assert server.run("list", "--token", "file:///there/is/none") == 2
+        said = capsys.readouterr().err
+        assert "two words" not in said
+        assert "Traceback" not in said
+        assert server.authorizations == []
