@@ -19,6 +19,7 @@ from magnetar.broker.security.model import (
     Caller,
     Operation,
     group_resource,
+    subscription_resource,
     topic_resource,
     transactional_id_resource,
 )
@@ -76,7 +77,7 @@ class OffsetCases:
         """
         self._access.require(caller, Operation.READ, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
-        return [self._topic(caller, Operation.READ, one) for one in topics]
+        return [self._position(caller, group_id, one) for one in topics]
 
     def commit(self, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
         """Commit offsets of what `to_commit` gave: checked now, and answered one by one when they are durable."""
@@ -142,6 +143,16 @@ class OffsetCases:
         return await self._offsets.delete(group_id, partitions)
 
     # --- topics ------------------------------------------------------------------------------------------------------
+
+    def _position(self, caller: Caller, group_id: str, wanted: TopicKey) -> Found:
+        """A topic whose subscription of the group's name the caller may move: it may be kept for others."""
+        found = self._topic(caller, Operation.READ, wanted)
+        if isinstance(found, str):
+            try:
+                self._access.require(caller, Operation.READ, subscription_resource(found, group_id))
+            except BrokerError as refusal:
+                return refusal
+        return found
 
     def _topic(self, caller: Caller, operation: Operation, wanted: TopicKey) -> Found:
         try:

@@ -13,7 +13,13 @@ from magnetar.broker.errors import OffsetOutOfRange
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, group_resource, topic_resource
+from magnetar.broker.security.model import (
+    Caller,
+    Operation,
+    group_resource,
+    subscription_resource,
+    topic_resource,
+)
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.errors import SubscriptionNotFound
 from magnetar.broker.topics.kafka import KafkaTopics
@@ -89,7 +95,7 @@ class PositionCases:
         errors: list[BrokerError | None] = []
         for one in wanted:
             try:
-                found[self._to_hold(caller, one)] = one.offset
+                found[self._to_hold(caller, name, one)] = one.offset
                 errors.append(None)
             except BrokerError as error:
                 errors.append(error)
@@ -112,9 +118,10 @@ class PositionCases:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _to_hold(self, caller: Caller, wanted: WantedPosition) -> Partition:
+    def _to_hold(self, caller: Caller, name: str, wanted: WantedPosition) -> Partition:
         topic = self._kafka_topics.name(wanted.topic)
         self._access.require(caller, Operation.READ, topic_resource(topic.full))
+        self._access.require(caller, Operation.READ, subscription_resource(topic.full, name))
         partition = self._segments.partition(wanted.topic, wanted.partition)
         end = partition.log.high_watermark
         if wanted.offset > end:

@@ -22,6 +22,11 @@ from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequ
 from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magnetar.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 Run = Callable[..., None]
 SUPER: Final = AuthorizationSettings(frozenset({str(ANONYMOUS)}))
@@ -262,5 +267,32 @@ def test_a_fetch_that_waits_is_answered_when_its_right_is_taken(with_broker: Run
         (row,) = (await waiting).responses[0].partitions
         assert (row.error_code, row.high_watermark, bytes(row.records or b"")) == (29, -1, b"")
         assert not client.service.fetches_waiting
+
+    with_broker(scenario, authorization=settings)
+
+
+def test_a_group_does_not_move_a_subscription_that_is_kept_for_others(with_broker: Run) -> None:
+    """It may read the topic, and be in any group at home; the subscription of that name is another role's there."""
+    settings = AuthorizationSettings(frozenset({"User:admin"}))
+
+    async def scenario(client: Any) -> None:
+        broker, sales = client.broker, "acme/sales"
+        topic = TopicName("acme", "sales", "t")
+        await broker.topics.create([broker.topics.plan(NewTopic(topic, 1))])
+        kind = ResourceType.SUBSCRIPTION
+        mine = [
+            Rule(str(ANONYMOUS), Operation.READ, Target(ResourceType.TOPIC, Pattern.EVERY, scope=sales)),
+            Rule(str(ANONYMOUS), Operation.READ, Target(kind, Pattern.EVERY, scope=sales)),
+            Rule(str(ANONYMOUS), Operation.READ, Target(kind, Pattern.EVERY, scope="public/default")),
+        ]
+        theirs = Rule("User:ann", Operation.READ, Target(kind, Pattern.LITERAL, "billing", sales))
+        await broker.rules.change(lambda _: ([*mine, theirs], ()))
+        for group, code in (("billing", 30), ("own", 0)):
+            partition = OffsetCommitRequestPartition(0, 0, committed_metadata="")
+            request = OffsetCommitRequest(
+                group, topics=[OffsetCommitRequestTopic(topic.full, partitions=[partition])]
+            )
+            answer = await client.ask("offset_commit", 8, request)
+            assert [one.error_code for one in answer.topics[0].partitions] == [code], group
 
     with_broker(scenario, authorization=settings)
