@@ -212,20 +212,26 @@ class SubscriptionCases:
     async def clear_backlogs(self, caller: Caller, namespace: str, name: str = "") -> None:
         """Acknowledge the backlogs of all subscriptions in a namespace, or of those of one name.
 
+        Those that the caller may not read by are left alone.
+
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound, SubscriptionBusy, MetadataError
         """
         self._access.require(caller, Operation.READ, namespace_resource(namespace))
         for partition in self._of_namespace(namespace):
             for one in self._subscriptions.names(partition):
-                if not name or one == name:
+                if (not name or one == name) and self._may_read(caller, partition.topic.name.full, one):
                     await self._skip_all(one, partition)
 
     async def delete_everywhere(self, caller: Caller, namespace: str, name: str) -> None:
-        """Drop the subscriptions of one name of all topics of a namespace.  Raises as `clear_backlogs`."""
+        """Drop the subscriptions of one name of all topics of a namespace, but those that the caller may not read by.
+
+        Raises as `clear_backlogs`.
+        """
         self._access.require(caller, Operation.READ, namespace_resource(namespace))
         for partition in self._of_namespace(namespace):
-            if name in self._subscriptions.names(partition):
+            is_there = name in self._subscriptions.names(partition)
+            if is_there and self._may_read(caller, partition.topic.name.full, name):
                 await self._admin.delete(partition, name)
 
     # --- inside ------------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.policy.model import Tenant
-from magnetar.broker.security.model import ANONYMOUS, Operation, ResourceType
+from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.testing.pulsar import PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
-from tests.unit.protocols.pulsar.pulsar_consuming import messages, publish, quiet, subscribe
+from tests.unit.protocols.pulsar.pulsar_consuming import mark_delete, messages, publish, quiet, subscribe
 from tests.unit.protocols.pulsar.pulsar_consuming import refused as subscribe_refused
 from tests.unit.protocols.pulsar.pulsar_producing import produce, send
 from tests.unit.protocols.pulsar.pulsar_producing import refused as produce_refused
@@ -106,5 +106,27 @@ def test_nothing_is_kept_of_clients_that_left(with_door: WithDoor) -> None:
         client.leave()
         await asyncio.sleep(0)
         assert len(door.broker.cases.standing) == 0
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_all_of_a_namespace_is_all_that_the_caller_may_have(with_door: WithDoor) -> None:
+    """A subscription that is kept for another role is neither cleared nor dropped along with the others."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, WRITES, *READS)
+        client = await door.connected()
+        for number, name in enumerate(("kept", "open"), 1):
+            await subscribe(client, number, permits=0, subscription=name)
+        named = Target(ResourceType.SUBSCRIPTION, Pattern.LITERAL, "kept", "public/default")
+        await change(door, Rule("User:ann", Operation.READ, named))
+        await client.hear(BaseCommand.CLOSE_CONSUMER)
+        await publish(client, 1)
+        subscriptions = door.broker.cases.subscriptions
+        caller = Caller(ANONYMOUS, "127.0.0.1")
+        await subscriptions.clear_backlogs(caller, "public/default")
+        assert [mark_delete(door, name) for name in ("kept", "open")] == [0, 1]
+        await subscriptions.delete_everywhere(caller, "public/default", "kept")
+        assert [mark_delete(door, "kept")] == [0]
 
     with_door(scenario, authorization=RULED)
