@@ -15,7 +15,9 @@ from magnetar.base.server_key import ServerKey
 from magnetar.base.settings_tls import Given, Lookup
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN,)
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
 PLAIN_USERS: Final = "plain.sasl.jaas.config"
 
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -102,7 +104,7 @@ def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
     for one in mechanisms:
         if one not in MECHANISMS:
             raise ConfigError(
-                f"{given.name} has {one[:100]}, which is not served: {', '.join(MECHANISMS)} is"
+                f"{given.name} has {one[:100]}, which is not served: {', '.join(MECHANISMS)} are"
             )
     if not mechanisms:
         raise ConfigError(

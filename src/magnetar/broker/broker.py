@@ -38,6 +38,7 @@ from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.rules import Rules
+from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
@@ -131,6 +132,7 @@ class Broker:
         self.health.note("clock", lambda: self.expiry_time.problem)
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
+        self.scram = ScramCredentials(metadata)
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
@@ -249,6 +251,7 @@ class Broker:
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
         await self._stored_time.load()
+        await self.scram.load()
         await self._environment.load()
         await self.topics.load()
         await self.namespaces.load(

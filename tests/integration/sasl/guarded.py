@@ -22,7 +22,7 @@ class Guarded:
         listeners = {"PLAINTEXT": self.plain, "SASL_PLAINTEXT": self.sasl, "SASL_SSL": self.sasl_ssl}
         self.settings = {
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
-            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS,
             "listener.name.sasl_ssl.plain.sasl.jaas.config": USERS,
             "ssl.keystore.type": "PEM",

@@ -27,6 +27,7 @@ from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
+from magnetar.broker.usecases.scram import ScramCases
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
@@ -51,6 +52,7 @@ class UseCases:
     kafka_names: KafkaTopics
     logins: LoginCases
     sasl: SaslCases
+    scram: ScramCases
     topics: TopicCases
     pulsar_topics: PulsarTopicCases
     schemas: SchemaCases

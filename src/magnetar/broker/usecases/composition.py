@@ -18,6 +18,7 @@ from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.rules import Rules
+from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
@@ -48,6 +49,7 @@ from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
+from magnetar.broker.usecases.scram import ScramCases
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.statistics import StatisticsCases
 from magnetar.broker.usecases.subscribing import SubscribeCases
@@ -101,6 +103,7 @@ class Parts(Measured, Protocol):
     stored_records: StoredRecords
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
+    scram: ScramCredentials
     time_lookups: TimeLookups
     rules: Rules | None
 
@@ -132,7 +135,8 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
         logins=LoginCases(authentication),
-        sasl=SaslCases(),
+        sasl=SaslCases(parts.scram),
+        scram=ScramCases(access, parts.scram),
         topics=TopicCases(
             access,
             topic_access,

@@ -1,10 +1,12 @@
 """Use cases before a client has a name: how it may log in.  No right is asked for, as there is no caller yet."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from magnetar.base.settings_sasl import PLAIN, SaslSettings
+from magnetar.base.settings_sasl import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
 from magnetar.broker.security.model import Exchange
 from magnetar.broker.security.plain import PlainUsers
+from magnetar.broker.security.scram_credentials import ScramCredentials
 
 
 class SaslLogins:
@@ -23,7 +25,14 @@ class SaslLogins:
 
 
 class SaslCases:
+    def __init__(self, scram: ScramCredentials) -> None:
+        self._scram = scram
+
     def at(self, settings: SaslSettings) -> SaslLogins:
         """What a listener with these settings takes."""
-        begin: dict[str, Callable[[], Exchange]] = {PLAIN: PlainUsers(settings.passwords).begin}
+        begin: dict[str, Callable[[], Exchange]] = {
+            PLAIN: PlainUsers(settings.passwords).begin,
+            SCRAM_SHA_256: partial(self._scram.begin, SCRAM_SHA_256),
+            SCRAM_SHA_512: partial(self._scram.begin, SCRAM_SHA_512),
+        }
         return SaslLogins({name: begin[name] for name in settings.mechanisms}, settings)

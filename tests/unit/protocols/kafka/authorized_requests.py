@@ -17,6 +17,10 @@ from magnetar.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from magnetar.wire.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
 from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -40,6 +44,9 @@ from magnetar.wire.kafka.messages.describe_quorum import (
 )
 from magnetar.wire.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from magnetar.wire.kafka.messages.describe_topic_partitions import TopicRequest as DescribedTopic
+from magnetar.wire.kafka.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 from magnetar.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.incremental_alter_configs import AlterableConfig as Change
@@ -262,6 +269,18 @@ KINDS: Final = [
         right(Operation.DESCRIBE, TOPIC),
         _SHOWN,
         note="of all topics",
+    ),
+    Kind(
+        "alter_user_scram_credentials",
+        0,
+        lambda n: AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion("u", 1, 4096, b"s", b"p")]),
+        right(Operation.ALTER, CLUSTER, CLUSTER_DENIED),
+    ),
+    Kind(
+        "describe_user_scram_credentials",
+        0,
+        lambda n: DescribeUserScramCredentialsRequest(None),
+        right(Operation.DESCRIBE, CLUSTER, CLUSTER_DENIED),
     ),
     Kind(
         "elect_leaders",

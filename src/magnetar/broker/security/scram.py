@@ -1,0 +1,115 @@
+"""SCRAM (RFC 5802, RFC 7677), the server's side of it.
+
+What is kept of a password is salt, iterations, stored key and server key: none of them logs in.  The server needs one
+digest and two HMACs for a login, however many iterations a client has to do.
+
+A user that there is not gets salt and iterations like any other, from a secret of the server's, the same each time; the
+keys that go with them belong to no password.  So all takes the same steps, and ends at the last of them.
+"""
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.secret import secret_bytes
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import USER, Authenticated, Challenge, Principal
+
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+MESSAGE_BYTES_MAX: Final = 16 << 10
+_NONCE_BYTES: Final = 24
+
+_EXTENSIONS: Final = r"(?:,[A-Za-z]+=[^,\0]*)*"
+_CLIENT_FIRST: Final = re.compile(
+    r"(?P<header>[ny],(?:a=(?P<authorization_id>[^,\0]*))?,)"
+    r"(?P<bare>n=(?P<user>[^,\0]+),r=(?P<nonce>[!-+\--~]+)(?P<extensions>" + _EXTENSIONS + "))"
+)
+_CLIENT_FINAL: Final = re.compile(
+    r"c=(?P<header>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)" + _EXTENSIONS + r"(?=,p=)"
+)
+_ESCAPE: Final = re.compile("=(2C|3D|)")
+_BY_TOKEN: Final = ",tokenauth=true"  # noqa: S105  of Kafka's delegation tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What is kept of a password."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, algorithm: str, salt: bytes, iterations: int, salted_password: bytes) -> "ScramCredential":
+        client_key = hmac.digest(salted_password, b"Client Key", algorithm)
+        stored_key = hashlib.new(algorithm, client_key).digest()
+        return cls(salt, iterations, stored_key, hmac.digest(salted_password, b"Server Key", algorithm))
+
+
+class ScramExchange:
+    """One client's login; `find` gives the credential of a user, or one that belongs to no password."""
+
+    def __init__(self, algorithm: str, find: Callable[[str], ScramCredential]) -> None:
+        self._algorithm = algorithm
+        self._find = find
+        self._user = self._header = self._nonce = ""
+        self._credential: ScramCredential | None = None
+        self._said = ""  # by both, as it is signed
+        self._server_nonce = b64encode(secret_bytes(_NONCE_BYTES)).decode()
+
+    def respond(self, message: bytes) -> Challenge | Authenticated:
+        """See `Exchange`."""
+        if len(message) > MESSAGE_BYTES_MAX:
+            raise AuthenticationFailed
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise AuthenticationFailed from None
+        return self._begin(text) if self._credential is None else self._end(text, self._credential)
+
+    def _begin(self, text: str) -> Challenge:
+        found = _CLIENT_FIRST.fullmatch(text)
+        if found is None or _BY_TOKEN in found["extensions"].lower():
+            raise AuthenticationFailed
+        self._user = _unescaped(found["user"])
+        if found["authorization_id"] and _unescaped(found["authorization_id"]) != self._user:
+            raise AuthenticationFailed
+        credential = self._credential = self._find(self._user)
+        self._header, self._nonce = found["header"], found["nonce"] + self._server_nonce
+        answer = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._said = f"{found['bare']},{answer}"
+        return Challenge(answer.encode())
+
+    def _end(self, text: str, credential: ScramCredential) -> Authenticated:
+        found = _CLIENT_FINAL.match(text)
+        if found is None or found["nonce"] != self._nonce:
+            raise AuthenticationFailed
+        proof = _decoded(text[found.end() + len(",p=") :])
+        if _decoded(found["header"]) != self._header.encode() or len(proof) != len(credential.stored_key):
+            raise AuthenticationFailed
+        said = f"{self._said},{found[0]}".encode()
+        signature = hmac.digest(credential.stored_key, said, self._algorithm)
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._algorithm, client_key).digest(), credential.stored_key):
+            raise AuthenticationFailed
+        server_signature = hmac.digest(credential.server_key, said, self._algorithm)
+        return Authenticated(Principal(USER, self._user), b"v=" + b64encode(server_signature))
+
+
+def _unescaped(name: str) -> str:
+    if any(one[1] == "" for one in _ESCAPE.finditer(name)):
+        raise AuthenticationFailed
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text.encode("ascii", "replace"), validate=True)
+    except ValueError:
+        raise AuthenticationFailed from None
