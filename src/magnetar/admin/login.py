@@ -54,7 +54,7 @@ class Filter:
                 try:
                     login = self._logins.log_in(_shown(headers), headers.get(_ORIGINAL, ""))
                 except AuthenticationFailed as error:
-                    log.debug("%s %s is refused: %s", scope["method"], scope["path"], error)
+                    log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers)(scope, receive, send)
                     return
                 scope[PRINCIPAL] = login.principal

@@ -1,0 +1,123 @@
+"""`magnetar tokens`: keys and tokens, with the options of Pulsar's `pulsar tokens`."""
+
+import base64
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from magnetar.base.errors import ConfigError
+
+app = typer.Typer(help="Make keys and tokens, and look at tokens.", rich_markup_mode=None)
+
+Algorithm = Annotated[
+    str,
+    typer.Option("--signature-algorithm", "-a", metavar="NAME", help="HS256, RS256, ES256 and their like."),
+]
+Secret = Annotated[
+    str | None,
+    typer.Option(
+        "--secret-key", "-sk", metavar="KEY", help="file:///path, data:;base64,..., env:NAME or base64."
+    ),
+]
+GivenToken = Annotated[str | None, typer.Argument(metavar="[TOKEN]", help="The token.")]
+FromStdin = Annotated[bool, typer.Option("--stdin", "-i", help="Read the token from standard input.")]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", "-f", metavar="FILE", help="A file with the token in it.")
+]
+
+
+@app.callback()
+def root() -> None:
+    """Make keys and tokens, and look at tokens."""
+
+
+@app.command("create-secret-key")
+def create_secret_key(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where it goes [standard output].")
+    ] = None,
+    in_base64: Annotated[bool, typer.Option("--base64", "-b", help="Write it in base64.")] = False,
+    algorithm: Algorithm = "HS256",
+) -> None:
+    """Make a secret that tokens are signed and looked at with."""
+    from magnetar.server import token_tool
+
+    secret = token_tool.make_secret(algorithm)
+    data = base64.b64encode(secret) if in_base64 else secret
+    if output is not None:
+        token_tool.write_private(output, data)
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@app.command("create-key-pair")
+def create_key_pair(
+    private: Annotated[Path, typer.Option("--output-private-key", metavar="FILE", help="Where it goes.")],
+    public: Annotated[Path, typer.Option("--output-public-key", metavar="FILE", help="Where it goes.")],
+    algorithm: Algorithm = "RS256",
+) -> None:
+    """Make a private key that tokens are signed with, and the public one that servers need."""
+    from magnetar.server import token_tool
+
+    private_data, public_data = token_tool.make_pair(algorithm)
+    token_tool.write_private(private, private_data)
+    token_tool.write_private(public, public_data)
+
+
+@app.command()
+def create(
+    subject: Annotated[str, typer.Option("--subject", "-s", metavar="ROLE", help="The client's role.")],
+    secret: Secret = None,
+    private: Annotated[
+        str | None, typer.Option("--private-key", "-pk", metavar="KEY", help="As --secret-key, or a file.")
+    ] = None,
+    expiry: Annotated[
+        str | None, typer.Option("--expiry-time", "-e", metavar="TIME", help="30s, 10m, 12h, 7d, 1y [never].")
+    ] = None,
+    algorithm: Algorithm = "",
+    headers: Annotated[
+        list[str] | None, typer.Option("--headers", metavar="NAME=VALUE", help="More of its header.")
+    ] = None,
+) -> None:
+    """Make a token for a role."""
+    from magnetar.server import token_tool
+
+    print(token_tool.make_token(subject, algorithm, secret, private, expiry, headers or []))
+
+
+@app.command()
+def validate(
+    token: GivenToken = None,
+    stdin: FromStdin = False,
+    file: TokenFile = None,
+    secret: Secret = None,
+    public: Annotated[
+        str | None, typer.Option("--public-key", "-pk", metavar="KEY", help="As --secret-key, or a file.")
+    ] = None,
+    algorithm: Algorithm = "",
+) -> None:
+    """Show what a token says if it is good; exit code 2 and the reason if not."""
+    from magnetar.server import token_tool
+
+    print(token_tool.validate(_given(token, stdin, file), algorithm, secret, public))
+
+
+@app.command()
+def show(token: GivenToken = None, stdin: FromStdin = False, file: TokenFile = None) -> None:
+    """Show what a token says, good or not."""
+    from magnetar.server import token_tool
+
+    print(token_tool.show(_given(token, stdin, file)))
+
+
+def _given(token: str | None, stdin: bool, file: Path | None) -> str:
+    if (token is not None) + stdin + (file is not None) != 1:
+        raise ConfigError("say the token, --stdin or --token-file, and one of them only")
+    if stdin:
+        return sys.stdin.read(1 << 20).strip()
+    return (
+        token if file is None and token is not None else Path(file or "").read_text(errors="replace").strip()
+    )
