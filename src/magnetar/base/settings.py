@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.limits import memory_bytes
@@ -35,7 +34,7 @@ from magnetar.base.settings_authentication import (
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
 from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
-from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, client_host
+from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
 from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
 from magnetar.base.settings_table import (
@@ -55,15 +54,8 @@ from magnetar.base.settings_tls import (
     kafka_tls,
     pulsar_tls,
 )
+from magnetar.base.settings_topic_defaults import KEY_FAMILIES
 from magnetar.base.table_roots import TableRoots
-
-# Keys of one meaning in different units or forms: a later layer that says one of them unsays the others.
-# Inside one layer the first of those that are given holds, as in Kafka.
-_FAMILIES: Final = (
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +234,7 @@ class _Merged:
                 )
             if key.no_effect:
                 self.notices.append(f"{origin}: {name} has no effect: {key.no_effect}")
-        for family in _FAMILIES:
+        for family in KEY_FAMILIES:
             if any(name in mine for name in family):
                 for name in family:
                     self.given.pop(name, None)
@@ -304,7 +296,7 @@ class _Reader:
         listeners = self._listeners()
         # An operator who says where Kafka listens and nothing about the others means all of them: what was closed to
         # the network must not stay open at another port.
-        host = _bare_host(self._text("host")) if "host" in self._given else listeners[0].host
+        host = bare_host(self._text("host")) if "host" in self._given else listeners[0].host
         if nodes.count > 1 and any(one.port and one.port + nodes.count - 1 > PORT_MAX for one in listeners):
             raise ConfigError(f"{nodes.count} nodes need ports past {PORT_MAX}: choose a lower port")
         network = NetworkSettings(
@@ -421,7 +413,7 @@ class _Reader:
                 " one of them"
             )
         protocols = parse_protocol_map(self._text("listener.security.protocol.map"))
-        host = _bare_host(self._text("host"))
+        host = bare_host(self._text("host"))
         if given is None:
             return (Listener("PLAINTEXT", host, self._integer("kafka.port"), "PLAINTEXT"),)
         not_ours = self._list("controller.listener.names")
@@ -505,8 +497,3 @@ class _Reader:
         value = SERVER_KEYS[name].parse(self._text(name))
         assert isinstance(value, tuple), name
         return value
-
-
-def _bare_host(host: str) -> str:
-    bare = host.removeprefix("[").removesuffix("]")
-    return "" if bare in ("0.0.0.0", "::", "*") else bare  # noqa: S104 - compared with, not bound to

@@ -21,6 +21,12 @@ def client_host(host: str) -> str:
     return "" if host in SEVERAL_ADDRESSES else host
 
 
+def bare_host(host: str) -> str:
+    """A host as it is kept here: without brackets, and empty for every address."""
+    bare = host.removeprefix("[").removesuffix("]")
+    return "" if bare in ("0.0.0.0", "::", "*") else bare  # noqa: S104 - compared with, not bound to
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
     """Sizes in bytes.  `queued_request_bytes_max` = -1: the server's own choice; `idle_ms_max` = -1: no limit.

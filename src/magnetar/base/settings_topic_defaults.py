@@ -193,3 +193,11 @@ TOPIC_DEFAULT_KEYS: Final = (
         no_effect="acknowledged data is never given up",
     ),
 )
+
+# Keys of one meaning in different units or forms: a later layer that says one of them unsays the others.
+# Inside one layer the first of those that are given holds, as in Kafka.
+KEY_FAMILIES: Final = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
