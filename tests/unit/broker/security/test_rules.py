@@ -9,7 +9,7 @@ from magnetar.broker.security.model import Operation, ResourceType, topic_resour
 from magnetar.broker.security.rule import RULES_ROOT, Pattern, Rule, Target
 from magnetar.broker.security.rules import Rules
 from magnetar.testing.metadata import MemoryMetadataStore
-from tests.unit.broker.security.test_decisions import FULL, book, every, literal, user
+from tests.unit.broker.security.test_rule_decisions import FULL, book, every, literal, user
 
 ONE = Rule("User:ann", Operation.READ, literal("t"))
 TWO = Rule("User:bob", Operation.WRITE, every(), allow=False, host="10.0.0.1", is_role=True)
