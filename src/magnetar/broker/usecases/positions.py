@@ -105,14 +105,20 @@ class PositionCases:
     async def drop(
         self, caller: Caller, name: str, topics: Collection[str] | None = None, *, force: bool = False
     ) -> int:
-        """Drop a subscription of all topics, or of `topics`; in how many partitions it was.
+        """Drop a subscription of all topics, or of `topics`, where the caller may; in how many partitions it was.
 
         Raises:
             GroupNotAuthorized, InvalidTopicName, SubscriptionBusy, MetadataError
         """
         self._access.require(caller, Operation.DELETE, group_resource(name))
-        found = self._standing(name, topics)
-        for partition, _ in found:
+        found = [
+            partition
+            for partition, _ in self._standing(name, topics)
+            if self._access.permits(
+                caller, Operation.DELETE, subscription_resource(partition.topic.name.full, name)
+            )
+        ]
+        for partition in found:
             await self._admin.delete(partition, name, force=force)
         return len(found)
 
