@@ -419,6 +419,10 @@ def test_a_caller_with_some_rights_gets_what_they_are_for(tmp_path: Path) -> Non
             }
             listed = (await http.get("/magnetar/v1/topics")).json()["topics"]
             assert [row["full"] for row in listed] == [full]
+            for path in ("persistent/acme/house", "namespaces/acme/house/topics"):
+                names = (await http.get(f"/admin/v2/{path}")).json()
+                assert any(one.startswith(full) for one in names), path
+                assert other.full not in names, path
             pipelines = (await http.get("/magnetar/v1/pipelines")).json()
             assert [row["name"] for row in pipelines["pipelines"]] == [THERE["name"]]
             assert pipelines["worker"] is None

@@ -26,6 +26,10 @@ from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 
 
+def _every(topic: Topic) -> bool:
+    return True
+
+
 class PulsarTopics:
     """See the module's text."""
 
@@ -139,29 +143,36 @@ class PulsarTopics:
                 await self._topics.settled(name)
         return self.partition(text)
 
-    def names(self, namespace: str, *, persistent: bool) -> list[str]:
+    def names(
+        self, namespace: str, *, persistent: bool, is_shown: Callable[[Topic], bool] = _every
+    ) -> list[str]:
         """The full names of everything that holds messages in a namespace: topics, or their partitions, ascending.
+
+        Topics that are not to be shown are left out.
 
         Raises:
             NamespaceNotFound
         """
         self._namespaces.require(namespace)
         names: list[str] = []
-        for topic in self._in(namespace, persistent):
+        for topic in filter(is_shown, self._in(namespace, persistent)):
             if topic.is_partitioned:
                 names += [topic.name.partition_name(index) for index in range(topic.partition_count)]
             else:
                 names.append(topic.name.full)
         return sorted(names)
 
-    def partitioned(self, namespace: str, *, persistent: bool) -> list[str]:
-        """The full names of the partitioned topics of a namespace, ascending.
+    def partitioned(
+        self, namespace: str, *, persistent: bool, is_shown: Callable[[Topic], bool] = _every
+    ) -> list[str]:
+        """The full names of the partitioned topics of a namespace, ascending, but those that are not to be shown.
 
         Raises:
             NamespaceNotFound
         """
         self._namespaces.require(namespace)
-        return sorted(topic.name.full for topic in self._in(namespace, persistent) if topic.is_partitioned)
+        topics = filter(is_shown, self._in(namespace, persistent))
+        return sorted(topic.name.full for topic in topics if topic.is_partitioned)
 
     def _in(self, namespace: str, persistent: bool) -> "list[Topic]":
         return [

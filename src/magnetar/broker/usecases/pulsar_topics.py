@@ -4,6 +4,7 @@ A text names a whole topic or one partition of it; a `TopicName` is a whole topi
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.names import TopicName, parse_partition
@@ -109,15 +110,19 @@ class PulsarTopicCases:
     def names(self, caller: Caller, namespace: str, *, persistent: bool | None = None) -> list[str]:
         """The full names of everything that holds messages in a namespace: topics, or their partitions, ascending.
 
-        They are those of both domains, the persistent ones first, unless `persistent` says which.
+        Topics that the caller may not describe are left out of this and of the other lists.  They are those of both
+        domains, the persistent ones first, unless `persistent` says which.
 
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound
         """
         self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
         domains = (True, False) if persistent is None else (persistent,)
+        is_shown = partial(self._is_shown, caller)
         return [
-            name for domain in domains for name in self._pulsar_topics.names(namespace, persistent=domain)
+            name
+            for domain in domains
+            for name in self._pulsar_topics.names(namespace, persistent=domain, is_shown=is_shown)
         ]
 
     def partitioned(self, caller: Caller, namespace: str, *, persistent: bool) -> list[str]:
@@ -127,19 +132,32 @@ class PulsarTopicCases:
             NamespaceNotAuthorized, NamespaceNotFound
         """
         self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
-        return self._pulsar_topics.partitioned(namespace, persistent=persistent)
+        is_shown = partial(self._is_shown, caller)
+        return self._pulsar_topics.partitioned(namespace, persistent=persistent, is_shown=is_shown)
 
     def watch(self, caller: Caller, namespace: str, observer: TopicsObserver) -> list[str]:
         """The names of the namespace's persistent topics, as `names` has them; of none while there is no namespace.
 
-        `observer` hears of all topics that come and go from now on, whatever their namespace, until `unwatch`.
+        `observer` hears of all topics that come and go from now on, whatever their namespace, until `unwatch`; what
+        it may tell the caller of is asked of `may_describe`.
 
         Raises:
             NamespaceNotAuthorized
         """
         self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
         self._observers.add(observer)
-        return self._pulsar_topics.names(namespace, persistent=True) if namespace in self._namespaces else []
+        if namespace not in self._namespaces:
+            return []
+        is_shown = partial(self._is_shown, caller)
+        return self._pulsar_topics.names(namespace, persistent=True, is_shown=is_shown)
+
+    def may_describe(self, caller: Caller, name: str) -> bool:
+        """Whether the caller may know of what a watcher has heard of."""
+        resource = topic_resource(parse_partition(name)[0].full)
+        return self._access.permits(caller, Operation.DESCRIBE, resource)
+
+    def _is_shown(self, caller: Caller, topic: Topic) -> bool:
+        return self._access.permits(caller, Operation.DESCRIBE, topic.resource)
 
     def unwatch(self, observer: TopicsObserver) -> None:
         """End what `watch` began."""

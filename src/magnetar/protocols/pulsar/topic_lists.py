@@ -48,7 +48,8 @@ class TopicListWatcher:
     def _changed(self, gone: list[str], came: list[str]) -> None:
         self.names.difference_update(gone)
         for name in came:
-            if name.startswith(self._namespace_prefix) and self._matches(name):
+            fits = name.startswith(self._namespace_prefix) and self._matches(name)
+            if fits and self._session.cases.pulsar_topics.may_describe(self._session.caller, name):
                 self.names.add(name)
         if self._timer is None and self.names != self._told:
             self._timer = self._session.service.clock.call_later(UPDATE_DELAY_S, self._tell)

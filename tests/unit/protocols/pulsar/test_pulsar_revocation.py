@@ -4,12 +4,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.policy.model import Tenant
 from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
+from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S
 from magnetar.testing.pulsar import PulsarDoor
-from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
+from magnetar.wire.pulsar.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandGetTopicsOfNamespace,
+    CommandWatchTopicList,
+    ServerError,
+)
 from tests.unit.protocols.pulsar.pulsar_consuming import mark_delete, messages, publish, quiet, subscribe
 from tests.unit.protocols.pulsar.pulsar_consuming import refused as subscribe_refused
 from tests.unit.protocols.pulsar.pulsar_producing import produce, send
@@ -128,5 +135,33 @@ def test_all_of_a_namespace_is_all_that_the_caller_may_have(with_door: WithDoor)
         assert [mark_delete(door, name) for name in ("kept", "open")] == [0, 1]
         await subscriptions.delete_everywhere(caller, "public/default", "kept")
         assert [mark_delete(door, "kept")] == [0]
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_what_may_not_be_described_is_in_no_list(with_door: WithDoor) -> None:
+    """Who may read all of a namespace but one topic does not learn of that one."""
+    kept = TopicName("public", "default", "kept")
+    open_to_all = TopicName("public", "default", "open")
+    denied = Target(ResourceType.TOPIC, Pattern.LITERAL, kept.full)
+
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, *READS, Rule(str(ANONYMOUS), Operation.ALL, denied, allow=False))
+        client = await door.connected()
+        watch = CommandWatchTopicList(
+            request_id=1, watcher_id=1, namespace="public/default", topics_pattern=".*"
+        )
+        assert not (await client.ask(watch, BaseCommand.WATCH_TOPIC_LIST_SUCCESS)).topic
+        for name in (kept, open_to_all):
+            await door.broker.pulsar_topics.create(name, 2)
+        door.clock.advance(UPDATE_DELAY_S)
+        shown = [open_to_all.partition_name(index) for index in range(2)]
+        assert list((await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)).new_topics) == shown
+        request = CommandGetTopicsOfNamespace(request_id=2, namespace="public/default")
+        listed = await client.ask(request, BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE)
+        assert list(listed.topics) == shown
+        caller = Caller(ANONYMOUS, "127.0.0.1")
+        cases = door.broker.cases.pulsar_topics
+        assert cases.partitioned(caller, "public/default", persistent=True) == [open_to_all.full]
 
     with_door(scenario, authorization=RULED)
