@@ -69,6 +69,8 @@ Who is denied does not learn whether the thing exists. Listings leave out what m
 - Rules are about names: they outlive topics. A namespace that is deleted takes the rules on it and its topics along.
 - A subscription of a topic takes READ on the topic and on the subscription, as a Kafka consumer takes READ on topic and
   group.
+- A group is deleted with its offsets in all topics of the namespace of Kafka's clients; one with offsets in other
+  namespaces only by who may delete the subscription there.
 - `consume` in the namespace of Kafka's clients is READ on every group, too; of a single topic, or elsewhere, it is not:
   a group may span topics that the role may not read.
 - A subscription that is granted to roles by name is for these roles, and for users that a list on the group names.

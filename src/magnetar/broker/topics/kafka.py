@@ -42,6 +42,11 @@ class KafkaTopics:
         """The topic that a client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
         return TopicName.parse(kafka_name, self._tenant, self._namespace)
 
+    @property
+    def home(self) -> str:
+        """The clients' own namespace, as `tenant/namespace`."""
+        return f"{self._tenant}/{self._namespace}"
+
     def shown(self, name: TopicName) -> str:
         """What a client is shown."""
         return name.kafka_name(self._tenant, self._namespace)

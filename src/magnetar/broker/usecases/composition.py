@@ -210,7 +210,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
         ),
         metrics=MetricsCases(access, parts, parts.interop, parts.pipelines),
         reading=ReadCases(topic_access, parts.interop, parts.time_lookups),
-        groups=GroupCases(access, parts.nodes, parts.groups),
+        groups=GroupCases(access, parts.nodes, parts.groups, parts.cursors, parts.kafka_topics),
         offsets=OffsetCases(
             access,
             parts.nodes,

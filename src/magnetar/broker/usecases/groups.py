@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.errors import GroupError
@@ -19,16 +20,34 @@ from magnetar.broker.groups.model import (
     SyncResult,
 )
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import CLUSTER, Caller, Operation, group_resource
+from magnetar.broker.security.model import (
+    CLUSTER,
+    Caller,
+    Operation,
+    group_resource,
+    subscription_resource,
+)
+from magnetar.broker.security.rule import namespace_of
+from magnetar.broker.topics.kafka import KafkaTopics
+from magnetar.ledger.cursor_store import CursorStore
 
 
 class GroupCases:
     """See the module's text.  What a group answers is a `GroupError`, which need not be one."""
 
-    def __init__(self, access: AccessControl, nodes: Nodes, groups: GroupCoordinator) -> None:
+    def __init__(
+        self,
+        access: AccessControl,
+        nodes: Nodes,
+        groups: GroupCoordinator,
+        cursors: CursorStore,
+        kafka_topics: KafkaTopics,
+    ) -> None:
         self._access = access
         self._nodes = nodes
         self._groups = groups
+        self._cursors = cursors
+        self._kafka_topics = kafka_topics
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -125,9 +144,24 @@ class GroupCases:
     async def delete(self, caller: Caller, node: Node, group_id: str) -> GroupError:
         """Delete a group without members, and its offsets; NONE once that is durable.
 
+        The right to the group is enough for offsets in its own namespace, as in Kafka.  Elsewhere they are another
+        one's subscription: where the caller may not drop that, nothing is deleted.
+
         Raises:
             GroupNotAuthorized, NotCoordinator
+            ClusterNotAuthorized: an offset is damaged, and who may not alter the cluster may not drop it unseen.
         """
         self._access.require(caller, Operation.DELETE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
+        self._require_elsewhere(caller, group_id)
         return await self._groups.delete(group_id)
+
+    def _require_elsewhere(self, caller: Caller, group_id: str) -> None:
+        try:
+            names = list(self._cursors.subscription(group_id))
+        except EntryCorrupt:
+            self._access.require(caller, Operation.ALTER, CLUSTER)
+            return
+        for full in names:
+            if namespace_of(full) != self._kafka_topics.home:
+                self._access.require(caller, Operation.DELETE, subscription_resource(full, group_id))

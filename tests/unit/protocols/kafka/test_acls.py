@@ -20,6 +20,7 @@ from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.broker.topics.model import NewTopic
 from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
 from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.offset_commit import (
@@ -294,5 +295,40 @@ def test_a_group_does_not_move_a_subscription_that_is_kept_for_others(with_broke
             )
             answer = await client.ask("offset_commit", 8, request)
             assert [one.error_code for one in answer.topics[0].partitions] == [code], group
+
+    with_broker(scenario, authorization=settings)
+
+
+def test_a_group_is_not_deleted_along_with_another_tenants_subscription(with_broker: Run) -> None:
+    """Nor is that dropped where the subscription is dropped everywhere over REST."""
+    settings = AuthorizationSettings(frozenset({"User:admin"}))
+    mine = Rule(str(ANONYMOUS), Operation.ALL, Target(ResourceType.SUBSCRIPTION, Pattern.EVERY))
+    home, theirs = TopicName("public", "default", "t"), TopicName("acme", "sales", "t")
+    reads = Rule(str(ANONYMOUS), Operation.READ, Target(ResourceType.TOPIC, Pattern.LITERAL, home.full))
+
+    async def scenario(client: Any) -> None:
+        broker = client.broker
+        await broker.topics.create([broker.topics.plan(NewTopic(name, 1)) for name in (home, theirs)])
+        await broker.rules.change(lambda _: ([mine, reads], ()))
+
+        async def subscribed(*names: TopicName) -> None:
+            for name in names:
+                await broker.subscription_admin.create(broker.topics.get(name).partition(0), "g", 0)
+
+        async def deleted() -> list[int]:
+            answer = await client.ask("delete_groups", 2, DeleteGroupsRequest(["g"]))
+            return [one.error_code for one in answer.results]
+
+        await subscribed(home, theirs)
+        assert await deleted() == [30]
+        assert broker.cursors.subscription("g").keys() == {home.full, theirs.full}
+        caller = Caller(ANONYMOUS, "10.0.0.1")
+        assert await broker.cases.positions.drop(caller, "g") == 1
+        assert broker.cursors.subscription("g").keys() == {theirs.full}
+        admin = Caller(Principal("User", "admin"), "10.0.0.1")
+        assert await broker.cases.positions.drop(admin, "g") == 1
+        await subscribed(home)
+        await broker.rules.change(lambda _: ((), [reads]))
+        assert await deleted() == [0]
 
     with_broker(scenario, authorization=settings)

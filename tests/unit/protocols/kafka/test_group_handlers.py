@@ -85,12 +85,14 @@ class Door:
         topics: Any = SimpleNamespace(
             get_by_id=get_by_id, find=lambda name: topic if name == topic.name else None
         )
-        names: Any = SimpleNamespace(name=TopicName.parse, shown=lambda name: name.kafka_name())
+        names: Any = SimpleNamespace(
+            name=TopicName.parse, shown=lambda name: name.kafka_name(), home="public/default"
+        )
         transactions: Any = SimpleNamespace(pending_offsets=lambda group_id: set())
         access = AccessControl(AllowAll())
         self.cases: Any = SimpleNamespace(
             kafka_names=names,
-            groups=GroupCases(access, self.nodes, driver.coordinator),
+            groups=GroupCases(access, self.nodes, driver.coordinator, driver.cursors, names),
             offsets=OffsetCases(access, self.nodes, driver.coordinator.offsets, transactions, topics, names),
             nodes=NodeCases(access, self.nodes, topics, names, "cluster", ""),
         )
