@@ -235,6 +235,11 @@ class Login:
             self._service.failed(str(self._session), f"it was not over after {LOGIN_S_MAX:g} s")
         self._session.drop()
 
+    def malformed(self, reason: str) -> None:
+        """The connection is about to end by what the client has sent: any program may send that, without end."""
+        if self._state is not _State.OVER:
+            self._service.failed(str(self._session), reason)
+
     def closed(self) -> None:
         """The connection is gone, or let in."""
         self._state = _State.OVER

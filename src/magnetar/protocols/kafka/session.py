@@ -339,7 +339,10 @@ class KafkaSession:
                 slot.deferred.hurry()
 
     def _abort(self, reason: str) -> None:
-        log.warning("closing connection %s: %s", self, reason)
+        if self._login is None:
+            log.warning("closing connection %s: %s", self, reason)
+        else:
+            self._login.malformed(reason)
         self.drop()
 
     def look_for_hang_up(self) -> None:

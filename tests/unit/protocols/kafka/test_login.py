@@ -373,3 +373,17 @@ def test_no_password_is_in_the_log(with_client: Run, caplog: pytest.LogCaptureFi
     with_client(scenario)
     assert "failed" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+def test_what_is_malformed_is_a_login_that_failed_and_cannot_fill_the_log(
+    with_client: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(client: Any) -> None:
+        for data in (bytes(4), b"\0\0\0\x0a" + b"\0\x11\0\1\0\0\0\7\xff\xff", b"\xff" * 4) * 5:
+            one = Connection(client)
+            assert await one.send(data) == b""
+            assert one.peer.closed
+        assert client.service.logins.failed_count == 15
+
+    with_client(scenario)
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
