@@ -1,8 +1,8 @@
 """Who sends a request, before any route is looked for: what its headers show, as at Pulsar's door.
 
 A request without a login is answered 401, in the words of Pulsar's broker and without a reason.  Not asked are probes
-that tell nothing but whether the server works, and `/metrics` unless the settings say so.  The pipelines' worker shows
-the server's own token instead.
+that tell nothing but whether the server works, and, unless the settings say so, who shows nothing at `/metrics`.
+The pipelines' worker shows the server's own token instead.
 
 A token that is not good is never passed for an anonymous client.
 """
@@ -44,13 +44,20 @@ class Filter:
         self._app = app
         self._logins = logins
         self._access = access
-        self._open = OPEN_PATHS if access.asks_for_metrics else OPEN_PATHS | METRICS
+
+    def _is_open(self, path: str, headers: Headers) -> bool:
+        if path in OPEN_PATHS:
+            return True
+        # Rules may ask for a right to the numbers: who shows who it is has its own.
+        return path in METRICS and not self._access.asks_for_metrics and "authorization" not in headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in self._open:
+        if scope["type"] == "http":
             headers = Headers(scope=scope)
-            # The worker's own token makes it the caller (`caller_of`).
-            if not self._access.is_worker(headers.get("authorization", "")):
+            is_worker = self._access.is_worker(
+                headers.get("authorization", "")
+            )  # the caller by that (`caller_of`)
+            if not is_worker and not self._is_open(scope["path"], headers):
                 try:
                     login = self._logins.log_in(_shown(headers), headers.get(_ORIGINAL, ""))
                 except AuthenticationFailed as error:

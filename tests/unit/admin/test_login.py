@@ -224,3 +224,14 @@ def test_browser_may_ask_for_leave_and_guard_stands_in_front() -> None:
         )
 
     with_http(scenario)
+
+
+def test_a_token_counts_for_the_numbers_where_none_is_asked_for() -> None:
+    """Rules may let its role read them, and not a client without one."""
+
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        assert (await http.get("/metrics", headers=bearer("good-alice"))).status_code == 200
+        assert set(rules.callers) == {"User:alice"}
+        assert (await http.get("/metrics", headers=bearer("bad"))).status_code == 401
+
+    with_http(scenario)
