@@ -201,11 +201,15 @@ class Journal:
         If the next start needs the journal, an empty round follows the last one: damage to that will then not be
         taken for a torn tail.
         """
+        if self._stopped is not None:
+            await asyncio.shield(self._stopped)
+            return
+        self._stopped = self._loop.create_future()
         if not self._worker.is_started:
+            self._end()
             self._close_files()
             return
         self._wants_mark = is_needed
-        self._stopped = self._loop.create_future()
         self._wake()
         await self._stopped
         if self._kernel is not None:
@@ -275,8 +279,7 @@ class Journal:
             try:
                 self._steps.send(answer)
             except StopIteration:
-                if self._stopped is not None and not self._stopped.done():
-                    self._stopped.set_result(None)
+                self._end()
             except BaseException as failure:  # noqa: BLE001 - outermost; producers that wait must get an error
                 self._give_up(failure)
                 self._steps = self._rounds()
@@ -285,6 +288,12 @@ class Journal:
             break
         if self._completed:
             self._report()
+
+    def _end(self) -> None:
+        """Nothing is taken any more: an append now, perhaps from a report, would wait for ever."""
+        self._broken = self._broken or StorageError("the journal is closed")
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(None)
 
     def _give_up(self, failure: BaseException) -> None:
         """Nothing is written any more: everything that waits fails."""
