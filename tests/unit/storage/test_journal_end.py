@@ -1,4 +1,4 @@
-"""The journal's end: no append waits for ever, and nothing is released twice."""
+"""The journal's end, and reports that raise: no append waits for ever, and nothing is released twice."""
 
 import asyncio
 
@@ -57,3 +57,38 @@ async def test_an_append_from_the_last_report_is_answered_or_refused() -> None:
     assert on.told == [(1, 1, None)]
     assert len(refused) == 1
     assert on.journal.queued_bytes == 0
+
+
+@in_a_loop
+async def test_a_report_that_raises_is_told_of_and_keeps_none_from_those_behind_it() -> None:
+    on = Played(files=1, blocks=1)
+    bugs = [RuntimeError("one"), RuntimeError("two")]
+    raised = iter(bugs)
+    report = on.journal._on_round
+
+    def broken(*told: object) -> None:
+        report(*told)  # type: ignore[arg-type]
+        for bug in raised:
+            raise bug
+
+    on.journal._on_round = broken
+    on.journal.start()
+    on.files[0].gate.clear()
+    on.append(100, 0)
+    await asyncio.sleep(0)
+    await asyncio.to_thread(on.files[0].waits.wait)
+    on.append(100, 1)
+    on.journal.refuse_when_full(True)  # the second round fails at once, and both are reported together
+    on.files[0].gate.set()
+    async with asyncio.timeout(5):
+        await on.rounds_told(2)
+    await asyncio.sleep(0)
+    assert [error is None for _, _, error in on.told] == [True, False]
+    assert on.failures == bugs
+    assert on.journal.queued_bytes == 0
+    on.journal.refuse_when_full(False)
+    on.journal.recycle(1)
+    on.append(100, 1)
+    async with asyncio.timeout(5):
+        await on.rounds_told(3)
+    await on.journal.stop()

@@ -231,10 +231,12 @@ class Journal:
         while completed:
             entries, sequence, error = completed.popleft()
             self.queued_bytes -= sum([entry.size for entry in entries]) + RECORD_BYTES * len(entries)
-            self._on_round(entries, sequence, error)
-            if error is not None:
-                self._failing = False
-            elif entries and self._mark_timer is None:
+            try:
+                self._on_round(entries, sequence, error)
+            finally:
+                if error is not None:
+                    self._failing = False
+            if error is None and entries and self._mark_timer is None:
                 self._mark_behind = sequence
                 self._mark_timer = self._clock.call_later(MARK_S, self._mark)
         self._on_reported()
@@ -286,8 +288,11 @@ class Journal:
                 answer = None
                 continue
             break
-        if self._completed:
-            self._report()
+        while self._completed:
+            try:
+                self._report()
+            except Exception as failure:  # noqa: BLE001 - outermost; what is reported behind it must be, too
+                self._on_failure("applying a journal round", failure)
 
     def _end(self) -> None:
         """Nothing is taken any more: an append now, perhaps from a report, would wait for ever."""
