@@ -142,6 +142,7 @@ def test_a_journal_writes_the_same_whoever_writes_it(
             await asyncio.wait_for(on.rounds_told(number + 1), 30)
         await on.journal.stop(is_needed=True)
         assert on.told[:10] == [(1, number + 1, None) for number in range(10)]
+        assert on.journal.write_began_s is None, "no write is under way, says health"
         assert on.numbers_in((tmp_path / "a").read_bytes()) == [*([number] for number in range(10)), []]
         assert len(by_thread) == (0 if kind in ("prepared", "sparse") else 11)
 
