@@ -75,7 +75,7 @@ class PermissionCases:
     # --- granted and revoked -----------------------------------------------------------------------------------------
 
     async def grant_namespace(self, caller: Caller, name: str, role: str, actions: Sequence[str]) -> None:
-        """Raises NamespaceNotAuthorized, NamespaceNotFound, SecurityDisabled, InvalidRule, MetadataError."""
+        """Raises TenantNotAuthorized, NamespaceNotFound, SecurityDisabled, InvalidRule, MetadataError."""
         self._check_namespace(caller, name)
         await self._replace(_topics_of(name), name, role, actions)
 
@@ -121,11 +121,12 @@ class PermissionCases:
         self._namespaces.require(name)
 
     def _check_namespace(self, caller: Caller, name: str) -> None:
-        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
+        # Not a right to the namespace, which rules can give: who may change settings may not let others, or itself, in.
+        self._access.require(caller, Operation.ALTER, tenant_resource(name.partition("/")[0]))
         self._namespaces.require(name)
 
     def _check_topic(self, caller: Caller, topic: TopicName) -> None:
-        # Not a right to the topic, which rules can give: who may change a topic may not let others in.
+        # As above.
         self._access.require(caller, Operation.ALTER, tenant_resource(topic.tenant))
         self._pulsar_topics.get(topic)
 

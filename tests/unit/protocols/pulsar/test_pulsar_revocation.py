@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.policy.model import Tenant
+from magnetar.broker.security.errors import TenantNotAuthorized
 from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S
@@ -163,5 +166,26 @@ def test_what_may_not_be_described_is_in_no_list(with_door: WithDoor) -> None:
         caller = Caller(ANONYMOUS, "127.0.0.1")
         cases = door.broker.cases.pulsar_topics
         assert cases.partitioned(caller, "public/default", persistent=True) == [open_to_all.full]
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_who_may_change_a_namespaces_settings_lets_no_role_in(with_door: WithDoor) -> None:
+    """Itself least of all: that is for who administers the tenant."""
+
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, Rule(str(ANONYMOUS), Operation.ALTER_CONFIGS, EVERY))
+        caller, permissions = Caller(ANONYMOUS, "127.0.0.1"), door.broker.cases.permissions
+        name = ANONYMOUS.name
+        for refused in (
+            permissions.grant_namespace(caller, "public/default", name, ["consume"]),
+            permissions.revoke_namespace(caller, "public/default", name),
+            permissions.grant_subscription(caller, "public/default", "s", [name]),
+            permissions.revoke_subscription(caller, "public/default", "s", name),
+        ):
+            with pytest.raises(TenantNotAuthorized):
+                await refused
+        await door.broker.namespaces.update_tenant(Tenant("public", (name,)))
+        await permissions.grant_namespace(caller, "public/default", name, ["consume"])
 
     with_door(scenario, authorization=RULED)
