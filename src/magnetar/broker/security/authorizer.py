@@ -94,9 +94,9 @@ class AccessControl:
             raise _refusal(caller, operation, resource.type, f"{resource.type.value} {resource.name}")
 
     def require_unnamed(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        """As `require`, where the caller has only an id of the resource: the refusal does not tell the name."""
+        """As `require`, where the caller has not said the resource's name: the refusal does not tell it."""
         if not self._allows(caller, operation, resource):
-            raise _refusal(caller, operation, resource.type, f"the {resource.type.value} of this id")
+            raise _refusal(caller, operation, resource.type, f"a {resource.type.value} that it has not named")
 
     def permits(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """For listings, which leave out what the caller may not see, and for what depends on a right."""

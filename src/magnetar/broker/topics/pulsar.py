@@ -174,6 +174,10 @@ class PulsarTopics:
         topics = filter(is_shown, self._in(namespace, persistent))
         return sorted(topic.name.full for topic in topics if topic.is_partitioned)
 
+    def of_namespace(self, namespace: str) -> "list[Topic]":
+        """All topics of a namespace, of both domains."""
+        return self._in(namespace, True) + self._in(namespace, False)
+
     def _in(self, namespace: str, persistent: bool) -> "list[Topic]":
         return [
             topic

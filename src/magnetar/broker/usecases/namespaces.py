@@ -72,14 +72,17 @@ class NamespaceCases:
         await self._namespaces.create(name, policies, bundle_count)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
-        """Delete a namespace; with `force` its topics, too.
+        """Delete a namespace; with `force` its topics, too, if the caller may delete each of them.
 
         Raises:
-            NamespaceNotAuthorized, NamespaceNotFound, NamespaceNotEmpty, MetadataError
+            NamespaceNotAuthorized, TopicNotAuthorized, NamespaceNotFound, NamespaceNotEmpty, MetadataError
         """
         self._access.require(caller, Operation.DELETE, namespace_resource(name))
         if name not in self._namespaces:
             raise NamespaceNotFound(f"Namespace {name} does not exist.")
+        if force:
+            for topic in self._pulsar_topics.of_namespace(name):
+                self._access.require_unnamed(caller, Operation.DELETE, topic.resource)
         await self._pulsar_topics.delete_namespace(name, force=force)
 
     def check_replication(self, caller: Caller, name: str) -> None:

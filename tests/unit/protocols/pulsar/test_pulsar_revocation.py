@@ -9,7 +9,7 @@ import pytest
 from magnetar.base.names import TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.policy.model import Tenant
-from magnetar.broker.security.errors import TenantNotAuthorized
+from magnetar.broker.security.errors import TenantNotAuthorized, TopicNotAuthorized
 from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
 from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S
@@ -187,5 +187,25 @@ def test_who_may_change_a_namespaces_settings_lets_no_role_in(with_door: WithDoo
                 await refused
         await door.broker.namespaces.update_tenant(Tenant("public", (name,)))
         await permissions.grant_namespace(caller, "public/default", name, ["consume"])
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_a_namespace_does_not_take_along_a_topic_that_its_caller_may_not_delete(with_door: WithDoor) -> None:
+    kept = TopicName("public", "default", "kept")
+    denied = Target(ResourceType.TOPIC, Pattern.LITERAL, kept.full)
+
+    async def scenario(door: PulsarDoor) -> None:
+        denial = Rule(str(ANONYMOUS), Operation.DELETE, denied, allow=False)
+        await change(door, Rule(str(ANONYMOUS), Operation.DELETE, EVERY), denial)
+        await door.broker.pulsar_topics.create(kept)
+        caller, namespaces = Caller(ANONYMOUS, "127.0.0.1"), door.broker.cases.namespaces
+        with pytest.raises(TopicNotAuthorized) as refusal:
+            await namespaces.delete(caller, "public/default", force=True)
+        assert "kept" not in str(refusal.value)
+        assert door.broker.topics.find(kept) is not None
+        await change(door, removed=[denial])
+        await namespaces.delete(caller, "public/default", force=True)
+        assert door.broker.topics.find(kept) is None
 
     with_door(scenario, authorization=RULED)
