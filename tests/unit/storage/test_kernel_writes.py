@@ -87,6 +87,18 @@ def test_a_write_that_fails_is_reported_with_its_errno(disk: RealDisk, tmp_path:
     asyncio.run(scenario())
 
 
+def test_a_write_that_ends_too_early_is_left_to_a_thread(disk: RealDisk, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        queue, file = Queue(), prepared(disk, tmp_path / "a")
+        data = memoryview(map_memory(2 * BLOCK_BYTES))
+        with _files_end_at(BLOCK_BYTES):
+            assert isinstance(await queue.write(file, data, 0), BlockingIOError)
+        queue.writes.close()
+        file.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_file_that_is_not_open_for_writes_is_told_of(disk: RealDisk, tmp_path: Path) -> None:
     async def scenario() -> None:
         queue = Queue()
