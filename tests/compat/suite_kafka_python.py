@@ -32,12 +32,12 @@ PROFILE = Profile(
         "auto.create.topics.enable": "true",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
     },
     kafka_only={
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.min.session.timeout.ms": "1000",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
     },
     # A test wants this key to have been set; the script that starts Kafka sets it, port 0 is the port in use.
     magnetar_only={"advertised.listeners": "PLAINTEXT://127.0.0.1:0"},
