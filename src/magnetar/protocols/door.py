@@ -13,7 +13,7 @@ A door translates between its protocol and the use cases (`broker/usecases`), an
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from magnetar.base.arena import Arena
 from magnetar.base.clock import Clock
@@ -25,6 +25,8 @@ from magnetar.broker.cluster.model import Endpoint, Nodes
 from magnetar.broker.usecases.cases import UseCases
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+LOGIN_S_MAX: Final = 30.0  # for all of a login, as for a client's first word
 
 
 @dataclass(frozen=True, slots=True)

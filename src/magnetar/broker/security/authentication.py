@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
-from magnetar.broker.security.model import Credentials, Identity, Login, Principal
+from magnetar.broker.security.model import USER, Credentials, Identity, Login, Principal
 
 # Decides without waiting and without I/O.  Raises AuthenticationFailed.
 Method = Callable[[Credentials], Identity]
@@ -43,7 +43,7 @@ class Authentication:
             role = original_role
         elif original_role.strip():
             raise InvalidRoles("it speaks for another client, and is no proxy")
-        return Login(Principal("User", role), identity, credentials.method)
+        return Login(Principal(USER, role), identity, credentials.method)
 
     def renew(self, login: Login, credentials: Credentials) -> Login:
         """Go on with what a client that is let in shows anew: it has to be the same one, by the same method.

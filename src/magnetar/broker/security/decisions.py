@@ -23,13 +23,20 @@ kept until a rule changes; then a question costs a look-up for each target and e
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from magnetar.broker.security.model import Caller, Operation, Principal, Resource, ResourceType
+from magnetar.broker.security.model import (
+    CLUSTER,
+    USER,
+    Caller,
+    Operation,
+    Principal,
+    Resource,
+    ResourceType,
+)
 from magnetar.broker.security.rule import (
     EVERY_HOST,
     EVERY_USER,
-    USER,
     Pattern,
     Rule,
     Target,
@@ -38,6 +45,9 @@ from magnetar.broker.security.rule import (
     namespace_of,
     of_user,
 )
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 _KEPT_MAX: Final = 65_536  # resources, and principals, that were asked about
 _SERVER: Final = "Server"  # the kind of principals that are programs of the server itself
@@ -248,7 +258,7 @@ class Decisions:
         elif kind is ResourceType.PIPELINE:
             looks = operation is Operation.DESCRIBE
             operation = Operation.DESCRIBE if looks else Operation.ALTER
-            resource = Resource(ResourceType.CLUSTER, "kafka-cluster")
+            resource = CLUSTER
         found = self._others.get(resource)
         if found is None:
             found = self._find(resource)
@@ -309,17 +319,13 @@ class Decisions:
             keys = (text, EVERY_USER, *globs)
         else:
             keys = (text,)
-        if len(self._keys) >= _KEPT_MAX:
-            self._keys.clear()
-        self._keys[principal] = keys
+        _keep(self._keys, principal, keys)
         return keys
 
     def _find_topic(self, name: str) -> _Found:
         tenant = namespace_of(name).partition("/")[0]
         found = _Found(self._tables_of(Resource(_TOPIC, name)), self._admins(tenant))
-        if len(self._topics) >= _KEPT_MAX:
-            self._topics.clear()
-        self._topics[name] = found
+        _keep(self._topics, name, found)
         return found
 
     def _find(self, resource: Resource) -> _Found:
@@ -335,9 +341,7 @@ class Decisions:
             wants_own_name = self._tenancy.wants_own_names(namespace)
             admins = self._admins(namespace.partition("/")[0])
         found = _Found(self._tables_of(resource), admins, wants_own_name)
-        if len(self._others) >= _KEPT_MAX:
-            self._others.clear()
-        self._others[resource] = found
+        _keep(self._others, resource, found)
         return found
 
     def _admins(self, tenant: str) -> Collection[str]:
@@ -396,6 +400,12 @@ class Decisions:
                 target = Target(kind, Pattern.PREFIXED, name[:size])
                 if target in self._tables:
                     yield target
+
+
+def _keep(found: dict[_K, _V], key: _K, value: _V) -> None:
+    if len(found) >= _KEPT_MAX:
+        found.clear()
+    found[key] = value
 
 
 def _denied(tables: Iterable[_Table], keys: tuple[str, ...], host: str, bit: int) -> bool:

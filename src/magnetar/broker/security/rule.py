@@ -26,10 +26,9 @@ import json
 from enum import Enum
 from typing import Final, NamedTuple
 
-from magnetar.broker.security.model import Operation, ResourceType
+from magnetar.broker.security.model import USER, Operation, ResourceType
 
-USER: Final = "User"
-EVERY_USER: Final = "User:*"
+EVERY_USER: Final = f"{USER}:*"
 EVERY_HOST: Final = "*"
 RULES_ROOT: Final = "/rules/"
 

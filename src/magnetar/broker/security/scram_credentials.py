@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from magnetar.base.secret import secret_bytes
+from magnetar.base.settings_sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from magnetar.broker.security.scram import ITERATIONS_MIN, ScramCredential, ScramExchange
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, MetadataStore, Put
 
-ALGORITHMS: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+ALGORITHMS: Final[Mapping[str, str]] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 _SECRET: Final = "/scram/secret"  # noqa: S105  a path
 _ROOT: Final = "/scram/credentials/"
 _SECRET_BYTES: Final = 32

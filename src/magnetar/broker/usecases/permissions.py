@@ -17,13 +17,14 @@ from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.errors import InvalidRule, SecurityDisabled
 from magnetar.broker.security.model import (
+    USER,
     Caller,
     Operation,
     ResourceType,
     namespace_resource,
     tenant_resource,
 )
-from magnetar.broker.security.rule import EVERY_HOST, USER, Pattern, Rule, Target, is_glob, of_user
+from magnetar.broker.security.rule import EVERY_HOST, Pattern, Rule, Target, is_glob, of_user
 from magnetar.broker.security.rules import Change, Rules
 from magnetar.broker.topics.pulsar import PulsarTopics
 

@@ -23,6 +23,7 @@ from magnetar.base.rare_line import RareLine
 from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
 from magnetar.broker.security.model import Authenticated, Exchange, Principal
 from magnetar.broker.usecases.sasl import SaslLogins
+from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX, Frame
 from magnetar.wire.kafka.error_codes import ErrorCode
@@ -36,7 +37,6 @@ Encode = Callable[[int, Any, list[Buffer]], None]
 
 log = logging.getLogger(__name__)
 
-LOGIN_S_MAX: Final = 30.0  # as for a client's first word
 LARGE_BYTES_MAX: Final = 16 << 20
 VERSIONS_ASKED_MAX: Final = 16
 _BARE_HANDSHAKE: Final = 0  # the version after which messages come without a header

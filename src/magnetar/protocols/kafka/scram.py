@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
+from magnetar.base.settings_sasl import SCRAM_SHA_256, SCRAM_SHA_512
 from magnetar.broker.usecases.scram import ScramProblem
 from magnetar.wire.kafka.error_codes import ErrorCode
 
-MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MECHANISMS: Final[Mapping[int, str]] = {1: SCRAM_SHA_256, 2: SCRAM_SHA_512}
 NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 PROBLEMS: Final[Mapping[ScramProblem | None, ErrorCode]] = {
     None: ErrorCode.NONE,

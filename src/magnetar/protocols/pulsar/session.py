@@ -29,7 +29,7 @@ from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login
 from magnetar.ledger.entry import EntryKind
-from magnetar.protocols.door import Peer
+from magnetar.protocols.door import LOGIN_S_MAX, Peer
 from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.outbox import Outbox, Place
 from magnetar.protocols.pulsar.registry import Command
@@ -54,7 +54,6 @@ UNTAKEN_ANSWER_BYTES_MAX: Final = 1 << 20  # for a peer that takes nothing, befo
 
 # Of a client that has not shown who it is; a token may have 64 KiB.
 LOGIN_FRAME_BYTES_MAX: Final = 128 << 10
-LOGIN_S_MAX: Final = 30.0
 
 PROBE_S: Final = 5.0  # Pulsar's connectionLivenessCheckTimeoutMillis
 

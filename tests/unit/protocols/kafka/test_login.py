@@ -9,8 +9,9 @@ import pytest
 
 from magnetar.base.settings_sasl import SaslSettings
 from magnetar.broker.security.model import Principal
+from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.apis import load_apis
-from magnetar.protocols.kafka.login import LARGE_BYTES_MAX, LOGIN_S_MAX, VERSIONS_ASKED_MAX
+from magnetar.protocols.kafka.login import LARGE_BYTES_MAX, VERSIONS_ASKED_MAX
 from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
 from magnetar.wire.kafka.messages import api_versions, metadata, produce, sasl_authenticate, sasl_handshake

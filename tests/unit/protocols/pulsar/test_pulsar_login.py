@@ -11,7 +11,8 @@ import pytest
 from magnetar.broker.security.authentication import Authentication, Method
 from magnetar.broker.security.model import Principal
 from magnetar.broker.security.tokens import TokenValidator, secret_key, token_method
-from magnetar.protocols.pulsar.session import LOGIN_FRAME_BYTES_MAX, LOGIN_S_MAX
+from magnetar.protocols.door import LOGIN_S_MAX
+from magnetar.protocols.pulsar.session import LOGIN_FRAME_BYTES_MAX
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor, running_door
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     AuthData,
