@@ -93,6 +93,7 @@ class MemoryBudget:
         self._clock = clock
         self._receiving: dict[Receiver, _Progress] = {}
         self._waiting: dict[Receiver, tuple[int, int]] = {}  # the size of the frame, and what it needs
+        self._least_needed = 0  # no frame that waits needs less
         self._sending: dict[Sender, _Progress] = {}
         self._held: set[Held] = set()
         self.objects_used = 0  # not part of `used`
@@ -160,7 +161,9 @@ class MemoryBudget:
         if not self._fits(frame_bytes):
             self._look_at_senders()
             if not self._fits(frame_bytes):
-                self._waiting[receiver] = (frame_bytes, self._needed(frame_bytes))
+                needed = self._needed(frame_bytes)
+                self._waiting[receiver] = (frame_bytes, needed)
+                self._least_needed = min(self._least_needed, needed)
                 self._check_later()
                 return False
         self._begin(receiver, frame_bytes)
@@ -185,22 +188,34 @@ class MemoryBudget:
 
     def _serve(self) -> None:
         self._is_serving = False
-        for receiver, (frame_bytes, needed) in list(self._waiting.items()):
-            # There may be hundreds, of which none fits, in each turn of the loop.
-            if needed <= self.bytes_max - self.used and receiver in self._waiting:
-                del self._waiting[receiver]
-                self._begin(receiver, frame_bytes)
-                receiver.memory_granted(self.cost(frame_bytes))
+        over_s = self._clock.monotonic() + TURN_S
+        self._grant(over_s)
         # What is held may itself be what fills it: then only handling it makes room.
         has_room = self.used <= self.bytes_max // 8 * 7 or self.used - self._frames <= self.bytes_max // 8
         if self._held and has_room:
             held, self._held = self._held, set()
-            over_s = self._clock.monotonic() + TURN_S
             while held and self._clock.monotonic() < over_s:
                 held.pop().resume_if_possible()
             if held:  # each handles what it has received: all in one turn would block the loop
                 self._held |= held
                 self.give(0)
+
+    def _grant(self, over_s: float) -> None:
+        """Let frames in that there is room for now."""
+        # There may be hundreds, of which none fits, in each turn of the loop.
+        if self.bytes_max - self.used < self._least_needed:
+            return
+        for receiver, (frame_bytes, needed) in list(self._waiting.items()):
+            if needed <= self.bytes_max - self.used and receiver in self._waiting:
+                if (
+                    self._clock.monotonic() >= over_s
+                ):  # each takes memory, and handles what came behind the frame
+                    self.give(0)
+                    return
+                del self._waiting[receiver]
+                self._begin(receiver, frame_bytes)
+                receiver.memory_granted(self.cost(frame_bytes))
+        self._least_needed = min([needed for _, needed in self._waiting.values()], default=0)
 
     # --- objects -----------------------------------------------------------------------------------------------------
 

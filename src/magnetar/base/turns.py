@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-TURN_S: Final = 0.001  # in one pass, of all of them together
+TURN_S: Final = 0.0005  # in one pass, of all of them together
 
 
 class Turns:

@@ -22,7 +22,7 @@ from magnetar.protocols.backpressure import Backpressure, Reading, nothing
 from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
-LIGHT_S: Final = 0.0005
+LIGHT_S: Final = 0.00025
 RECEIVED_S: Final = 0.25e-9  # what a byte of a large frame counts in the pass of the loop that receives it
 
 
@@ -48,7 +48,7 @@ class Intake:
 
     __slots__ = (
         "_abort", "_admits_large", "_frame_cost", "_handle", "_held", "_holds_all", "_is_closed", "_is_light",
-        "_memory", "_reader", "_traffic", "allow", "backpressure", "get_buffer", "monotonic",
+        "_memory", "_reader", "_traffic", "_uncut_cost", "allow", "backpressure", "get_buffer", "monotonic",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,7 @@ class Intake:
         self.allow = self._reader.allow
         self._held: deque[Frame] = deque()
         self._frame_cost = 0  # what frames that are being received or held count
+        self._uncut_cost = 0  # of it, what is not cut into frames yet
         self._is_closed = False
         self._is_light = False  # what it sent last took next to no time
 
@@ -129,31 +130,58 @@ class Intake:
             turns.spend(count * RECEIVED_S)
             if turns.left_s <= 0.0:
                 backpressure.await_turn(RECEIVE_BYTES_MAX * RECEIVED_S)
-        if self._reader.is_waiting:
+        reader = self._reader
+        if reader.is_waiting:
             backpressure.awaits_memory = True
             backpressure.pause()
+        elif reader.has_more:
+            self._count_uncut()
+            backpressure.await_turn()
 
     def _handle_held(self) -> None:
         turns = self._traffic.turns
+        backpressure = self.backpressure
         began_s = self.monotonic()
         over_s = began_s + turns.left_s
-        while self._held and not self.backpressure.is_paused and self.backpressure.at_work is None:
+        while (
+            (self._held or self._cut_more()) and not backpressure.is_paused and backpressure.at_work is None
+        ):
             if self.monotonic() >= over_s:
-                self.backpressure.await_turn()
+                backpressure.await_turn()
                 break
             frame = self._held.popleft()
             self._handle(frame)
             self._give_back(frame)
         turns.spend(self.monotonic() - began_s)
         if self._held:
-            self.backpressure.pause()  # for what is at work
+            backpressure.pause()  # for what is at work
+
+    def _cut_more(self) -> bool:
+        """Hold more of what has come; whether there is any."""
+        reader = self._reader
+        if not reader.has_more:
+            return False
+        try:
+            self._hold(reader.go_on())
+        except WireError as error:
+            self._abort(str(error))
+            return False
+        self._count_uncut()
+        self.backpressure.awaits_memory = reader.is_waiting
+        return bool(self._held)
 
     def _hold(self, frames: list[Frame]) -> None:
+        if frames and frames[0].owned:
+            self._held.append(frames[0])
+            frames = frames[1:]
+        # One copy for all.  Each stays borrowed, so that nothing keeps all of them for one.
+        copy = memoryview(b"".join([frame.data for frame in frames]))
+        start = 0
         for frame in frames:
-            if not frame.owned:
-                self._charge(len(frame.data))
-                frame = Frame(memoryview(bytearray(frame.data)), True)
-            self._held.append(frame)
+            size = len(frame.data)
+            self._charge(size)
+            self._held.append(Frame(copy[start : start + size], False))
+            start += size
 
     def let_in(self, handle: Callable[[Frame], None], frame_bytes_max: int) -> None:
         """The client is known now: what it sends from here on goes to `handle`, and may be so large."""
@@ -187,6 +215,13 @@ class Intake:
             self._frame_cost -= cost
             self._memory.give_frame(cost)
 
+    def _count_uncut(self) -> None:
+        """What has come and is not cut counts as one frame."""
+        counted, self._uncut_cost = self._uncut_cost, self._memory.cost(self._reader.uncut_bytes)
+        self._frame_cost += self._uncut_cost - counted
+        self._memory.take_frame(self._uncut_cost)
+        self._memory.give_frame(counted)
+
     def memory_granted(self, cost: int) -> None:
         """There is memory for the frame that waits for it."""
         self._frame_cost += cost
@@ -198,6 +233,7 @@ class Intake:
         if not self._reader.is_receiving:
             self._memory.end_frame(self)
         self._hold(frames)
+        self._count_uncut()
         self.backpressure.awaits_memory = self._reader.is_waiting
         self.backpressure.resume_if_possible()
 

@@ -1,5 +1,6 @@
 """Frames reach their session in order, each in its turn, whatever they have to wait for; what waits is counted."""
 
+import asyncio
 import gc
 import weakref
 from typing import Any
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.protocols.intake import Intake
-from magnetar.wire.framing import SMALL_FRAME_BYTES_MAX
+from magnetar.wire.framing import FRAMES_AT_ONCE, SMALL_FRAME_BYTES_MAX
 from tests.unit.protocols.intake_world import FRAME_BYTES_MAX, KIB, LARGE, World, framed, run, turns
 
 
@@ -63,7 +64,7 @@ def test_a_frame_that_is_being_received_counts_from_its_announcement_on() -> Non
     run(scenario)
 
 
-def test_what_is_held_is_memory_of_its_own() -> None:
+def test_what_is_held_stays_as_it_is_and_is_to_be_copied_by_who_keeps_it() -> None:
     async def scenario(world: World) -> None:
         world.backpressure.at_work = world
         world.give(framed(b"held") + framed(b"too"))
@@ -71,7 +72,58 @@ def test_what_is_held_is_memory_of_its_own() -> None:
         world.backpressure.at_work = None
         world.backpressure.resume_if_possible()
         assert world.frames == [b"held", b"too"]
-        assert world.owned == [True, True]
+        assert world.owned == [False, False], "they share their memory"
+
+    run(scenario)
+
+
+def test_very_many_frames_of_one_read_are_cut_a_few_at_a_time_and_counted_all_the_while() -> None:
+    # A thousand small requests in one read took the loop two milliseconds before the first of them was handled.
+    async def scenario(world: World) -> None:
+        bodies = [bytes([number % 251]) * 9 for number in range(3 * FRAMES_AT_ONCE + 5)]
+        largest = 0
+
+        def note() -> None:
+            nonlocal largest
+            largest = max(largest, world.memory.used)
+            assert len(world.intake._held) <= FRAMES_AT_ONCE
+
+        world.when_handled = note
+        world.backpressure.at_work = world
+        world.give(b"".join(map(framed, bodies)))
+        assert not world.peer.is_read
+        assert world.memory.used > 9 * len(bodies), "what is not cut yet counts, too"
+        world.backpressure.at_work = None
+        world.backpressure.resume_if_possible()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert world.frames == bodies
+        assert world.peer.is_read
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_a_connection_that_ends_before_all_is_cut_leaves_nothing_behind() -> None:
+    async def scenario(world: World) -> None:
+        world.backpressure.at_work = world
+        world.give(framed(b"123456789") * (2 * FRAMES_AT_ONCE))
+        world.intake.close()
+        assert world.memory.used == 0
+
+    run(scenario)
+
+
+def test_an_impossible_size_behind_very_many_frames_ends_the_connection_when_it_is_reached() -> None:
+    async def scenario(world: World) -> None:
+        count = FRAMES_AT_ONCE + 3
+        world.give(framed(b"1") * count + bytes(4))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert world.frames[:FRAMES_AT_ONCE] == [b"1"] * FRAMES_AT_ONCE
+        assert len(world.reasons) == 1
+        world.intake.close()
+        assert world.memory.used == 0
 
     run(scenario)
 

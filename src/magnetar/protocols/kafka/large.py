@@ -1,10 +1,10 @@
 """Requests and responses of very many elements: worked on without holding up other connections.
 
 Reading a hundred thousand elements takes the better part of a second, and so does writing them.  Both happen on a
-thread, one message at a time and with rests (`base/pacing.py`).  When a request was answered its elements go on that
-thread, too: to let go of them all at once is one step of the interpreter, of 10 ms and more.  What a handler does with
-them is the loop's work, as everything is that touches state.  It is done in pieces, one piece of one request per turn
-of the loop, however many connections ask for as much (`LargeMessages.turn`).
+thread, one message at a time and with rests (`base/pacing.py`).  To let go of so many objects at once is one step of
+the interpreter, of 10 ms and more; so they go on that thread, too, a few at a time, whatever becomes of the request.
+What a handler does with elements is the loop's work, as everything is that touches state.  It is done in pieces, one
+piece of one request per turn of the loop, however many connections ask for as much (`LargeMessages.turn`).
 
 A handler whose answer is the sum of the answers to its parts says so (`PIECES`), and is simply asked piece by piece.
 Others count for themselves (Metadata, Fetch, Produce) or take no more elements than they can handle in one go: a
@@ -26,6 +26,7 @@ LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not w
 ELEMENTS_AT_ONCE: Final = 1_000  # up to there a handler does not divide its work
 ELEMENTS_PER_TURN: Final = 100  # otherwise: half a millisecond of it
 CRUMB_BYTES: Final = 2048  # parts that are smaller on average are joined
+PARTS_AT_ONCE: Final = 1_000  # a tenth of a millisecond
 
 T = TypeVar("T")
 
@@ -66,28 +67,54 @@ class LargeMessages:
         self.elements_in_turn_max = 0  # of the largest
 
     async def decode(self, decode: Callable[[], T]) -> T:
-        return await self._on_thread(decode)
+        """What `decode` makes of a request; give it to `let_go_of` afterwards."""
+        made: list[T] = []
+        try:
+            await self._on_thread(lambda: made.append(decode()))
+        except asyncio.CancelledError:
+            self._later(lambda: self._let_go_of_all(made))
+            raise
+        return made.pop()
+
+    async def work(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which may be `paced`."""
+        return await self._on_thread(work)
 
     async def encode(
-        self, encode: Callable[[int, Any, list[Buffer]], None], version: int, response: Any
+        self, encode: Callable[[int, Any, list[Buffer]], None], version: int, response: object
     ) -> Encoded:
+        """The elements of a `Large` response are gone afterwards."""
+
         def work() -> Encoded:
             parts: list[Buffer] = []
-            encode(version, response, parts)
-            if sum(map(len, parts)) < len(parts) * CRUMB_BYTES:
-                parts = [b"".join(parts)]
-            return Encoded(parts)
+            if isinstance(response, Large):
+                encode(version, response.response, parts)
+                _take_apart(response.response, self._pace.rest_if_due, with_inner=False)
+            else:
+                encode(version, response, parts)
+            return Encoded(_joined(parts, self._pace.rest_if_due))
 
         return await self._on_thread(work)
+
+    def let_go_of(self, request: Any) -> None:
+        """Free what `request` holds, which is needed no longer: its arrays are empty afterwards.
+
+        That is before anything else is decoded.
+        """
+        self._later(partial(_take_apart, request, self._pace.rest_if_due))
+
+    def _let_go_of_all(self, requests: list[Any]) -> None:
+        for request in requests:
+            _take_apart(request, self._pace.rest_if_due)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         if self._is_closed:
             raise asyncio.CancelledError  # as what was queued when it was closed
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def take_apart(self, request: Any) -> None:
-        """Free what `request` holds, which is needed no longer: its arrays are empty afterwards."""
-        await self._on_thread(partial(_take_apart, request, self._pace.rest_if_due))
+    def _later(self, work: Callable[[], object]) -> None:
+        if not self._is_closed:
+            self._thread.submit(work)
 
     def close(self) -> None:
         """Begin nothing more, and cancel what is queued: its clients will get no answer, so the stop need not wait."""
@@ -133,10 +160,11 @@ def _arrays_of(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if "list[" in str(one.type)) if is_dataclass(kind) else ()
 
 
-def _take_apart(message: Any, rest_if_due: Callable[[], None]) -> None:
+def _take_apart(message: Any, rest_if_due: Callable[[], None], *, with_inner: bool = True) -> None:
+    """Empty the arrays of a message, a few elements at a time, and before that `with_inner` those of its elements."""
     for name in _arrays_of(message.__class__):
         array = getattr(message, name)
-        holds_arrays = array and _arrays_of(array[0].__class__)
+        holds_arrays = with_inner and array and _arrays_of(array[0].__class__)
         while array:
             rest_if_due()
             last = array[-ELEMENTS_PER_TURN:]
@@ -144,6 +172,21 @@ def _take_apart(message: Any, rest_if_due: Callable[[], None]) -> None:
             if holds_arrays:
                 for element in last:
                     _take_apart(element, rest_if_due)
+
+
+def _joined(parts: list[Buffer], rest_if_due: Callable[[], None]) -> list[Buffer]:
+    """The same bytes in fewer parts, unless the parts are long; `parts` is empty afterwards."""
+    last_first: list[Buffer] = []
+    while parts:
+        rest_if_due()
+        some = parts[-PARTS_AT_ONCE:]
+        del parts[-PARTS_AT_ONCE:]
+        if sum(map(len, some)) < len(some) * CRUMB_BYTES:
+            last_first.append(b"".join(some))
+        else:
+            last_first += reversed(some)
+    last_first.reverse()
+    return last_first
 
 
 def cut(request: Any, pieces: Pieces) -> Iterator[tuple[int, Any]]:

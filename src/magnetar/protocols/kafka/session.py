@@ -263,20 +263,22 @@ class KafkaSession:
         async with service.memory.objects(len(data), objects_bytes):
             self._waits_for_room = None
             request = await service.large.decode(partial(api.decode_request, version, data, position))
-            if self._closed:
-                return None
-            service.request_counts[api.key] += 1
-            context = self._context_of(version, client_id, True)
-            if api.pieces is not None:
-                ask = partial(api.handle, context)
-                answer: Any = await service.large.in_pieces(ask, request, api.pieces)
-            else:
-                answer = api.handle(context, request)
-            if not isinstance(answer, Deferred):
-                response = await answer if is_coroutine(answer) else answer
-                encoded = await self._encoded(api, version, response)
-                await service.large.take_apart(request)
-                return encoded
+            answer: Any = None
+            try:
+                if self._closed:
+                    return None
+                service.request_counts[api.key] += 1
+                context = self._context_of(version, client_id, True)
+                if api.pieces is not None:
+                    ask = partial(api.handle, context)
+                    answer = await service.large.in_pieces(ask, request, api.pieces)
+                else:
+                    answer = api.handle(context, request)
+                if not isinstance(answer, Deferred):
+                    return await self._encoded(api, version, await answer if is_coroutine(answer) else answer)
+            finally:
+                if not isinstance(answer, Deferred) or not answer.keeps_request:
+                    service.large.let_go_of(request)
         # It may wait for long: others of its kind shall not wait for that.
         slot.deferred = answer
         if answer.keeps_request:
@@ -291,8 +293,7 @@ class KafkaSession:
     async def _encoded(self, api: Api[Any], version: int, answer: object) -> Encoded | None:
         if self._closed:
             return None
-        response = answer.response if isinstance(answer, Large) else answer
-        return await self._service.large.encode(api.encode_response, version, response)
+        return await self._service.large.encode(api.encode_response, version, answer)
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
         try:
@@ -313,7 +314,7 @@ class KafkaSession:
             return
         if isinstance(response, Large):
             complete = partial(self._complete, slot, api, version, correlation_id)
-            encoding = self._service.large.encode(api.encode_response, version, response.response)
+            encoding = self._service.large.encode(api.encode_response, version, response)
             self._service.tasks.spawn(api.name, self._finish(encoding, complete))
             return
         if response is None:

@@ -31,7 +31,7 @@ from magnetar.wire.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from magnetar.wire.kafka.runtime import ZERO_UUID
+from magnetar.wire.kafka.runtime import ZERO_UUID, paced
 
 VERSIONS = (0, 13)
 
@@ -60,14 +60,20 @@ def handle(
         return answer.finish()
     if len(wanted) > ELEMENTS_AT_ONCE:
         return answer.find_in_turns(wanted)
-    for one in _unique(wanted).values():
+    for one in _distinct(wanted):
         answer.find(one)
     return answer.finish()
 
 
-def _unique(wanted: Sequence[MetadataRequestTopic]) -> dict[tuple[bytes, str | None], MetadataRequestTopic]:
+def _distinct(wanted: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Named twice, it is described once: so does Kafka."""
-    return {(one.topic_id, one.name): one for one in wanted}
+    found: dict[tuple[bytes, str | None], MetadataRequestTopic] = {}
+    for one in paced(wanted):
+        found.setdefault((one.topic_id, one.name), one)
+    # One by one: to free so many keys at once would take long, too.
+    distinct = [found.popitem()[1] for _ in paced(range(len(found)))]
+    distinct.reverse()
+    return distinct
 
 
 class _Answer:
@@ -126,8 +132,7 @@ class _Answer:
 
     async def find_in_turns(self, wanted: list[MetadataRequestTopic]) -> Large:
         large = self._context.service.large
-        unique = await large.decode(partial(_unique, wanted))
-        await large.each(list(unique.values()), self.find)
+        await large.each(await large.work(partial(_distinct, wanted)), self.find)
         return await self._finish_in_turns()
 
     def finish(self) -> MetadataResponse | Awaitable[MetadataResponse | Large]:
