@@ -84,6 +84,12 @@ AUTHENTICATION_KEYS: Final = (
 AUTHENTICATION_NAMES: Final = frozenset(key.name for key in AUTHENTICATION_KEYS)
 
 
+def takes_tokens(text: Callable[[str], str]) -> bool:
+    """Whether clients may show tokens; `text` looks keys up."""
+    providers = (one.strip() for one in text("authenticationProviders").split(","))
+    return text("authenticationEnabled") == "true" and any(PROVIDERS.get(one) == TOKEN for one in providers)
+
+
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
     """`key` is where the key stands, as `base/key_source.py` reads it, and `setting` the name that it was set by.

@@ -7,7 +7,7 @@ them had no effect.  Their values are not looked at, and never shown: some are p
 from typing import Final
 
 _BY_REASON: Final[dict[str, str]] = {
-    "clients do not log in with tokens yet, and need not log in again": """
+    "there is no OAUTHBEARER yet, and clients need not log in again": """
         connections.max.reauth.ms delegation.token.expiry.check.interval.ms
         delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
         gssapi.connections.max.reauth.ms kafkaEnableAuthorizationForceGroupIdCheck

@@ -12,7 +12,8 @@ from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
 from magnetar.base.jaas import parse_jaas
 from magnetar.base.server_key import ServerKey
-from magnetar.base.settings_tls import Given, Lookup
+from magnetar.base.settings_authentication import takes_tokens
+from magnetar.base.settings_tls import Lookup
 
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
@@ -45,7 +46,8 @@ KAFKA_SASL_KEYS: Final = (
         ConfigType.PASSWORD,
         "",
         "The users of PLAIN, as Kafka writes them:"
-        ' `org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="her password";`.',
+        ' `org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="her password";`.'
+        " Where clients may show tokens, PLAIN takes those without it, too.",
     ),
     ServerKey(
         "sasl.server.max.receive.size",
@@ -113,17 +115,21 @@ def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
         )
     return SaslSettings(
         mechanisms,
-        _users(listener, look_up(PLAIN_USERS)) if PLAIN in mechanisms else {},
+        _users(listener, look_up) if PLAIN in mechanisms else {},
         int(look_up("sasl.server.max.receive.size").text),
         int(look_up("connection.failed.authentication.delay.ms").text) / 1000,
     )
 
 
-def _users(listener: str, given: Given) -> dict[str, str]:
+def _users(listener: str, look_up: Lookup) -> dict[str, str]:
+    """PLAIN's users; there need be none where clients may show tokens by it."""
+    given = look_up(PLAIN_USERS)
     if not given.text:
+        if takes_tokens(lambda key: look_up(key).text):
+            return {}
         raise ConfigError(
             f"listener {listener} takes PLAIN and has no users: set"
-            f" listener.name.{listener.lower()}.{PLAIN_USERS}"
+            f" listener.name.{listener.lower()}.{PLAIN_USERS}, or let clients show tokens: authenticationEnabled"
         )
     try:
         entry = parse_jaas(given.text)

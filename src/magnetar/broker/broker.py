@@ -114,7 +114,8 @@ class Broker:
     ) -> None:
         """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for.
 
-        `authentication` knows clients of Pulsar's door and of HTTP; without it they need not say who they are.
+        `authentication` knows clients of Pulsar's door and of HTTP, and tokens that Kafka's clients show by PLAIN;
+        without it those two need not say who they are.
         """
         self.settings = settings
         self.store = store

@@ -164,7 +164,7 @@ def test_an_unknown_key_is_one_sentence_with_the_closest_known_one() -> None:
         ("entryFormat=avro", "one of pulsar, kafka, mixed_kafka"),
         ("authorizer.class.name=org.x.Y", "can only be org.apache.kafka"),
         ("authenticationEnabled=true", "set authenticationProviders"),
-        ("saslAllowedMechanisms=PLAIN", "not available yet"),
+        ("saslAllowedMechanisms=PLAIN", "set sasl.enabled.mechanisms"),
         ("listeners=SASL_PLAINTEXT://:9093", "nothing says how clients may log in"),
         ("group.min.session.timeout.ms=9999999", "greater than group.max.session.timeout.ms"),
         ("log.cleaner.max.compaction.lag.ms=1", None),

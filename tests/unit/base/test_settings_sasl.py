@@ -32,6 +32,20 @@ def test_users_of_all_listeners() -> None:
     assert (sasl.token_bytes_max, sasl.failure_delay_s) == (524288, 0.1)
 
 
+TOKENS = (
+    "authenticationEnabled=true",
+    "authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+    "tokenSecretKey=data:,hunter2",
+)
+
+
+def test_plain_needs_no_users_where_clients_may_show_tokens() -> None:
+    assert of(*LISTENER, *TOKENS).network.sasl["SASL_PLAINTEXT"].passwords == {}
+    both = of(*LISTENER, *TOKENS, ALICE).network.sasl["SASL_PLAINTEXT"]
+    assert both.passwords == {"alice": "hunter2"}
+    assert "has no users" in problem(*LISTENER, *TOKENS[1:])
+
+
 def test_a_listener_has_its_own_before_those_of_all() -> None:
     network = of(
         "listeners=IN.SIDE://:1,OUT://:2",

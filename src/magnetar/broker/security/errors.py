@@ -16,9 +16,15 @@ class AuthenticationFailed(BrokerError):
 
 
 class LoginRefused(AuthenticationFailed):
-    """The same by SASL; the text is for the client, and does not say whether there is such a user."""
+    """The same by SASL; the text is for the client, and does not say whether there is such a user.  `reason` is for
+    the log, where that may say more.
+    """
 
     code: ClassVar[str] = "LOGIN_REFUSED"
+
+    def __init__(self, told: str, reason: str = "") -> None:
+        super().__init__(told)
+        self.reason = reason or told
 
 
 class InvalidRoles(AuthenticationFailed):

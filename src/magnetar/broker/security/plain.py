@@ -2,23 +2,33 @@
 
 A password is compared by a digest under a key of this process, which takes as long for a user that there is not, and
 for a password of any length.
+
+KoP's way is here, too: a password `token:...` that is not this user's own shows a token, and the client is the one that
+the token is for.  What it says as its user then is not looked at: KoP's clients have a tenant and a namespace there.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from magnetar.base.secret import secret_bytes
-from magnetar.broker.security.errors import LoginRefused
-from magnetar.broker.security.model import USER, Authenticated, Principal
+from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
+from magnetar.broker.security.model import USER, Authenticated, Login, Principal
 
 _TOKENS_MAX: Final = 4  # Kafka counts no further
+_SHOWS_TOKEN: Final = b"token:"
+_WRONG: Final = "Authentication failed: Invalid username or password"
 
 
 class PlainUsers:
-    """The users of a listener and their passwords."""
+    """The users of a listener and their passwords; `by_token` lets in a client that shows a token, where tokens are
+    taken, and raises AuthenticationFailed.
+    """
 
-    def __init__(self, passwords: Mapping[str, str]) -> None:
+    def __init__(
+        self, passwords: Mapping[str, str], by_token: Callable[[bytes], Login] | None = None
+    ) -> None:
+        self._by_token = by_token
         self._key = secret_bytes(32)
         self._digests = {
             user.encode(): self._digest(password.encode()) for user, password in passwords.items()
@@ -40,13 +50,25 @@ class PlainUsers:
         if not password:
             raise LoginRefused("Authentication failed: password not specified")
         known = self._digests.get(user, self._of_no_password)
-        if not hmac.compare_digest(known, self._digest(password)):
-            raise LoginRefused("Authentication failed: Invalid username or password")
+        if hmac.compare_digest(known, self._digest(password)):
+            authenticated = Authenticated(Principal(USER, user.decode()))
+        elif self._by_token is not None and password.startswith(_SHOWS_TOKEN):
+            authenticated = _by_token(self._by_token, password[len(_SHOWS_TOKEN) :])
+        else:
+            raise LoginRefused(_WRONG)
         if authorization_id not in (b"", user):
             raise LoginRefused(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        return Authenticated(Principal(USER, user.decode()))
+        return authenticated
 
     def _digest(self, password: bytes) -> bytes:
         return hmac.digest(self._key, password, "sha256")
+
+
+def _by_token(log_in: Callable[[bytes], Login], token: bytes) -> Authenticated:
+    try:
+        login = log_in(token)
+    except AuthenticationFailed as error:
+        raise LoginRefused(_WRONG, f"its token is refused: {error}") from None
+    return Authenticated(login.principal)

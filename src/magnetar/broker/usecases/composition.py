@@ -135,7 +135,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
         logins=LoginCases(authentication),
-        sasl=SaslCases(parts.scram),
+        sasl=SaslCases(parts.scram, authentication),
         scram=ScramCases(access, parts.scram),
         topics=TopicCases(
             access,

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from magnetar.base.settings_authentication import TOKEN
 from magnetar.base.settings_sasl import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
-from magnetar.broker.security.model import Exchange
+from magnetar.broker.security.authentication import Authentication
+from magnetar.broker.security.model import Credentials, Exchange, Login
 from magnetar.broker.security.plain import PlainUsers
 from magnetar.broker.security.scram_credentials import ScramCredentials
 
@@ -25,14 +27,23 @@ class SaslLogins:
 
 
 class SaslCases:
-    def __init__(self, scram: ScramCredentials) -> None:
+    """`authentication` is that of Pulsar's door and of HTTP: PLAIN takes the tokens that are taken there."""
+
+    def __init__(self, scram: ScramCredentials, authentication: Authentication | None = None) -> None:
         self._scram = scram
+        self._authentication = authentication
 
     def at(self, settings: SaslSettings) -> SaslLogins:
         """What a listener with these settings takes."""
         begin: dict[str, Callable[[], Exchange]] = {
-            PLAIN: PlainUsers(settings.passwords).begin,
+            PLAIN: PlainUsers(settings.passwords, self._by_token()).begin,
             SCRAM_SHA_256: partial(self._scram.begin, SCRAM_SHA_256),
             SCRAM_SHA_512: partial(self._scram.begin, SCRAM_SHA_512),
         }
         return SaslLogins({name: begin[name] for name in settings.mechanisms}, settings)
+
+    def _by_token(self) -> Callable[[bytes], Login] | None:
+        authentication = self._authentication
+        if authentication is None or TOKEN not in authentication.methods:
+            return None
+        return lambda token: authentication.log_in(Credentials(TOKEN, token))

@@ -188,15 +188,17 @@ class Login:
         try:
             step = self._exchange.respond(message)
         except AuthenticationFailed as error:
-            reason = (
+            told = (
                 "Authentication failed during authentication due to invalid credentials with SASL mechanism"
             )
-            reason = str(error) if isinstance(error, LoginRefused) else f"{reason} {self._mechanism}"
+            told, reason = f"{told} {self._mechanism}", ""
+            if isinstance(error, LoginRefused):
+                told, reason = str(error), error.reason
             self._state = _State.OVER
             self._exchange = None
-            self._service.failed(str(self._session), reason)
+            self._service.failed(str(self._session), reason or told)
             delay_s = self._logins.failure_delay_s
-            self._telling = self._service.clock.call_later(delay_s, self._tell, header, reason)
+            self._telling = self._service.clock.call_later(delay_s, self._tell, header, told)
             return
         if header is None:
             self._session.answer_bare(step.data)
@@ -206,11 +208,11 @@ class Login:
             self.closed()
             self._session.let_in(step.principal)
 
-    def _tell(self, header: RequestHeader | None, reason: str) -> None:
+    def _tell(self, header: RequestHeader | None, told: str) -> None:
         if header is None:
             self._session.drop()
             return
-        response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, reason)
+        response = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
         self._answer(header, sasl_authenticate, response)
         self._session.finish()
 
