@@ -16,22 +16,30 @@ No connection may take the last of it, and every connection must get on:
   is, the smaller they are.
 - **Past the limit** sessions handle no further request until an eighth is free again, or until nearly all of it is
   requests that wait to be handled.
+- **While large frames wait** little is received at a time (`frames_wait`), as what comes behind the announcement is
+  kept besides.  A client that hangs up meanwhile is missed within `CHECK_S`, unless it has sent so much that its end
+  is still behind it; so none waits longer than `WAIT_S`, when clients have given up as well.
 - **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
   `STALL_S` while memory is short, after `FRAME_STALL_S` in any case where a frame is concerned that its session would
   read.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.base.rare_line import RareLine
 from magnetar.base.turns import TURN_S
+
+log = logging.getLogger(__name__)
 
 STALL_S: Final = 10.0
 FRAME_STALL_S: Final = 60.0
+WAIT_S: Final = 30.0  # Kafka's request.timeout.ms, and what Pulsar's clients wait
 GROWTH_BYTES: Final = 64 << 10  # what a frame must grow by in `STALL_S` while memory is short
 CHECK_S: Final = 1.0
 
@@ -45,6 +53,14 @@ class Receiver(Protocol):
 
     def is_paused(self) -> bool:
         """Whether it does not read now, so that nothing can come."""
+        ...
+
+    def has_hung_up(self) -> bool:
+        """Whether its client has gone, as far as that can be known while nothing is read from it."""
+        ...
+
+    def hang_up(self) -> None:
+        """Close the connection; what it holds is given back in due course."""
         ...
 
     def memory_granted(self, cost: int) -> None:
@@ -92,14 +108,17 @@ class MemoryBudget:
         self.cut_off_count = 0
         self._clock = clock
         self._receiving: dict[Receiver, _Progress] = {}
-        self._waiting: dict[Receiver, tuple[int, int]] = {}  # the size of the frame, and what it needs
+        # The size of the frame, what it needs, and since when it waits; oldest first.
+        self._waiting: dict[Receiver, tuple[int, int, float]] = {}
         self._least_needed = 0  # no frame that waits needs less
+        self.frames_wait = False
         self._sending: dict[Sender, _Progress] = {}
         self._held: set[Held] = set()
         self.objects_used = 0  # not part of `used`
         self._objects_waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._is_checking = False
         self._is_serving = False
+        self._given_up = RareLine(log, clock)
 
     # --- what is small, or already there -----------------------------------------------------------------------------
 
@@ -125,7 +144,7 @@ class MemoryBudget:
     @property
     def is_short(self) -> bool:
         """A connection that makes no progress is cut off."""
-        return bool(self._waiting) or self.used > self.bytes_max // 4 * 3
+        return self.frames_wait or self.used > self.bytes_max // 4 * 3
 
     def response_bytes_max(self) -> int:
         """How large a response may be now that can be as large as its client likes."""
@@ -162,8 +181,9 @@ class MemoryBudget:
             self._look_at_senders()
             if not self._fits(frame_bytes):
                 needed = self._needed(frame_bytes)
-                self._waiting[receiver] = (frame_bytes, needed)
+                self._waiting[receiver] = (frame_bytes, needed, self._clock.monotonic())
                 self._least_needed = min(self._least_needed, needed)
+                self.frames_wait = True
                 self._check_later()
                 return False
         self._begin(receiver, frame_bytes)
@@ -173,6 +193,7 @@ class MemoryBudget:
         """It is complete, or will never be."""
         self._receiving.pop(receiver, None)
         self._waiting.pop(receiver, None)
+        self.frames_wait = bool(self._waiting)
 
     def _fits(self, frame_bytes: int) -> bool:
         return self._needed(frame_bytes) <= self.bytes_max - self.used
@@ -205,7 +226,7 @@ class MemoryBudget:
         # There may be hundreds, of which none fits, in each turn of the loop.
         if self.bytes_max - self.used < self._least_needed:
             return
-        for receiver, (frame_bytes, needed) in list(self._waiting.items()):
+        for receiver, (frame_bytes, needed, _) in list(self._waiting.items()):
             if needed <= self.bytes_max - self.used and receiver in self._waiting:
                 if (
                     self._clock.monotonic() >= over_s
@@ -213,9 +234,10 @@ class MemoryBudget:
                     self.give(0)
                     return
                 del self._waiting[receiver]
+                self.frames_wait = bool(self._waiting)
                 self._begin(receiver, frame_bytes)
                 receiver.memory_granted(self.cost(frame_bytes))
-        self._least_needed = min([needed for _, needed in self._waiting.values()], default=0)
+        self._least_needed = min([needed for _, needed, _ in self._waiting.values()], default=0)
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
@@ -299,6 +321,15 @@ class MemoryBudget:
         self._is_checking = False
         self._look_at_senders()
         now_s = self._clock.monotonic()
+        for receiver, (_, _, since_s) in list(self._waiting.items()):
+            if now_s - since_s >= WAIT_S:
+                self.cut_off_count += 1
+                line = f"a request that was announced has waited {WAIT_S:.0f} s for memory: its connection is closed"
+                self._given_up.warn(line, "were closed")
+            elif not receiver.has_hung_up():
+                continue
+            self.end_frame(receiver)
+            receiver.hang_up()
         is_short = self.is_short
         for receiver, progress in list(self._receiving.items()):
             filled = receiver.frame_filled()

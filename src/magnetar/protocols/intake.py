@@ -18,11 +18,13 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import WireError
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.turn_end import TurnEnd
-from magnetar.protocols.backpressure import Backpressure, Reading, nothing
+from magnetar.protocols.backpressure import Backpressure, nothing
+from magnetar.protocols.door import Peer
 from magnetar.protocols.traffic import Traffic
 from magnetar.wire.framing import RECEIVE_BYTES_MAX, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, Frame, FrameReader
 
 LIGHT_S: Final = 0.00025
+SHORT_RECEIVE_BYTES: Final = 4 << 10  # while frames wait for memory: theirs is kept in part already
 RECEIVED_S: Final = 0.25e-9  # what a byte of a large frame counts in the pass of the loop that receives it
 
 
@@ -48,13 +50,13 @@ class Intake:
 
     __slots__ = (
         "_abort", "_admits_large", "_frame_cost", "_handle", "_held", "_holds_all", "_is_closed", "_is_light",
-        "_memory", "_reader", "_traffic", "_uncut_cost", "allow", "backpressure", "get_buffer", "monotonic",
+        "_memory", "_peer", "_reader", "_traffic", "_uncut_cost", "allow", "backpressure", "monotonic",
     )  # fmt: skip
 
     def __init__(
         self,
         traffic: FramedTraffic,
-        reading: Reading,
+        peer: Peer,
         limits: Limits,
         handle: Callable[[Frame], None],
         abort: Callable[[str], None],
@@ -68,6 +70,7 @@ class Intake:
 
         `admits_large` says of a large frame whether it may come at all, until `let_in`.
         """
+        self._peer = peer
         self._traffic = traffic
         self._memory = traffic.memory
         self.monotonic = traffic.monotonic
@@ -76,16 +79,23 @@ class Intake:
         self._holds_all = ran_short is not None
         self._admits_large = admits_large
         self.backpressure = Backpressure(
-            reading, traffic, limits.requests, limits.bytes, self._handle_held, ran_short
+            peer, traffic, limits.requests, limits.bytes, self._handle_held, ran_short
         )
         self._reader = FrameReader(traffic.scratch, traffic.arena.take, limits.frame_bytes, self._admit)
-        self.get_buffer = self._reader.get_buffer
         self.allow = self._reader.allow
         self._held: deque[Frame] = deque()
         self._frame_cost = 0  # what frames that are being received or held count
         self._uncut_cost = 0  # of it, what is not cut into frames yet
         self._is_closed = False
         self._is_light = False  # what it sent last took next to no time
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes belong."""
+        reader = self._reader
+        buffer = reader.get_buffer()
+        if self._memory.frames_wait and not reader.is_receiving:
+            return buffer[:SHORT_RECEIVE_BYTES]
+        return buffer
 
     def received(self, count: int) -> None:
         """`count` bytes were put into the buffer that `get_buffer` gave."""
@@ -243,6 +253,12 @@ class Intake:
 
     def is_paused(self) -> bool:
         return self.backpressure.is_paused
+
+    def has_hung_up(self) -> bool:
+        return self._peer.has_hung_up()
+
+    def hang_up(self) -> None:
+        self._peer.close()
 
     def cut_off(self, reason: str) -> None:
         self._abort(reason)

@@ -76,6 +76,21 @@ def test_half_sent_requests_stay_within_the_limit_and_are_given_up(
     eventually(lambda: metric(server, "magnetar_connection_memory_bytes") == 0, "all of it is given back")
 
 
+def test_clients_that_announce_a_request_and_go_are_missed(
+    server: MagnetarProcess, wire: Wire, topic: str
+) -> None:
+    # Nothing is read while a request waits: 2,400 sockets of clients that had gone were kept, and 64 KiB for each.
+    waiting = 'magnetar_connection_memory_holders{state="waiting"}'
+    announced = struct.pack(">i", 60 * MIB)
+    with ExitStack() as stack:
+        pour(stack.enter_context(raw(server.ports[0])), announced + bytes(MIB))
+        for _ in range(100):
+            with raw(server.ports[0]) as one:
+                one.sendall(announced + bytes(100))
+        eventually(lambda: metric(server, waiting) == 0, "those that have gone wait no more")
+        lives(wire, topic)
+
+
 def test_a_small_batch_in_a_large_frame_does_not_keep_the_frame(
     server: MagnetarProcess, wire: Wire, topic: str
 ) -> None:

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from magnetar.base.memory_budget import FRAME_STALL_S, STALL_S, MemoryBudget
+import pytest
+
+from magnetar.base.memory_budget import CHECK_S, FRAME_STALL_S, STALL_S, WAIT_S, MemoryBudget
 from magnetar.base.turns import TURN_S
 from magnetar.testing.clock import FakeClock
 
@@ -20,6 +22,8 @@ class Peer:
         self.granted: list[int] = []
         self.reasons: list[str] = []
         self.resumed = 0
+        self.is_gone = False
+        self.is_closed = False
         self.paused = False
 
     def frame_filled(self) -> int:
@@ -33,6 +37,12 @@ class Peer:
 
     def memory_granted(self, cost: int) -> None:
         self.granted.append(cost)
+
+    def has_hung_up(self) -> bool:
+        return self.is_gone
+
+    def hang_up(self) -> None:
+        self.is_closed = True
 
     def resume_if_possible(self) -> None:
         self.resumed += 1
@@ -252,3 +262,75 @@ def test_sessions_that_were_held_go_on_a_few_milliseconds_in_each_turn_of_the_lo
         assert memory.held_count == 0
 
     run(scenario)
+
+
+def test_while_frames_wait_little_is_to_be_received_and_clients_that_hang_up_are_missed() -> None:
+    # Thousands that had announced a frame and gone again were kept, each with 64 KiB of what it had sent.
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        first, second, gone = Peer(), Peer(), Peer()
+        assert memory.begin_frame(first, 30 * MIB)
+        assert not memory.frames_wait
+        assert not memory.begin_frame(second, 30 * MIB)
+        assert not memory.begin_frame(gone, 30 * MIB)
+        assert memory.frames_wait
+        first.is_gone = gone.is_gone = True
+        clock.advance(CHECK_S)
+        assert gone.is_closed
+        assert not first.is_closed, "one that is read from is missed by its socket"
+        assert not second.is_closed
+        memory.end_frame(gone)
+        memory.end_frame(first)
+        memory.give_frame(30 * MIB)
+        await turn()
+        assert second.granted == [30 * MIB]
+        assert not memory.frames_wait
+
+    run(scenario)
+
+
+def test_when_those_that_wait_have_gone_as_much_is_received_as_before() -> None:
+    async def scenario(memory: MemoryBudget, _: FakeClock) -> None:
+        first, second = Peer(), Peer()
+        assert memory.begin_frame(first, 30 * MIB)
+        assert not memory.begin_frame(second, 30 * MIB)
+        memory.end_frame(second)
+        assert not memory.frames_wait
+
+    run(scenario)
+
+
+def test_frames_that_have_waited_are_let_in_over_several_turns_of_the_loop() -> None:
+    # Each takes memory and handles what came behind it: dozens at once were 8 ms.
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        class Slow(Peer):
+            def memory_granted(self, cost: int) -> None:
+                super().memory_granted(cost)
+                clock.advance(TURN_S)
+
+        memory.take(60 * MIB)
+        waiting = [Slow() for _ in range(3)]
+        assert not any(memory.begin_frame(one, 5 * MIB) for one in waiting)
+        memory.give(60 * MIB)
+        for count in (1, 2, 3):
+            await asyncio.sleep(0)
+            assert sum(bool(one.granted) for one in waiting) == count
+
+    run(scenario)
+
+
+def test_no_frame_waits_for_longer_than_its_client_does(caplog: pytest.LogCaptureFixture) -> None:
+    # One that has sent more than the sockets hold may have gone unseen: its end is behind what it has sent.
+    async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
+        memory.take(60 * MIB)
+        early, late = [Peer() for _ in range(5)], Peer()
+        assert not any(memory.begin_frame(one, 5 * MIB) for one in early)
+        clock.advance(WAIT_S - CHECK_S)
+        assert not memory.begin_frame(late, 5 * MIB)
+        assert not any(one.is_closed for one in early)
+        clock.advance(2 * CHECK_S)
+        assert all(one.is_closed for one in early)
+        assert not late.is_closed
+        assert memory.cut_off_count == 5
+
+    run(scenario)
+    assert len(caplog.messages) == 1, "one line, however many they are"
