@@ -10,6 +10,7 @@ from magnetar import __version__
 from magnetar.base import randomness
 from magnetar.base.arena import Arena
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.rare_line import RareLine
 from magnetar.base.tasks import Tasks
 from magnetar.base.turn_end import TurnEnd
 from magnetar.broker.cluster.model import Endpoint
@@ -64,6 +65,7 @@ class PulsarService(FramedTraffic):
         self.commands = commands
         self.sessions: set[Session] = set()
         self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
+        self.strangers = RareLine(log, self.clock)
         self.tasks = Tasks(log)  # commands at work; they outlive their connections
         self.command_counts: Counter[int] = Counter()
         # Names that the broker gives to producers differ from those of every earlier process: deduplication goes by

@@ -359,9 +359,14 @@ class PulsarSession:
         self._peer.close()
 
     def abort(self, reason: str) -> None:
-        """Close the connection, and log the reason."""
+        """Close the connection, and log the reason: rarely while any program may cause it, without end."""
         if self.state is not State.CLOSED:
-            log.warning("closing connection %s: %s", self, reason)
+            if self.state is State.EXPECTING_CONNECT:
+                self.service.strangers.warn(
+                    f"closing connection {self}: {reason}", "were closed before CONNECT"
+                )
+            else:
+                log.warning("closing connection %s: %s", self, reason)
             self._outbox.flush()
             self.closed()
             self._peer.close()

@@ -57,6 +57,23 @@ def test_nothing_may_come_before_connect(with_door: WithDoor, first: Any) -> Non
     with_door(scenario)
 
 
+def test_those_that_never_connect_cannot_fill_the_log(
+    with_door: WithDoor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        for _ in range(50):
+            door.client().say(CommandPing())
+        assert len(caplog.messages) == 1
+        known = door.client()
+        await known.connect()
+        known.say(CommandConnect(client_version="again"))
+        assert known.is_closed
+        assert len(caplog.messages) == 2, "of a client that is known each line counts"
+
+    with caplog.at_level(logging.WARNING):
+        with_door(scenario)
+
+
 def test_connect_comes_once(with_door: WithDoor, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(door: PulsarDoor) -> None:
         client = await door.connected()
