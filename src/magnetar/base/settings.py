@@ -52,6 +52,7 @@ from magnetar.base.settings_tls import (
     Given,
     TlsSettings,
     kafka_tls,
+    principal_rules,
     pulsar_tls,
 )
 from magnetar.base.settings_topic_defaults import KEY_FAMILIES
@@ -302,6 +303,11 @@ class _Reader:
         network = NetworkSettings(
             listeners=listeners,
             tls=self._kafka_tls(listeners),
+            principals={
+                one.name: principal_rules(partial(self._look_up_own, one.name))
+                for one in listeners
+                if one.has_tls
+            },
             sasl=self._kafka_sasl(listeners),
             advertised=self._advertised(listeners),
             http_host=host,

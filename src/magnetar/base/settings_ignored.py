@@ -67,9 +67,6 @@ _BY_REASON: Final[dict[str, str]] = {
     "a new certificate is taken from its file whatever names it has": """
         ssl.allow.dn.changes ssl.allow.san.changes
     """,
-    "there is no authentication yet: a client's certificate lets it in, and gives it no name": """
-        ssl.principal.mapping.rules
-    """,
     "there is no KRaft controller: metadata lies in an embedded database": """
         broker.heartbeat.interval.ms broker.session.timeout.ms config.providers
         controller.quorum.append.linger.ms controller.quorum.auto.join.enable

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.listeners import LOCALHOST, Listener
+from magnetar.base.principal_rules import PrincipalRules
 from magnetar.base.settings_sasl import SaslSettings
 from magnetar.base.settings_tls import TlsSettings
 
@@ -34,11 +35,13 @@ class NetworkSettings:
     `advertised` has the addresses that clients are given, {name: (host, port)}, for listeners that set one; port 0
     stands for the port that is listened on.  For the others it is the listener's own host or, if that stands for
     several addresses, the one that the client itself connected to.  By name, `tls` is what those speak that have TLS,
-    and `sasl` how clients log in to those that ask for it.
+    `principals` what their clients are called by their certificates, and `sasl` how clients log in to those that ask
+    for it.
     """
 
     listeners: tuple[Listener, ...]
     tls: Mapping[str, TlsSettings]
+    principals: Mapping[str, PrincipalRules]
     sasl: Mapping[str, SaslSettings]
     advertised: Mapping[str, tuple[str, int]]
     http_host: str

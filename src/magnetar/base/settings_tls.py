@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 
 from magnetar.base.config import ConfigType
 from magnetar.base.errors import ConfigError
+from magnetar.base.principal_rules import DEFAULT_RULES, PrincipalRules, parse_principal_rules
 from magnetar.base.server_key import ServerKey, aliases
 
 PEM: Final = "PEM"
+PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _B, _S, _I, _LIST, _PASSWORD = (
@@ -96,6 +98,13 @@ KAFKA_TLS_KEYS: Final = (
         "Whether Kafka's clients show a certificate: required, if they have one (requested), or not at all.",
         choices=("none", "requested", "required"),
         aliases=aliases("kopSslClientAuth"),
+    ),
+    ServerKey(
+        PRINCIPAL_RULES,
+        _S,
+        DEFAULT_RULES,
+        "What clients of SSL listeners are called, by the names in their certificates:"
+        " `RULE:^CN=([^,]+),.*$/$1/L,DEFAULT`; the first rule that fits counts.",
     ),
     ServerKey(
         "ssl.enabled.protocols",
@@ -220,6 +229,19 @@ def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
     password = look_up("ssl.key.password")
     versions = _versions(look_up("ssl.enabled.protocols"))
     return TlsSettings(chain, key, trusted, wanted, versions, password.text, password.name)
+
+
+def principal_rules(look_up: Lookup) -> PrincipalRules:
+    """What `ssl.principal.mapping.rules` says about one listener.
+
+    Raises:
+        ConfigError: it has no rules, or they cannot be used.
+    """
+    given = look_up(PRINCIPAL_RULES)
+    try:
+        return parse_principal_rules(given.text)
+    except ValueError as error:
+        raise ConfigError(f"{given.name} {error}") from None
 
 
 def pulsar_tls(look_up: Lookup) -> TlsSettings:

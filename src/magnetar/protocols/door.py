@@ -68,10 +68,15 @@ class Peer(Protocol):
 
 
 class AcceptedPeer(Peer, Protocol):
-    """A connection as its door gets it: with the client's address, and the one that the client connected to."""
+    """A connection as its door gets it: with the client's address, and the one that the client connected to.
+
+    `certificate_name` is the name in the certificate that the client has shown and TLS has verified, as
+    `base/distinguished_name.py` writes it; None without one.
+    """
 
     client_host: str
     local_host: str
+    certificate_name: str | None
 
 
 class Session(Protocol):

@@ -25,6 +25,8 @@ FIRST_WORD_S_MAX: Final = 30.0  # as Pulsar's brokers wait for CONNECT; Kafka's 
 UNSENT_BYTES_COUNTED: Final = (
     64 << 10
 )  # below it is not worth counting: sockets are given more than that by the kernel
+# What a transport with TLS has (`server/tls.py`): the name in the certificate that the client has shown.
+CERTIFICATE_NAME: Final = "certificate_name"
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)  # Linux
 _ESTABLISHED: Final = 1  # tcpi_state, its first byte
 
@@ -73,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_timer: TimerHandle | None = None
         self.client_host = ""
         self.local_host = ""  # the address that the client connected to
+        self.certificate_name: str | None = None
 
     # --- asyncio's side ----------------------------------------------------------------------------------------------
 
@@ -80,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.client_host = host_of(transport, "peername") or "unknown"
         self.local_host = host_of(transport, "sockname")
+        self.certificate_name = transport.get_extra_info(CERTIFICATE_NAME)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

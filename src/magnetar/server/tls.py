@@ -23,10 +23,11 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.distinguished_name import distinguished_name
 from magnetar.base.rare_line import RareLine
 from magnetar.base.turns import TURN_S, Turns
 from magnetar.protocols.door import Buffer
-from magnetar.server.connection import Connection, host_of
+from magnetar.server.connection import CERTIFICATE_NAME, Connection, host_of
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._socket: asyncio.Transport
         self._state = _State.HANDSHAKE
         self._timer: TimerHandle | None = None
+        self._certificate_name: str | None = None
         self._has_place = False
         self._has_connection = False
         self._has_heard = False
@@ -239,6 +241,13 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._refuse(error)
         else:
             self._flush()
+            # What was not verified is not there: such a client would not have come as far.
+            certificate = self._tls.getpeercert(binary_form=True)
+            try:
+                self._certificate_name = distinguished_name(certificate) if certificate else None
+            except ValueError:
+                self.give_up("its certificate has a name that cannot be read")
+                return
             self._handshakes.succeeded(self)
             if self._timer is not None:
                 self._timer.cancel()
@@ -439,6 +448,8 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._go_on_soon()  # not at once: who calls may be in the middle of something
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == CERTIFICATE_NAME:
+            return self._certificate_name
         return self._socket.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

@@ -45,14 +45,17 @@ class Authority:
             ),
         )
 
-    def issue(self, name: str, *, hosts: Sequence[str] = (), password: str = "") -> Issued:
-        """A certificate for the common name `name`, for a client, or for a server that goes by `hosts`."""
+    def issue(self, name: str, *, hosts: Sequence[str] = (), password: str = "", subject: str = "") -> Issued:
+        """A certificate for the common name `name`, for a client, or for a server that goes by `hosts`.
+
+        `subject` is another name than that, as openssl takes it: `/O=Magnetar/OU=People/CN=Dave`.
+        """
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         issued = Issued(folder / "key.pem", folder / "certificate.pem", folder / "both.pem")
         alternatives = ["-addext", f"subjectAltName={','.join(map(_alternative, hosts))}"] if hosts else []
         _openssl(
-            *_request(name, issued.key, issued.certificate, password),
+            *_request(name, issued.key, issued.certificate, password, subject),
             *("-CA", str(self.certificate), "-CAkey", str(self._key)),
             *("-addext", "basicConstraints=critical,CA:FALSE", *alternatives),
         )
@@ -60,10 +63,10 @@ class Authority:
         return issued
 
 
-def _request(name: str, key: Path, certificate: Path, password: str) -> list[str]:
+def _request(name: str, key: Path, certificate: Path, password: str, subject: str = "") -> list[str]:
     secrecy = ["-passout", f"pass:{password}"] if password else ["-noenc"]
     files = ["-keyout", str(key), "-out", str(certificate)]
-    return ["req", "-x509", *_KEY, *secrecy, *files, "-days", str(DAYS), "-subj", f"/CN={name}"]
+    return ["req", "-x509", *_KEY, *secrecy, *files, "-days", str(DAYS), "-subj", subject or f"/CN={name}"]
 
 
 def _alternative(host: str) -> str:

@@ -93,6 +93,19 @@ def test_a_listener_has_its_own_before_those_of_all() -> None:
     assert network.tls["INNER"].client_certificates is ClientCertificates.REQUIRED
 
 
+def test_names_of_clients_are_a_listeners_own_before_those_of_all() -> None:
+    principals = of(
+        "listeners=SSL://:1,INNER://:2,PLAIN://:3",
+        "listener.security.protocol.map=INNER:SSL,PLAIN:PLAINTEXT",
+        "ssl.keystore.location=/all.pem",
+        "listener.name.inner.ssl.principal.mapping.rules=RULE:^CN=([A-Za-z0-9.-]+),OU=People.*$/$1/L,DEFAULT",
+    ).network.principals
+    assert {name: rules.name_of("CN=Dave,OU=People") for name, rules in principals.items()} == {
+        "SSL": "CN=Dave,OU=People",
+        "INNER": "dave",
+    }
+
+
 def test_pulsars_keys() -> None:
     settings = of(*PULSAR).network.pulsar
     assert settings.tls_port == 6651
@@ -139,6 +152,12 @@ def test_pulsars_keys() -> None:
             "has different values",
         ),
         ((*SSL, "listener.name.ssl.ssl.nonsense=1"), "unknown key"),
+        ((*SSL, "ssl.principal.mapping.rules="), "ssl.principal.mapping.rules has no rule"),
+        ((*SSL, "ssl.principal.mapping.rules=RULE:(?=a)/b/"), "which RE2 cannot run"),
+        (
+            (*SSL, "listener.name.ssl.ssl.principal.mapping.rules=RULE:a/b"),
+            "ssl.principal.mapping.rules of listener SSL has no rule at 'RULE:a/b'",
+        ),
         (("brokerServicePortTls=1",), "brokerServicePortTls needs a certificate and its key: set tlsCert"),
         (PULSAR[:2], "set tlsKeyFilePath"),
         ((*PULSAR, "tlsRequireTrustedClientCertOnConnect=true"), "set tlsTrustCertsFilePath"),
@@ -163,9 +182,9 @@ def test_keys_of_a_server_without_tls_have_no_effect_and_that_is_said() -> None:
     )
     assert [notice.partition(" has no effect: ")[2] for notice in settings.notices] == [
         "OpenSSL does what Java's security providers do elsewhere",
-        "there is no authentication yet: a client's certificate lets it in, and gives it no name",
         "no listener speaks TLS",
         "no listener speaks TLS",
+        "no listener PLAINTEXT speaks TLS",
         "no listener PLAINTEXT speaks TLS",
         "brokerServicePortTls is not set",
     ]

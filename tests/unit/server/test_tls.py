@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from magnetar.server.tls import (
 )
 from magnetar.testing.certificates import Authority
 from magnetar.testing.clock import FakeClock
-from tests.unit.server.tls_world import Socket, World
+from tests.unit.server.tls_world import Client, Socket, World
 
 
 @pytest.fixture(scope="module")
@@ -360,5 +361,26 @@ def test_high_water_is_that_of_connections_without_tls(world: World) -> None:
         assert session.slow == []
         session.connection.send([bytes(5000)])
         assert session.slow == [True]
+
+    run(scenario)
+
+
+def test_the_name_in_a_certificate_that_was_verified_is_the_connections(
+    authority: Authority, tls_settings: TlsSettings
+) -> None:
+    async def scenario() -> None:
+        trusted = Pem("ssl.truststore.location", authority.certificate)
+        asking = replace(tls_settings, trusted=trusted, client_certificates=ClientCertificates.REQUESTED)
+        world = World(authority, asking)
+        dave = authority.issue("dave", subject="/O=Magnetar/OU=People/CN=Dave")
+        for issued, name in ((dave, "CN=Dave,OU=People,O=Magnetar"), (None, None)):
+            context = ssl.create_default_context(cafile=str(authority.certificate))
+            if issued is not None:
+                context.load_cert_chain(issued.both)
+            socket, client = world.accept(), Client(context)
+            await world.shake_hands(socket, client)
+            assert world.sessions[-1].connection.certificate_name == name
+        other = await World(authority, tls_settings).open()
+        assert other[2].connection.certificate_name is None
 
     run(scenario)

@@ -8,6 +8,7 @@ from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_network import client_host
 from magnetar.broker.cluster.model import Endpoint, Nodes
+from magnetar.broker.security.model import ANONYMOUS, USER, Principal
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import AcceptedPeer, Door, DoorContext, DoorListener, Session
 from magnetar.protocols.kafka.apis import load_apis
@@ -67,7 +68,9 @@ class KafkaDoor(Door):
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
         node = self._context.nodes.all[listener.node]
-        return KafkaSession(
+        logins = self._logins.get(listener.name)
+        principal = _principal(self._settings, listener, peer) if logins is None else ANONYMOUS
+        session = KafkaSession(
             self._service,
             peer,
             node,
@@ -75,11 +78,26 @@ class KafkaDoor(Door):
             connection_id,
             peer.client_host,
             peer.local_host,
-            self._logins.get(listener.name),
+            logins,
+            principal or ANONYMOUS,
         )
+        if principal is None:
+            # As in Kafka, a certificate that has no name by the rules is no certificate of a client.
+            reason = "no rule of ssl.principal.mapping.rules fits the name in its certificate"
+            self._service.logins.failed(str(session), reason)
+            session.drop()
+        return session
 
     def declare_metrics(self, metrics: Metrics) -> None:
         declare_kafka_metrics(metrics, self._service, self._context.connection_count)
 
     def close(self) -> None:
         self._service.large.close()
+
+
+def _principal(settings: ServerSettings, listener: DoorListener, peer: AcceptedPeer) -> Principal | None:
+    """Who a client is that need not log in: by its certificate, or ANONYMOUS; None if no rule has a name for it."""
+    if peer.certificate_name is None:
+        return ANONYMOUS
+    name = settings.network.principals[listener.name].name_of(peer.certificate_name)
+    return None if name is None else Principal(USER, name)

@@ -72,8 +72,11 @@ class KafkaSession:
         client_host: str,
         local_host: str,
         logins: SaslLogins | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
-        """With `logins` the client has to log in by them before it may do anything."""
+        """With `logins` the client has to log in by them before it may do anything; `principal` is who it is until
+        then.
+        """
         self._service = service
         self._peer = peer
         self._node = node
@@ -81,7 +84,7 @@ class KafkaSession:
         self._connection_id = connection_id
         self._client_host = client_host
         self._local_host = local_host
-        self._caller = Caller(ANONYMOUS, client_host)
+        self._caller = Caller(principal, client_host)
         self._context = self._context_of(0, None, False)
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
         self.intake = self._begin_intake(logins)

@@ -1,0 +1,121 @@
+"""The name in a certificate, in the form that Java gives it, and so Kafka and Pulsar: RFC 2253, the last part first.
+
+    CN=Dave,OU=People,O=Magnetar
+
+Rules and ACLs of existing clusters are written for exactly that text, so it is Java's `X500Principal.getName()` in
+everything: which types have words (the others are numbers with their value in hexadecimal), which characters have a
+backslash, and the order of what stands together in one part.
+
+The certificate is DER, and TLS has verified it.  What is not read any further is a certificate that TLS would not have
+taken, or BER, which no authority writes: it has no name.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_SEQUENCE, _SET, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java reads all of them as UTF-8.
+_STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+_ESCAPED: Final = str.maketrans({char: f"\\{char}" for char in ',=+<>#;"\\'} | {"\0": "\\00"})
+_BLANKS: Final = " \r"
+_SUBJECT_AT: Final = 4  # behind serial number, algorithm, issuer and validity
+
+
+class _Value(NamedTuple):
+    """One value of DER: `whole` with its tag and length, `content` without."""
+
+    tag: int
+    whole: bytes
+    content: bytes
+
+
+def distinguished_name(certificate: bytes) -> str:
+    """The name of a certificate's owner; empty if it has none.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    (outer,) = _values(certificate)
+    body, *_ = _values(_content(outer, _SEQUENCE))
+    fields = list(_values(_content(body, _SEQUENCE)))
+    if fields and fields[0].tag == _VERSION:
+        del fields[0]
+    if len(fields) <= _SUBJECT_AT:
+        raise ValueError("a certificate without a field for its name")
+    parts = list(_values(_content(fields[_SUBJECT_AT], _SEQUENCE)))
+    return ",".join(_part(one) for one in reversed(parts))
+
+
+def _part(part: _Value) -> str:
+    return "+".join(_attribute(one) for one in _values(_content(part, _SET)))
+
+
+def _attribute(attribute: _Value) -> str:
+    kind, value = _values(_content(attribute, _SEQUENCE))
+    number = _object_id(_content(kind, _OBJECT_ID))
+    keyword = _KEYWORDS.get(number)
+    if keyword is None or value.tag not in _STRINGS:
+        return f"{keyword or number}=#{value.whole.hex()}"
+    text = value.content.decode("utf-8", "replace").translate(_ESCAPED)
+    inner = text.strip(_BLANKS)
+    if not inner:
+        return f"{keyword}={_with_backslashes(text)}"
+    before, _, after = text.partition(inner)
+    return f"{keyword}={_with_backslashes(before)}{inner}{_with_backslashes(after)}"
+
+
+def _with_backslashes(text: str) -> str:
+    return "".join(f"\\{char}" for char in text)
+
+
+def _object_id(content: bytes) -> str:
+    if not content or content[-1] & 0x80:
+        raise ValueError("an object identifier without an end")
+    numbers: list[int] = []
+    number = 0
+    for byte in content:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _content(value: _Value, tag: int) -> bytes:
+    if value.tag != tag:
+        raise ValueError(f"a value of the type {value.tag:#x} where {tag:#x} belongs")
+    return value.content
+
+
+def _values(data: bytes) -> Iterator[_Value]:
+    """The values that follow one another in `data`."""
+    position = 0
+    while position < len(data):
+        begin = position
+        if len(data) < position + 2 or data[position] & 0x1F == 0x1F:
+            raise ValueError("a value that is no DER")
+        tag, size = data[position], data[position + 1]
+        position += 2
+        if size & 0x80:
+            count = size & 0x7F
+            if not 1 <= count <= 4 or len(data) < position + count:
+                raise ValueError("a length that is no DER")
+            size = int.from_bytes(data[position : position + count])
+            position += count
+        end = position + size
+        if end > len(data):
+            raise ValueError("a value that is longer than what is around it")
+        yield _Value(tag, data[begin:end], data[position:end])
+        position = end
