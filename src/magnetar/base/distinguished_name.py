@@ -57,6 +57,18 @@ def distinguished_name(certificate: bytes) -> str:
     return ",".join(_part(one) for one in reversed(parts))
 
 
+def common_name(distinguished_name: str) -> str:
+    r"""The CN in a name, as Pulsar's broker takes it for a role; empty if there is none.
+
+    Its broker cuts the name at every comma, and takes the first piece that begins with `CN=`, backslashes and all.  A
+    CN with a comma in it would be `a\` for any `a\,b`: it counts as none.
+    """
+    pieces = (piece.partition("=") for piece in distinguished_name.split(","))
+    found = next((value for keyword, _, value in pieces if keyword == "CN" and value), "")
+    is_cut = (len(found) - len(found.rstrip("\\"))) % 2 == 1
+    return "" if is_cut else found
+
+
 def _part(part: _Value) -> str:
     return "+".join(_attribute(one) for one in _values(_content(part, _SET)))
 

@@ -28,6 +28,7 @@ from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section
 from magnetar.base.settings_authentication import (
     AUTHENTICATION_NAMES,
+    TLS,
     AuthenticationSettings,
     authentication,
 )
@@ -49,6 +50,7 @@ from magnetar.base.settings_table import (
 from magnetar.base.settings_tls import (
     KAFKA_NAMES,
     PULSAR_NAMES,
+    TRUSTED,
     Given,
     TlsSettings,
     kafka_tls,
@@ -355,7 +357,12 @@ class _Reader:
 
     def _authentication(self) -> AuthenticationSettings | None:
         if self._boolean("authenticationEnabled"):
-            return authentication(self._text, self._list)
+            found = authentication(self._text, self._list)
+            if TLS in found.methods and not ("brokerServicePortTls" in self._given and self._text(TRUSTED)):
+                self._notices.append(
+                    f"AuthenticationProviderTls lets no client in: it takes brokerServicePortTls and {TRUSTED}"
+                )
+            return found
         self._notice(AUTHENTICATION_NAMES - {"authenticationEnabled"}, "authenticationEnabled is not true")
         return None
 

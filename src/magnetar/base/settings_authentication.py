@@ -17,8 +17,12 @@ _B, _S, _I, _LIST, _PASSWORD = (
 )
 _PACKAGE: Final = "org.apache.pulsar.broker.authentication."
 TOKEN: Final = "token"  # noqa: S105 - the name of a method
+TLS: Final = "tls"
 # The name that clients have for what each of Pulsar's classes does.
-PROVIDERS: Final = {f"{_PACKAGE}AuthenticationProviderToken": TOKEN}
+PROVIDERS: Final = {
+    f"{_PACKAGE}AuthenticationProviderToken": TOKEN,
+    f"{_PACKAGE}AuthenticationProviderTls": TLS,
+}
 
 AUTHENTICATION_KEYS: Final = (
     ServerKey(
@@ -31,7 +35,8 @@ AUTHENTICATION_KEYS: Final = (
         "authenticationProviders",
         _LIST,
         "",
-        "In which ways they may: Pulsar's class AuthenticationProviderToken, with its package.",
+        "In which ways they may, by Pulsar's classes: AuthenticationProviderToken, AuthenticationProviderTls, each with"
+        f" its package ({_PACKAGE[:-1]}).",
     ),
     ServerKey(
         "authenticationRefreshCheckSeconds",

@@ -18,6 +18,7 @@ from magnetar.base.server_key import ServerKey, aliases
 
 PEM: Final = "PEM"
 PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
+TRUSTED: Final = "tlsTrustCertsFilePath"  # Pulsar's
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _B, _S, _I, _LIST, _PASSWORD = (
@@ -142,7 +143,7 @@ PULSAR_TLS_KEYS: Final = (
         "tlsKeyFilePath", _S, "", "A PEM file with its key, not encrypted; read again when it changes."
     ),
     ServerKey(
-        "tlsTrustCertsFilePath",
+        TRUSTED,
         _S,
         "",
         "A PEM file with the certificates that sign clients'; a certificate that a client shows is looked at when this"
@@ -254,14 +255,14 @@ def pulsar_tls(look_up: Lookup) -> TlsSettings:
     for one in (chain, key):
         if not one.text:
             raise ConfigError(f"brokerServicePortTls needs a certificate and its key: set {one.name}")
-    trusted = look_up("tlsTrustCertsFilePath")
+    trusted = look_up(TRUSTED)
     wanted = ClientCertificates.REQUESTED if trusted.text else ClientCertificates.NONE
     if look_up("tlsRequireTrustedClientCertOnConnect").text == "true":
         wanted = ClientCertificates.REQUIRED
         if not trusted.text:
             raise ConfigError(
                 "tlsRequireTrustedClientCertOnConnect is true, and nothing says whose certificates are good: set"
-                " tlsTrustCertsFilePath"
+                f" {TRUSTED}"
             )
     return TlsSettings(
         _in_file(chain),

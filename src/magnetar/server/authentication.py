@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.key_source import read_key
-from magnetar.base.settings_authentication import TOKEN, AuthenticationSettings, TokenSettings
-from magnetar.broker.security.authentication import Authentication, Method
+from magnetar.base.settings_authentication import TLS, TOKEN, AuthenticationSettings, TokenSettings
+from magnetar.broker.security.authentication import Authentication, Method, by_certificate
 
 
 def make_authentication(
@@ -16,6 +16,8 @@ def make_authentication(
     methods: dict[str, Method] = {}
     if settings.token is not None:
         methods[TOKEN] = _token_method(settings.token, clock, environment)
+    if TLS in settings.methods:
+        methods[TLS] = by_certificate
     return Authentication(methods, settings.anonymous_role, settings.proxy_roles)
 
 

@@ -40,13 +40,15 @@ Received = tuple[int, Any, bytes]  # type, sub-message, entry
 class PulsarClient:
     """One connection: what it sends is received by its session at once, what the session sends is in `received`."""
 
-    def __init__(self, service: PulsarService, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, service: PulsarService, host: str = "127.0.0.1", certificate_name: str | None = None
+    ) -> None:
         self.received: list[Received] = []
         self.writes: list[int] = []  # frames of each write
         self.is_closed = False
         self.is_paused = False
         self._came = asyncio.Event()
-        self.session = PulsarSession(service, self, 1, host, "127.0.0.1")
+        self.session = PulsarSession(service, self, 1, host, "127.0.0.1", certificate_name)
 
     # what the session may do
 
@@ -152,8 +154,8 @@ class PulsarDoor:
         self.clock = clock
         self.metadata = metadata
 
-    def client(self) -> PulsarClient:
-        return PulsarClient(self.service)
+    def client(self, certificate_name: str | None = None) -> PulsarClient:
+        return PulsarClient(self.service, certificate_name=certificate_name)
 
     async def connected(self, version: int = 21) -> PulsarClient:
         client = PulsarClient(self.service)

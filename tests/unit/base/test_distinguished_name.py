@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID as Oid
 
-from magnetar.base.distinguished_name import distinguished_name
+from magnetar.base.distinguished_name import common_name, distinguished_name
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -90,6 +90,25 @@ def certificate(*parts: x509.RelativeDistinguishedName) -> bytes:
 )
 def test_name_is_the_one_that_java_gives(parts: list[x509.RelativeDistinguishedName], name: str) -> None:
     assert distinguished_name(certificate(*parts)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("CN=Dave,OU=People,O=Magnetar", "Dave"),
+        ("UID=u1,CN=Dave,CN=Other", "Dave"),
+        ("OU=People,O=Magnetar", ""),
+        ("", ""),
+        ("CN=,CN=second", "second"),
+        (r"O=x\,CN\=admin", ""),
+        (r"CN=a\=b\+c,O=x", r"a\=b\+c"),
+        ("CN=a+OU=b,O=x", "a+OU=b"),
+        (r"CN=a\,b,O=x", ""),
+        (r"CN=a\\,O=x", r"a\\"),
+    ],
+)
+def test_role_is_the_common_name_as_pulsars_broker_takes_it(name: str, role: str) -> None:
+    assert common_name(name) == role
 
 
 def test_a_value_cannot_look_like_another_attribute() -> None:

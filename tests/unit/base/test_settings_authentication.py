@@ -64,6 +64,23 @@ def test_what_is_incomplete_or_not_served_is_one_sentence(assignments: tuple[str
         of(*assignments)
 
 
+def test_certificates_are_a_method_that_takes_a_port_with_tls() -> None:
+    tls = ("authenticationEnabled=true", f"authenticationProviders={PACKAGE}AuthenticationProviderTls")
+    port = ("brokerServicePortTls=6651", "tlsCertificateFilePath=/c.pem", "tlsKeyFilePath=/k.pem")
+    for more, lets_in in (((), False), (port, False), ((*port, "tlsTrustCertsFilePath=/t.pem"), True)):
+        settings = of(*tls, *more)
+        assert settings.authentication is not None
+        assert settings.authentication.methods == ("tls",)
+        assert settings.authentication.token is None
+        said = [one for one in settings.notices if "AuthenticationProviderTls lets no client in" in one]
+        assert bool(said) is not lets_in
+
+
+def test_port_of_http_with_tls_is_taken_and_not_there() -> None:
+    (notice,) = of("webServicePortTls=8443").notices
+    assert "webServicePortTls has no effect: HTTP has no TLS" in notice
+
+
 def test_keys_without_authentication_have_no_effect() -> None:
     settings = of("tokenSecretKey=c2VjcmV0", "anonymousUserRole=nemo")
     assert len([one for one in settings.notices if "authenticationEnabled is not true" in one]) == 2

@@ -16,6 +16,13 @@ Method = Callable[[Credentials], Identity]
 ANONYMOUS_METHOD: Final = "none"  # as Pulsar's clients call it when they have nothing to show
 
 
+def by_certificate(credentials: Credentials) -> Identity:
+    """The method of clients that show a certificate: what they say besides is not looked at."""
+    if not credentials.certificate_name:
+        raise AuthenticationFailed("it has shown no certificate with a name (CN)")
+    return Identity(credentials.certificate_name)
+
+
 class Authentication:
     """`methods` by their names; `proxy_roles` may speak for others."""
 

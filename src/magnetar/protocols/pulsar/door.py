@@ -54,7 +54,9 @@ class PulsarDoor(Door):
         )
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
-        return PulsarSession(self._service, peer, connection_id, peer.client_host, peer.local_host)
+        return PulsarSession(
+            self._service, peer, connection_id, peer.client_host, peer.local_host, peer.certificate_name
+        )
 
     def declare_metrics(self, metrics: Metrics) -> None:
         declare_pulsar_metrics(metrics, self._service)

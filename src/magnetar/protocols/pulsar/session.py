@@ -25,6 +25,7 @@ from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 from magnetar.base.clock import TimerHandle
+from magnetar.base.distinguished_name import common_name
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login
@@ -86,14 +87,22 @@ class PulsarSession:
     """See the module's text."""
 
     def __init__(
-        self, service: PulsarService, peer: Peer, connection_id: int, client_host: str, local_host: str
+        self,
+        service: PulsarService,
+        peer: Peer,
+        connection_id: int,
+        client_host: str,
+        local_host: str,
+        certificate_name: str | None = None,
     ) -> None:
+        """`certificate_name` is the one in the client's certificate, in full."""
         self.service = service
         self.cases = service.cases
         self.caller = Caller(ANONYMOUS, client_host)
         self.connection_id = connection_id
         self.client_host = client_host
         self.local_host = local_host  # the address that the client connected to
+        self._common_name = common_name(certificate_name or "")
         self.state = State.EXPECTING_CONNECT
         self.connected_since_ms = service.clock.now_ms()
         # What CONNECT says of the client:
@@ -237,7 +246,7 @@ class PulsarSession:
 
     def credentials(self, method: str, data: bytes) -> Credentials:
         """What the client shows in a command, and by its connection."""
-        return Credentials(method, data)
+        return Credentials(method, data, self._common_name)
 
     def log_in(self, credentials: Credentials, original_role: str) -> None:
         """Be the client that this shows.

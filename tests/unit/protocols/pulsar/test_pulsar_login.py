@@ -8,7 +8,7 @@ from typing import Any
 import jwt
 import pytest
 
-from magnetar.broker.security.authentication import Authentication, Method
+from magnetar.broker.security.authentication import Authentication, Method, by_certificate
 from magnetar.broker.security.model import Principal
 from magnetar.broker.security.tokens import TokenValidator, secret_key, token_method
 from magnetar.protocols.door import LOGIN_S_MAX
@@ -44,7 +44,7 @@ def with_logins(
     tmp_path: Path, scenario: Callable[[PulsarDoor], Coroutine[Any, Any, None]], anonymous_role: str = ""
 ) -> None:
     async def main() -> None:
-        methods: dict[str, Method] = {}
+        methods: dict[str, Method] = {"tls": by_certificate}
         authentication = Authentication(methods, anonymous_role, frozenset(["proxy"]))
         pulsar = {"refresh_check_s": CHECK_S, "keep_alive_s": 0.0}
         async with running_door(tmp_path, None, pulsar, authentication=authentication) as door:
@@ -112,6 +112,26 @@ def test_others_are_told_nothing_but_that(
 
     with_logins(tmp_path, scenario)
     assert token().decode()[:60] not in caplog.text
+
+
+def test_name_in_the_certificate_is_the_caller_where_the_client_says_so(tmp_path: Path) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        certificate = "CN=Dave,OU=People,O=Magnetar"
+        client = door.client(certificate)
+        await client.ask(connect_command(auth_method_name="tls"), BaseCommand.CONNECTED)
+        assert client.session.caller.principal == Principal("User", "Dave")
+        other = door.client(certificate)
+        await other.ask(connect_command(auth_method_name="token", auth_data=token()), BaseCommand.CONNECTED)
+        assert other.session.caller.principal == Principal("User", "alice")
+        for method in ("", "token", "none"):
+            without = door.client(certificate)
+            without.say(connect_command(auth_method_name=method))
+            assert refusal(without) == FAILED
+        nameless = door.client("OU=Robots")
+        nameless.say(connect_command(auth_method_name="tls"))
+        assert refusal(nameless) == FAILED
+
+    with_logins(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
