@@ -7,23 +7,24 @@ them had no effect.  Their values are not looked at, and never shown: some are p
 from typing import Final
 
 _BY_REASON: Final[dict[str, str]] = {
-    "there is no OAUTHBEARER yet, and clients need not log in again": """
-        connections.max.reauth.ms delegation.token.expiry.check.interval.ms
-        delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
-        gssapi.connections.max.reauth.ms kafkaEnableAuthorizationForceGroupIdCheck
-        kopAuthorizationCacheMaxCountPerConnection kopAuthorizationCacheRefreshMs
-        kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile oauthbearer.connections.max.reauth.ms
-        oauthbearer.sasl.jaas.config oauthbearer.sasl.server.callback.handler.class
-        plain.connections.max.reauth.ms
-        sasl.oauthbearer.clock.skew.seconds
-        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
-        sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-        sasl.oauthbearer.token.endpoint.url
-        scram-sha-256.connections.max.reauth.ms scram-sha-512.connections.max.reauth.ms
+    "clients need not log in again": """
+        connections.max.reauth.ms gssapi.connections.max.reauth.ms oauthbearer.connections.max.reauth.ms
+        plain.connections.max.reauth.ms scram-sha-256.connections.max.reauth.ms
+        scram-sha-512.connections.max.reauth.ms
+    """,
+    "there are no delegation tokens": """
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+        delegation.token.max.lifetime.ms delegation.token.secret.key
+    """,
+    "rules hold for Kafka's side as for Pulsar's, and changes of them at once": """
+        kafkaEnableAuthorizationForceGroupIdCheck kopAuthorizationCacheMaxCountPerConnection
+        kopAuthorizationCacheRefreshMs
+    """,
+    "OAUTHBEARER is set up by Kafka's own keys": """
+        kopOauth2AuthenticateCallbackHandler kopOauth2ConfigFile
+    """,
+    "scopes of tokens are not looked at": """
+        sasl.oauthbearer.scope.claim.name
     """,
     "Kafka itself does not look at it: the users of PLAIN are in plain.sasl.jaas.config": """
         sasl.jaas.config
@@ -50,7 +51,8 @@ _BY_REASON: Final[dict[str, str]] = {
         sasl.oauthbearer.assertion.private.key.file
         sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
         sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.client.credentials.client.secret
+        sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.jwt.retriever.class
+        sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
     """,
     "this server logs in nowhere as a Pulsar client": """
         brokerClientAuthenticationParameters brokerClientAuthenticationPlugin

@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from magnetar.base.settings_oauth import PREFIX as OAUTH_PREFIX
 from magnetar.base.settings_sasl import SASL_NAMES
 from magnetar.base.settings_tls import KAFKA_NAMES
 
 PREFIX: Final = "listener.name."
+OAUTH_LISTENER: Final = ".oauthbearer"
 OWN_NAMES: Final = KAFKA_NAMES | SASL_NAMES
 
 
@@ -21,4 +23,6 @@ def own_key(name: str) -> tuple[str, str] | None:
     if not cuts or not all(listener and key for listener, key in cuts):
         return None
     listener, key = next((cut for cut in cuts if cut[1] in OWN_NAMES), cuts[0])
+    if key.startswith(OAUTH_PREFIX):
+        listener = listener.removesuffix(OAUTH_LISTENER)  # Kafka takes these for the mechanism, too
     return listener.upper(), key

@@ -13,12 +13,14 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.jaas import parse_jaas
 from magnetar.base.server_key import ServerKey
 from magnetar.base.settings_authentication import takes_tokens
+from magnetar.base.settings_oauth import OAUTH_KEYS, OAuthSettings, kafka_oauth
 from magnetar.base.settings_tls import Lookup
 
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
-MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 PLAIN_USERS: Final = "plain.sasl.jaas.config"
 
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -78,6 +80,7 @@ KAFKA_SASL_KEYS: Final = (
         "A Java class that looks at passwords; refused, as no Java runs here.",
         check=_no_handler,
     ),
+    *OAUTH_KEYS,
 )
 SASL_NAMES: Final = frozenset(key.name for key in KAFKA_SASL_KEYS)
 
@@ -86,13 +89,14 @@ SASL_NAMES: Final = frozenset(key.name for key in KAFKA_SASL_KEYS)
 class SaslSettings:
     """How clients of a listener may log in; `mechanisms` in the order of the settings.
 
-    `passwords` are PLAIN's, by user.
+    `passwords` are PLAIN's, by user; `oauth` is for OAUTHBEARER, if that is one of them.
     """
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str] = field(repr=False)
     token_bytes_max: int
     failure_delay_s: float
+    oauth: OAuthSettings | None = None
 
 
 def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
@@ -118,6 +122,7 @@ def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
         _users(listener, look_up) if PLAIN in mechanisms else {},
         int(look_up("sasl.server.max.receive.size").text),
         int(look_up("connection.failed.authentication.delay.ms").text) / 1000,
+        kafka_oauth(listener, look_up) if OAUTHBEARER in mechanisms else None,
     )
 
 

@@ -61,6 +61,7 @@ from magnetar.broker.upkeep.retention_pass import RetentionPass
 from magnetar.broker.upkeep.snapshots import ProducerSnapshots
 from magnetar.broker.upkeep.stored_time import StoredTime
 from magnetar.broker.usecases.composition import compose
+from magnetar.broker.usecases.sasl import BearerOf
 from magnetar.ledger.cursor_store import CursorStore
 from magnetar.ledger.entry_cache import EntryCache
 from magnetar.ledger.entry_format import decode_entry
@@ -111,11 +112,13 @@ class Broker:
         nodes: Nodes,
         authorizer: Authorizer | None = None,
         authentication: Authentication | None = None,
+        bearer_of: BearerOf | None = None,
     ) -> None:
         """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for.
 
         `authentication` knows clients of Pulsar's door and of HTTP, and tokens that Kafka's clients show by PLAIN;
-        without it those two need not say who they are.
+        without it those two need not say who they are.  `bearer_of` begins logins by OAUTHBEARER, at listeners that
+        take them.
         """
         self.settings = settings
         self.store = store
@@ -247,7 +250,7 @@ class Broker:
         )
         self.rates = RateBoard(clock, self.upkeep, self._counts)
         by_rules = AllowAll() if self.rules is None else self.rules.decisions
-        self.cases = compose(self, AccessControl(authorizer or by_rules), authentication)
+        self.cases = compose(self, AccessControl(authorizer or by_rules), authentication, bearer_of)
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""

@@ -48,6 +48,7 @@ from magnetar.protocols.door import DoorContext
 from magnetar.protocols.pulsar.door import NAME as PULSAR
 from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
 from magnetar.server.authentication import make_authentication
+from magnetar.server.bearer import BearerLogins
 from magnetar.server.binding import bind as bind_stores
 from magnetar.server.certificates import LOOK_INTERVAL_S, Certificates
 from magnetar.server.connection import ConnectionLimits
@@ -111,6 +112,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             if settings.authentication is None
             else make_authentication(settings.authentication, clock, os.environ)
         )
+        bearer_logins = BearerLogins(clock)
+        stack.callback(bearer_logins.close)
+        await bearer_logins.prepare(settings.network.sasl.values())
         doors = load_doors(settings)
         nodes = Nodes(
             [
@@ -151,6 +155,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             clock,
             nodes,
             authentication=authentication,
+            bearer_of=bearer_logins.of,
         )
         binding.start(broker.upkeep)
         await broker.start()

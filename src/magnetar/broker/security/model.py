@@ -169,10 +169,20 @@ class Authenticated:
     data: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A client that is refused in two steps: `data` goes to it, and again as an error once it has answered.  `reason`
+    is for the log.
+    """
+
+    data: bytes
+    reason: str
+
+
 class Exchange(Protocol):
     """One client's login by one of SASL's mechanisms: no I/O, and nothing of the protocol that carries its messages."""
 
-    def respond(self, message: bytes) -> Challenge | Authenticated:
+    def respond(self, message: bytes) -> Challenge | Authenticated | Refused:
         """Go on with what the client has sent.
 
         Raises:

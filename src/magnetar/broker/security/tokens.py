@@ -44,17 +44,17 @@ SUBJECT: Final = "sub"
 
 # The bytes that a secret must have.
 _SECRETS: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-_CURVES: Final[Mapping[str, type[EllipticCurve]]] = {
+CURVES: Final[Mapping[str, type[EllipticCurve]]] = {
     "ES256": SECP256R1,
     "ES384": SECP384R1,
     "ES512": SECP521R1,
 }
-_RSA_FAMILIES: Final = (("RS256", "RS384", "RS512"), ("PS256", "PS384", "PS512"))
-PUBLIC_ALGORITHMS: Final = (*_RSA_FAMILIES[0], *_RSA_FAMILIES[1], *_CURVES)
+RSA_FAMILIES: Final = (("RS256", "RS384", "RS512"), ("PS256", "PS384", "PS512"))
+PUBLIC_ALGORITHMS: Final = (*RSA_FAMILIES[0], *RSA_FAMILIES[1], *CURVES)
 
 # PyJWT verifies signatures.  Its own checks of claims read the machine's clock.
-_ONLY_SIGNATURE: Final[Any] = {
-    "verify_signature": True,
+_NOTHING: Final[Any] = {
+    "verify_signature": False,
     "verify_exp": False,
     "verify_nbf": False,
     "verify_iat": False,
@@ -63,6 +63,7 @@ _ONLY_SIGNATURE: Final[Any] = {
     "verify_sub": False,
     "verify_jti": False,
 }
+_ONLY_SIGNATURE: Final[Any] = {**_NOTHING, "verify_signature": True}
 
 
 class InvalidToken(AuthenticationFailed):
@@ -104,7 +105,7 @@ def public_key(data: bytes, algorithm: str) -> TokenKey:
         key = load_pem_public_key(data) if data.startswith(b"-----BEGIN") else load_der_public_key(data)
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("this is no public key (SubjectPublicKeyInfo, as DER or PEM)") from None
-    curve = _CURVES.get(algorithm)
+    curve = CURVES.get(algorithm)
     if curve is not None:
         if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, curve):
             raise ConfigError(f"{algorithm} needs a public key of the curve {curve.name}")
@@ -113,7 +114,7 @@ def public_key(data: bytes, algorithm: str) -> TokenKey:
         raise ConfigError(f"{algorithm} needs a public key of RSA")
     if key.key_size < RSA_BITS_MIN:
         raise ConfigError(f"a key of RSA has {RSA_BITS_MIN} bits at least, and this one has {key.key_size}")
-    return TokenKey(key, next(family for family in _RSA_FAMILIES if algorithm in family))
+    return TokenKey(key, next(family for family in RSA_FAMILIES if algorithm in family))
 
 
 class TokenValidator:
@@ -164,10 +165,7 @@ def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:
     Raises:
         InvalidToken: it has not, or this is no token.
     """
-    if len(token) > TOKEN_BYTES_MAX:
-        raise InvalidToken(f"it is longer than {TOKEN_BYTES_MAX} bytes")
-    if not token.isascii():
-        raise InvalidToken("it is no token")
+    _check_form(token)
     try:
         claims: Mapping[str, Any] = jwt.decode(token, key.material, key.algorithms, _ONLY_SIGNATURE)
     except jwt.InvalidAlgorithmError:
@@ -179,27 +177,76 @@ def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:
     return claims
 
 
-def lifetime_of(claims: Mapping[str, Any], clock: Clock) -> tuple[int | None, float | None]:
+def unsigned_claims(token: str) -> Mapping[str, Any]:
+    """What a token says that nothing signs: whoever shows it may have written it.
+
+    Raises:
+        InvalidToken: it is signed, or is no token.
+    """
+    header = _header(token)
+    if header.get("alg") != "none" or not token.endswith("."):
+        raise InvalidToken("it is signed, and only unsigned ones are taken here")
+    try:
+        claims: Mapping[str, Any] = jwt.decode(token, options=_NOTHING)
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        raise InvalidToken("it is no token") from None
+    return claims
+
+
+def named_key(token: str) -> tuple[str | None, str]:
+    """The id of the key that a token says it is signed with, if it says so, and the algorithm.
+
+    Raises:
+        InvalidToken: it is no token.
+    """
+    header = _header(token)
+    key_id, algorithm = header.get("kid"), header.get("alg")
+    if not isinstance(key_id, str | None) or not isinstance(algorithm, str):
+        raise InvalidToken("it is no token")
+    return key_id, algorithm
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    _check_form(token)
+    try:
+        header: Mapping[str, Any] = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        raise InvalidToken("it is no token") from None
+    return header
+
+
+def _check_form(token: str) -> None:
+    if len(token) > TOKEN_BYTES_MAX:
+        raise InvalidToken(f"it is longer than {TOKEN_BYTES_MAX} bytes")
+    if not token.isascii():
+        raise InvalidToken("it is no token")
+
+
+def lifetime_of(claims: Mapping[str, Any], clock: Clock, skew_ms: int = 0) -> tuple[int | None, float | None]:
     """When a token that may be used now ends, by both clocks; None for one that does not end.
+
+    Its times may be `skew_ms` off: one that is in its last such moments ends when they do.
 
     Raises:
         InvalidToken: it has ended, or has not begun.
     """
     now_ms = clock.now_ms()
     begins_ms, ends_ms = _instant_ms(claims, "nbf"), _instant_ms(claims, "exp")
-    if begins_ms is not None and now_ms < begins_ms:
+    if begins_ms is not None and now_ms < begins_ms - skew_ms:
         raise InvalidToken("its time has not come yet")
     if ends_ms is None:
         return None, None
+    if now_ms >= ends_ms:
+        ends_ms += skew_ms
     if now_ms >= ends_ms:
         raise InvalidToken("it has expired")
     return ends_ms, clock.monotonic() + (ends_ms - now_ms) / 1000
 
 
-def require_audience(claims: Mapping[str, Any], claim: str, audience: str) -> None:
-    """Raises InvalidToken: the token is for others."""
+def require_audience(claims: Mapping[str, Any], claim: str, *audiences: str) -> None:
+    """Raises InvalidToken: the token is for none of `audiences`."""
     named = claims.get(claim)
-    if named != audience and not (isinstance(named, list) and audience in named):
+    if not any(one in audiences for one in (named if isinstance(named, list) else [named])):
         raise InvalidToken("it is for another audience")
 
 

@@ -47,7 +47,7 @@ from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
 from magnetar.broker.usecases.reading import ReadCases
-from magnetar.broker.usecases.sasl import SaslCases
+from magnetar.broker.usecases.sasl import BearerOf, SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
 from magnetar.broker.usecases.scram import ScramCases
 from magnetar.broker.usecases.standing import Standing
@@ -112,7 +112,12 @@ class Parts(Measured, Protocol):
     async def truncate(self, partition: Partition) -> None: ...
 
 
-def compose(parts: Parts, access: AccessControl, authentication: Authentication | None = None) -> UseCases:
+def compose(
+    parts: Parts,
+    access: AccessControl,
+    authentication: Authentication | None = None,
+    bearer_of: BearerOf | None = None,
+) -> UseCases:
     """The use cases of a broker that has these parts; `access` is what each of them asks."""
     settings = parts.settings
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
@@ -135,7 +140,7 @@ def compose(parts: Parts, access: AccessControl, authentication: Authentication 
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
         logins=LoginCases(authentication),
-        sasl=SaslCases(parts.scram, authentication),
+        sasl=SaslCases(parts.scram, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         topics=TopicCases(
             access,

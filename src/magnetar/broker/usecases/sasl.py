@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from magnetar.base.settings_authentication import TOKEN
-from magnetar.base.settings_sasl import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
+from magnetar.base.settings_oauth import OAuthSettings
+from magnetar.base.settings_sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.model import Credentials, Exchange, Login
 from magnetar.broker.security.plain import PlainUsers
@@ -26,12 +27,22 @@ class SaslLogins:
         return None if begin is None else begin()
 
 
+# What begins a login by OAUTHBEARER at a listener with these settings.
+BearerOf = Callable[[OAuthSettings], Callable[[], Exchange]]
+
+
 class SaslCases:
     """`authentication` is that of Pulsar's door and of HTTP: PLAIN takes the tokens that are taken there."""
 
-    def __init__(self, scram: ScramCredentials, authentication: Authentication | None = None) -> None:
+    def __init__(
+        self,
+        scram: ScramCredentials,
+        authentication: Authentication | None = None,
+        bearer_of: BearerOf | None = None,
+    ) -> None:
         self._scram = scram
         self._authentication = authentication
+        self._bearer_of = bearer_of
 
     def at(self, settings: SaslSettings) -> SaslLogins:
         """What a listener with these settings takes."""
@@ -40,6 +51,9 @@ class SaslCases:
             SCRAM_SHA_256: partial(self._scram.begin, SCRAM_SHA_256),
             SCRAM_SHA_512: partial(self._scram.begin, SCRAM_SHA_512),
         }
+        if settings.oauth is not None:
+            assert self._bearer_of is not None, "the server prepares what its listeners take"
+            begin[OAUTHBEARER] = self._bearer_of(settings.oauth)
         return SaslLogins({name: begin[name] for name in settings.mechanisms}, settings)
 
     def _by_token(self) -> Callable[[bytes], Login] | None:

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.rare_line import RareLine
 from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
-from magnetar.broker.security.model import Authenticated, Exchange, Principal
+from magnetar.broker.security.model import Authenticated, Exchange, Principal, Refused
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.registry import Api
@@ -118,6 +118,7 @@ class Login:
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._is_bare = False
+        self._refusal: str | None = None  # what the client has been told, which it is to answer
         self._late: TimerHandle | None = service.clock.call_later(LOGIN_S_MAX, self._is_late)
         self._telling: TimerHandle | None = None
 
@@ -185,6 +186,9 @@ class Login:
         if len(message) > self._logins.token_bytes_max:
             self._refuse("its message is too large")
             return
+        if self._refusal is not None:
+            self._fail(header, self._refusal)
+            return
         try:
             step = self._exchange.respond(message)
         except AuthenticationFailed as error:
@@ -194,12 +198,12 @@ class Login:
             told, reason = f"{told} {self._mechanism}", ""
             if isinstance(error, LoginRefused):
                 told, reason = str(error), error.reason
-            self._state = _State.OVER
-            self._exchange = None
-            self._service.failed(str(self._session), reason or told)
-            delay_s = self._logins.failure_delay_s
-            self._telling = self._service.clock.call_later(delay_s, self._tell, header, told)
+            self._service.failed(str(self._session), reason or str(error) or told)
+            self._fail(header, told)
             return
+        if isinstance(step, Refused):
+            self._service.failed(str(self._session), step.reason)
+            self._refusal = step.data.decode()
         if header is None:
             self._session.answer_bare(step.data)
         else:
@@ -207,6 +211,11 @@ class Login:
         if isinstance(step, Authenticated):
             self.closed()
             self._session.let_in(step.principal)
+
+    def _fail(self, header: RequestHeader | None, told: str) -> None:
+        self._state = _State.OVER
+        self._exchange = None
+        self._telling = self._service.clock.call_later(self._logins.failure_delay_s, self._tell, header, told)
 
     def _tell(self, header: RequestHeader | None, told: str) -> None:
         if header is None:

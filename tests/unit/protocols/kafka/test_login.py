@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from magnetar.base.settings_sasl import SaslSettings
-from magnetar.broker.security.model import Principal
+from magnetar.broker.security.model import Authenticated, Principal, Refused
+from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.login import LARGE_BYTES_MAX, VERSIONS_ASKED_MAX
@@ -31,10 +32,10 @@ SETTINGS = SaslSettings(("PLAIN",), {"alice": "alice-secret"}, 524_288, 0.0)
 class Connection:
     """A client of a listener with SASL, or without."""
 
-    def __init__(self, client: Any, settings: SaslSettings | None = SETTINGS) -> None:
+    def __init__(self, client: Any, settings: SaslSettings | SaslLogins | None = SETTINGS) -> None:
         self.peer = SilentPeer()
         nodes = client.broker.nodes
-        logins = None if settings is None else client.service.cases.sasl.at(settings)
+        logins = client.service.cases.sasl.at(settings) if isinstance(settings, SaslSettings) else settings
         node = nodes.by_id[nodes.controller_id]
         self.session = KafkaSession(
             client.service, self.peer, node, "PLAINTEXT", 1, "127.0.0.1", "127.0.0.1", logins
@@ -122,6 +123,34 @@ def test_a_wrong_password_and_an_unknown_user_are_told_the_same(with_client: Run
         assert client.service.logins.failed_count == 1
 
     with_client(scenario)
+
+
+class InTwoSteps:
+    """Refuses as OAUTHBEARER does."""
+
+    def respond(self, message: bytes) -> Refused | Authenticated:
+        assert message == b"shown", "the exchange is over"
+        return Refused(b'{"status":"invalid_token"}', "its token is refused: it has expired")
+
+
+@pytest.mark.parametrize("answer", [b"\x01", b"shown", b""])
+def test_a_refusal_in_two_steps(with_client: Run, answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(client: Any) -> None:
+        settings = SaslSettings(("OAUTHBEARER",), {}, 524_288, 0.0)
+        one = Connection(client, SaslLogins({"OAUTHBEARER": InTwoSteps}, settings))
+        await one.shake_hands("OAUTHBEARER")
+        first = await one.authenticate(b"shown")
+        assert (first.error_code, first.auth_bytes) == (0, b'{"status":"invalid_token"}')
+        assert not one.peer.closed
+        second = await one.authenticate(answer)
+        assert (second.error_code, second.error_message) == (58, '{"status":"invalid_token"}')
+        assert second.auth_bytes == b""
+        assert one.peer.closed
+        assert one.principal == Principal("User", "ANONYMOUS")
+        assert client.service.logins.failed_count == 1
+
+    with_client(scenario)
+    assert "its token is refused: it has expired" in caplog.text
 
 
 def test_a_mechanism_that_is_not_enabled(with_client: Run) -> None:

@@ -1,0 +1,209 @@
+"""Settings of SASL's OAUTHBEARER: which tokens of an identity provider a listener takes, by Kafka's own keys.
+
+Kafka takes unsigned tokens where nothing is set.  Here that has to be asked for, by the class that does it or by one of
+its options.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from magnetar.base.config import ConfigType, Value
+from magnetar.base.errors import ConfigError
+from magnetar.base.jaas import parse_jaas
+from magnetar.base.server_key import ServerKey
+from magnetar.base.settings_tls import Given, Lookup
+
+PREFIX: Final = "sasl.oauthbearer."
+_URL: Final = f"{PREFIX}jwks.endpoint.url"
+_JAAS: Final = "oauthbearer.sasl.jaas.config"
+_HANDLER: Final = "oauthbearer.sasl.server.callback.handler.class"
+_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
+_MODULE: Final = f"{_PACKAGE}OAuthBearerLoginModule"
+_SIGNED: Final = (
+    f"{_PACKAGE}OAuthBearerValidatorCallbackHandler",
+    f"{_PACKAGE}secured.OAuthBearerValidatorCallbackHandler",
+)
+_UNSIGNED: Final = f"{_PACKAGE}internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+_VALIDATORS: Final = (f"{_PACKAGE}DefaultJwtValidator", f"{_PACKAGE}BrokerJwtValidator")
+_OPTION: Final = "unsecuredValidator"
+_CLAIM_OPTION: Final = f"{_OPTION}PrincipalClaimName"
+_SKEW_OPTION: Final = f"{_OPTION}AllowableClockSkewMs"
+_SKEW_DIGITS_MAX: Final = 9
+_SCHEMES: Final = ("file", "http", "https")
+
+
+def _known_handler(value: Value) -> str | None:
+    return None if value in ("", *_SIGNED, _UNSIGNED) else "cannot be a class of one's own: no Java runs here"
+
+
+def _known_validator(value: Value) -> str | None:
+    return None if value in ("", *_VALIDATORS) else "cannot be a class of one's own: no Java runs here"
+
+
+OAUTH_KEYS: Final = (
+    ServerKey(
+        _URL,
+        ConfigType.STRING,
+        "",
+        "Where the keys are that sign tokens of OAUTHBEARER, a JWK Set: https://, http:// or file://.",
+    ),
+    ServerKey(
+        f"{PREFIX}jwks.endpoint.refresh.ms",
+        ConfigType.LONG,
+        "3600000",
+        "How often they are read again; a token of a key that is not there has them read sooner.",
+        minimum=0,
+    ),
+    ServerKey(
+        f"{PREFIX}jwks.endpoint.retry.backoff.ms",
+        ConfigType.LONG,
+        "100",
+        "How soon they are read again when that failed; doubled with each failure.",
+        minimum=0,
+    ),
+    ServerKey(
+        f"{PREFIX}jwks.endpoint.retry.backoff.max.ms",
+        ConfigType.LONG,
+        "10000",
+        "How late, at the latest.",
+        minimum=0,
+    ),
+    ServerKey(
+        f"{PREFIX}expected.audience",
+        ConfigType.LIST,
+        "",
+        "Who this server is to tokens: one of these has to be in `aud`.  Without it, none may be in there.",
+    ),
+    ServerKey(
+        f"{PREFIX}expected.issuer",
+        ConfigType.STRING,
+        "",
+        "Who issues the tokens, as `iss` has it; not looked at without.",
+    ),
+    ServerKey(
+        f"{PREFIX}clock.skew.seconds",
+        ConfigType.INT,
+        "30",
+        "How far the clocks of server and issuer may be apart.",
+        minimum=0,
+        maximum=86_400,
+    ),
+    ServerKey(f"{PREFIX}sub.claim.name", ConfigType.STRING, "sub", "The claim that has the user."),
+    ServerKey(
+        f"{PREFIX}jwt.validator.class",
+        ConfigType.STRING,
+        "",
+        "What looks at tokens; only Kafka's own classes can be set, and mean what is done anyway.",
+        check=_known_validator,
+    ),
+    ServerKey(
+        _JAAS,
+        ConfigType.PASSWORD,
+        "",
+        f"`{_MODULE} required;`, which says nothing more; of its options those of unsigned tokens count:"
+        f" `{_CLAIM_OPTION}` and `{_SKEW_OPTION}`.",
+    ),
+    ServerKey(
+        _HANDLER,
+        ConfigType.STRING,
+        "",
+        f"`{_SIGNED[0]}`, which is what is done anyway, or `{_UNSIGNED}`: then tokens are taken that nothing signs,"
+        " and a client is who it says.  For tests.",
+        check=_known_handler,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySetSettings:
+    """Where a JWK Set is, and how often it is read; `setting` is the name that `url` was set by."""
+
+    setting: str
+    url: str
+    refresh_s: float
+    retry_s: float
+    retry_s_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """Which tokens are good; without `keys` those that nothing signs.  An empty issuer is any."""
+
+    listener: str
+    keys: KeySetSettings | None
+    audiences: tuple[str, ...]
+    issuer: str
+    subject_claim: str
+    skew_ms: int
+
+
+def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
+    """What the settings say about one listener that takes OAUTHBEARER.
+
+    Raises:
+        ConfigError: they ask for what is not served, or are incomplete.
+    """
+    url, options = look_up(_URL), _options(look_up(_JAAS))
+    asks_for_unsigned = look_up(_HANDLER).text == _UNSIGNED or bool(options)
+    if asks_for_unsigned and url.text:
+        raise ConfigError(
+            f"listener {listener} takes tokens that are not signed, and {url.name} says what signs them: keep one"
+        )
+    if asks_for_unsigned:
+        skew = options.get(_SKEW_OPTION, "0")
+        claim = options.get(_CLAIM_OPTION, "").strip() or "sub"
+        return OAuthSettings(listener, None, (), "", claim, _milliseconds(look_up(_JAAS), skew))
+    if not url.text:
+        raise ConfigError(
+            f"listener {listener} takes OAUTHBEARER, and nothing says what signs the tokens: set {_URL} to a JWK Set"
+        )
+    return OAuthSettings(
+        listener,
+        _keys(url, look_up),
+        tuple(one.strip() for one in look_up(f"{PREFIX}expected.audience").text.split(",") if one.strip()),
+        look_up(f"{PREFIX}expected.issuer").text,
+        look_up(f"{PREFIX}sub.claim.name").text.strip() or "sub",
+        int(look_up(f"{PREFIX}clock.skew.seconds").text) * 1000,
+    )
+
+
+def _keys(url: Given, look_up: Lookup) -> KeySetSettings:
+    try:
+        parts = urlsplit(url.text)
+        is_url = parts.scheme in _SCHEMES and bool(parts.path if parts.scheme == "file" else parts.hostname)
+        # No name and no password: they would end in a log.
+        is_url = is_url and "@" not in parts.netloc and parts.port != 0
+        is_url = is_url and all("!" <= char <= "~" for char in url.text)
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise ConfigError(f"{url.name} must be a URL: https://, http:// or file:///path")
+    refresh, retry, retry_max = (
+        int(look_up(f"{PREFIX}jwks.endpoint.{key}.ms").text) / 1000
+        for key in ("refresh", "retry.backoff", "retry.backoff.max")
+    )
+    return KeySetSettings(url.name, url.text, refresh, retry, retry_max)
+
+
+def _options(given: Given) -> dict[str, str]:
+    """Those of unsigned tokens."""
+    if not given.text:
+        return {}
+    try:
+        entry = parse_jaas(given.text)
+    except ValueError as error:
+        raise ConfigError(f"{given.name} {error}") from None
+    if entry.module != _MODULE:
+        raise ConfigError(f"{given.name} must be for {_MODULE}")
+    options = {name: value for name, value in entry.options.items() if name.startswith(_OPTION)}
+    for name in options:
+        if name not in (_CLAIM_OPTION, _SKEW_OPTION):
+            raise ConfigError(f"{given.name} has {name[:100]}, which is not served")
+    return options
+
+
+def _milliseconds(given: Given, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > _SKEW_DIGITS_MAX:
+        raise ConfigError(f"{given.name} has a {_SKEW_OPTION} that is no number of milliseconds")
+    return int(text)

@@ -1,0 +1,276 @@
+"""Clients that we did not write log in with tokens of an identity provider, whose keys are at a URL or in a file."""
+
+import asyncio
+import itertools
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import confluent_kafka
+import jwt
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
+from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.asymmetric import rsa
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from magnetar.testing.server import MagnetarProcess, free_ports
+
+pytestmark = pytest.mark.clients
+AUTHENTICATION = -169  # librdkafka's _AUTHENTICATION
+DENIED = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+ISSUER, AUDIENCE = "https://issuer.test", "magnetar-test"
+PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+HANDLER = "oauthbearer.sasl.server.callback.handler.class"
+
+
+class Provider:
+    """An identity provider: keys at an endpoint, which may hang or fail."""
+
+    def __init__(self) -> None:
+        self.keys = {"one": rsa.generate_private_key(65537, 2048)}
+        self.status = 200
+        self.asked = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked += 1
+                provider.gate.wait(30)
+                body = provider.key_set() if provider.status == 200 else b"no"
+                self.send_response(provider.status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/keys"
+        self.thread = threading.Thread(target=self.http.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.gate.set()
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+    def key_set(self) -> bytes:
+        keys = [
+            {**jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name}
+            for name, key in self.keys.items()
+        ]
+        return json.dumps({"keys": keys}).encode()
+
+    def token(self, user: str, key: str = "one", life_s: float = 600, **changed: Any) -> str:
+        now_s = int(time.time())
+        claims = {"sub": user, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s - 1, "exp": now_s + life_s}
+        return jwt.encode(claims | changed, self.keys[key], "RS256", headers={"kid": key})
+
+
+class Guarded:
+    """Kafka at `url` with keys from an endpoint, at `file` with keys from a file, at `unsigned` without any."""
+
+    server: MagnetarProcess
+
+    def __init__(self, provider: Provider, file: str) -> None:
+        self.provider = provider
+        names = ("url", "file", "unsigned")
+        self.ports = dict(zip(names, free_ports(3), strict=True))
+        keys = "sasl.oauthbearer.jwks.endpoint.url"
+        self.settings = {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:SASL_PLAINTEXT" for name in names),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"listener.name.url.{keys}": provider.url,
+            f"listener.name.file.{keys}": file,
+            f"listener.name.file.{HANDLER}": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
+            f"listener.name.unsigned.{HANDLER}": (
+                f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+            ),
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.clock.skew.seconds": "0",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms": "1000",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:writer",
+        }
+
+    def confluent(self, token: str, listener: str = "url") -> dict[str, Any]:
+        """What librdkafka is told."""
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.ports[listener]}",
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (token, time.time() + 300),
+            "error_cb": lambda _: None,
+        }
+
+    def python(self, tokens: Any) -> dict[str, Any]:
+        """What kafka-python and aiokafka are told."""
+        return {
+            "bootstrap_servers": f"127.0.0.1:{self.ports['url']}",
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": tokens,
+        }
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    provider = Provider()
+    file = tmp_path_factory.mktemp("keys") / "jwks.json"
+    file.write_bytes(provider.key_set())
+    one = Guarded(provider, f"file://{file}")
+    try:
+        with MagnetarProcess(settings=one.settings) as server:
+            one.server = server
+            yield one
+    finally:
+        provider.close()
+
+
+def produced(settings: dict[str, Any], topic: str) -> int:
+    """The error that a record is answered with, 0 for none."""
+    codes: list[int] = []
+    producer = confluent_kafka.Producer({**settings, "enable.idempotence": False})
+    producer.produce(topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
+    assert producer.flush(20) == 0
+    return codes[0]
+
+
+def refused(settings: dict[str, Any]) -> str:
+    """What librdkafka says."""
+    said: list[Any] = []
+    told: dict[str, Any] = {**settings, "error_cb": said.append}
+    client = AdminClient(told)
+    client.poll(0.1)
+    with pytest.raises(confluent_kafka.KafkaException):
+        client.list_topics(timeout=2)
+    client.poll(1)
+    assert AUTHENTICATION in [error.code() for error in said]
+    return " ".join(map(str, said))
+
+
+@pytest.mark.parametrize("listener", ["url", "file"])
+def test_librdkafka(guarded: Guarded, topic: str, listener: str) -> None:
+    token = guarded.provider.token
+    assert produced(guarded.confluent(token("writer"), listener), topic) == 0
+    assert produced(guarded.confluent(token("reader"), listener), topic) == DENIED
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda one: one.token("writer", life_s=-1),
+        lambda one: one.token("writer", aud="elsewhere"),
+        lambda one: one.token("writer", iss="https://other.test"),
+        lambda one: jwt.encode(
+            {"sub": "writer", "exp": time.time() + 600, "iat": 1}, key="", algorithm="none"
+        ),
+        lambda one: one.token("writer")[:-6] + "AAAAAA",
+    ],
+)
+def test_librdkafka_is_refused(guarded: Guarded, wrong: Callable[[Provider], str]) -> None:
+    said = refused(guarded.confluent(wrong(guarded.provider)))
+    assert "invalid_token" in said
+    assert "eyJ" not in guarded.server.log
+
+
+def test_unsigned_tokens_where_they_are_asked_for(guarded: Guarded, topic: str) -> None:
+    settings = guarded.confluent("", "unsigned")
+    del settings["oauth_cb"]
+    settings["enable.sasl.oauthbearer.unsecure.jwt"] = True
+    settings["sasl.oauthbearer.config"] = "principal=writer"
+    assert produced(settings, topic) == 0
+    refused(guarded.confluent(guarded.provider.token("writer"), "unsigned"))
+    assert "nothing signs" in guarded.server.log
+
+
+class PythonTokens(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return {"logicalCluster": "one"}
+
+
+def test_kafka_python(guarded: Guarded, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = KafkaProducer(**guarded.python(PythonTokens(guarded.provider.token("writer"))))
+    producer.send(topic, b"value").get(30)
+    producer.close()
+    # A producer that does not begin leaves its sockets to the garbage collector, which finds them in any later test.
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+    make_pair = socket.socketpair
+
+    def seen_pair(*args: Any) -> tuple[socket.socket, socket.socket]:
+        pairs.append(make_pair(*args))
+        return pairs[-1]
+
+    monkeypatch.setattr(socket, "socketpair", seen_pair)
+    wrong = PythonTokens(guarded.provider.token("writer", life_s=-1))
+    with pytest.raises(KafkaError):
+        KafkaProducer(**guarded.python(wrong), bootstrap_timeout_ms=2000)
+    for end in itertools.chain(*pairs):
+        end.close()
+
+
+class AioTokens(AiokafkaTokens):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def test_aiokafka(guarded: Guarded, topic: str) -> None:
+    async def scenario() -> None:
+        settings = guarded.python(AioTokens(guarded.provider.token("writer")))
+        async with AIOKafkaProducer(**settings) as producer:
+            await producer.send_and_wait(topic, b"value")
+
+    asyncio.run(scenario())
+
+
+def test_keys_change_while_the_server_runs(guarded: Guarded, topic: str) -> None:
+    guarded.provider.keys["two"] = rsa.generate_private_key(65537, 2048)
+    settings = guarded.confluent(guarded.provider.token("writer", "two"))
+    assert produced(settings, topic) == 0  # the client tries until it is let in
+
+
+def test_an_endpoint_that_hangs_or_fails_stops_neither_the_server_nor_logins(
+    guarded: Guarded, topic: str
+) -> None:
+    provider = guarded.provider
+    settings = guarded.confluent(provider.token("writer"))
+    provider.gate.clear()
+    asked = provider.asked
+    until = time.monotonic() + 15
+    while provider.asked == asked and time.monotonic() < until:
+        assert produced(settings, topic) == 0
+    assert provider.asked > asked
+    began_s = time.monotonic()
+    assert produced(settings, topic) == 0
+    assert time.monotonic() - began_s < 5
+    provider.status = 500
+    provider.gate.set()
+    until = time.monotonic() + 15
+    while "HTTP 500" not in guarded.server.log and "timed out" not in guarded.server.log:
+        assert produced(settings, topic) == 0
+        assert time.monotonic() < until
+    assert produced(settings, topic) == 0
+    provider.status = 200
