@@ -1,4 +1,4 @@
-"""Keys of tokens as settings name them, in the ways that Pulsar knows.
+"""Keys of tokens and files of passwords as settings name them, in the ways that Pulsar knows.
 
 * `file:///path`, or the path of a file: its bytes as they are
 * `data:;base64,...`: the key itself; without `;base64` the text is the key
@@ -21,14 +21,17 @@ from urllib.parse import unquote_to_bytes
 from magnetar.base.errors import ConfigError
 
 KEY_BYTES_MAX: Final = 64 << 10
+FILE_BYTES_MAX: Final = 4 << 20  # of passwords: those of tens of thousands of users
 
 _DATA: Final = re.compile(r"data:[^;,]*(?:;charset=[^;,]+)?(?P<base64>;base64)?,(?P<data>.+)", re.DOTALL)
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?(?=/))?(?P<path>[^?#]+)")
 _VARIABLE: Final = "env:"
 
 
-def read_key(setting: str, given: str, environment: Mapping[str, str]) -> bytes:
-    """The key that `setting` stands for.
+def read_key(
+    setting: str, given: str, environment: Mapping[str, str], bytes_max: int = KEY_BYTES_MAX
+) -> bytes:
+    """The key that `setting` stands for; a file has `bytes_max` at most.
 
     Raises:
         ConfigError: there is none.
@@ -38,13 +41,13 @@ def read_key(setting: str, given: str, environment: Mapping[str, str]) -> bytes:
         if not environment.get(name):
             raise ConfigError(f"{setting}: the environment has no {name[:200]!r}")
         given = environment[name]
-    key = _read(setting, given)
+    key = _read(setting, given, bytes_max)
     if not key:
         raise ConfigError(f"{setting}: the key is empty")
     return key
 
 
-def _read(setting: str, given: str) -> bytes:
+def _read(setting: str, given: str, bytes_max: int) -> bytes:
     if given.startswith("data:"):
         data = _DATA.fullmatch(given)
         if data is None:
@@ -54,9 +57,9 @@ def _read(setting: str, given: str) -> bytes:
         url = _FILE.fullmatch(given)
         if url is None:
             raise ConfigError(f"{setting}: a file is written file:///path/of/the/key")
-        return _read_file(setting, Path(os.fsdecode(unquote_to_bytes(url["path"]))))
+        return _read_file(setting, Path(os.fsdecode(unquote_to_bytes(url["path"]))), bytes_max)
     if _is_file(given):
-        return _read_file(setting, Path(given))
+        return _read_file(setting, Path(given), bytes_max)
     return _decoded(setting, given)
 
 
@@ -67,20 +70,20 @@ def _is_file(given: str) -> bool:
         return False
 
 
-def _read_file(setting: str, file: Path) -> bytes:
+def _read_file(setting: str, file: Path, bytes_max: int) -> bytes:
     shown = f"{str(file)[:200]!r}"
     try:
         # Not to wait where the file is a pipe, before it is known to be none.
         with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise ConfigError(f"{setting}: {shown} is not a file")
-            data = stream.read(KEY_BYTES_MAX + 1)
+            data = stream.read(bytes_max + 1)
     except OSError as error:
         raise ConfigError(f"{setting}: {shown} cannot be read: {error.strerror}") from None
     except ValueError:
         raise ConfigError(f"{setting}: {shown} is not the name of a file") from None
-    if len(data) > KEY_BYTES_MAX:
-        raise ConfigError(f"{setting}: {shown} has more than {KEY_BYTES_MAX} bytes, which no key has")
+    if len(data) > bytes_max:
+        raise ConfigError(f"{setting}: {shown} has more than {bytes_max} bytes, which is too many")
     return data
 
 

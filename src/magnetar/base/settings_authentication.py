@@ -18,10 +18,13 @@ _B, _S, _I, _LIST, _PASSWORD = (
 _PACKAGE: Final = "org.apache.pulsar.broker.authentication."
 TOKEN: Final = "token"  # noqa: S105 - the name of a method
 TLS: Final = "tls"
+BASIC: Final = "basic"
+PASSWORDS: Final = "basicAuthConf"
 # The name that clients have for what each of Pulsar's classes does.
 PROVIDERS: Final = {
     f"{_PACKAGE}AuthenticationProviderToken": TOKEN,
     f"{_PACKAGE}AuthenticationProviderTls": TLS,
+    f"{_PACKAGE}AuthenticationProviderBasic": BASIC,
 }
 
 AUTHENTICATION_KEYS: Final = (
@@ -35,8 +38,8 @@ AUTHENTICATION_KEYS: Final = (
         "authenticationProviders",
         _LIST,
         "",
-        "In which ways they may, by Pulsar's classes: AuthenticationProviderToken, AuthenticationProviderTls, each with"
-        f" its package ({_PACKAGE[:-1]}).",
+        "In which ways they may, by Pulsar's classes: AuthenticationProviderToken, AuthenticationProviderTls,"
+        f" AuthenticationProviderBasic, each with its package ({_PACKAGE[:-1]}).",
     ),
     ServerKey(
         "authenticationRefreshCheckSeconds",
@@ -85,6 +88,13 @@ AUTHENTICATION_KEYS: Final = (
     ServerKey("tokenAuthClaim", _S, "sub", "The claim of a token that has the role."),
     ServerKey("tokenAudienceClaim", _S, "", "The claim of a token that names whom it is for, if it must."),
     ServerKey("tokenAudience", _S, "", "Who this server is there; goes with tokenAudienceClaim."),
+    ServerKey(
+        PASSWORDS,
+        _PASSWORD,
+        "",
+        "The passwords of users, in the form of htpasswd (apr1 or crypt): file:///path, data:;base64,..., env:NAME, or"
+        " base64; read at the start.",
+    ),
 )
 AUTHENTICATION_NAMES: Final = frozenset(key.name for key in AUTHENTICATION_KEYS)
 
@@ -112,7 +122,10 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """`methods` as clients call them; `token` is None where that is not one of them."""
+    """`methods` as clients call them; `token` is None where that is not one of them.
+
+    `passwords` is where they stand, as `base/key_source.py` reads it, and empty where there are none.
+    """
 
     methods: tuple[str, ...]
     refresh_check_s: int
@@ -120,6 +133,7 @@ class AuthenticationSettings:
     proxy_roles: frozenset[str]
     with_metrics: bool
     token: TokenSettings | None
+    passwords: str = field(repr=False)
 
 
 def authentication(
@@ -142,6 +156,9 @@ def authentication(
                 f" {' and '.join(PROVIDERS)}"
             )
     methods = tuple(dict.fromkeys(PROVIDERS[one] for one in providers))
+    passwords = text(PASSWORDS) if BASIC in methods else ""
+    if BASIC in methods and not passwords:
+        raise ConfigError(f"passwords are to be taken, and nothing says where they are: set {PASSWORDS}")
     return AuthenticationSettings(
         methods=methods,
         refresh_check_s=int(text("authenticationRefreshCheckSeconds")),
@@ -149,6 +166,7 @@ def authentication(
         proxy_roles=frozenset(words("proxyRoles")),
         with_metrics=text("authenticateMetricsEndpoint") == "true",
         token=_token(text) if TOKEN in methods else None,
+        passwords=passwords,
     )
 
 

@@ -72,7 +72,7 @@ def test_empty_and_huge_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="empty"):
         read_key("tokenSecretKey", str(file), {})
     file.write_bytes(bytes(KEY_BYTES_MAX + 1))
-    with pytest.raises(ConfigError, match="which no key has"):
+    with pytest.raises(ConfigError, match="which is too many"):
         read_key("tokenSecretKey", str(file), {})
 
 

@@ -57,6 +57,7 @@ def test_all_that_is_set_arrives() -> None:
         ((*ON, "tokenSecretKey=x", "tokenAudienceClaim=aud"), "go together"),
         ((*ON, "tokenPublicKey=x", "tokenPublicAlg=HS256"), "must be one of RS256"),
         ((*ON, "tokenPublicKey=x", "tokenPublicAlg=none"), "must be one of RS256"),
+        ((ON[0], f"authenticationProviders={PACKAGE}AuthenticationProviderBasic"), "set basicAuthConf"),
     ],
 )
 def test_what_is_incomplete_or_not_served_is_one_sentence(assignments: tuple[str, ...], reason: str) -> None:
@@ -79,6 +80,21 @@ def test_certificates_are_a_method_that_takes_a_port_with_tls() -> None:
 def test_port_of_http_with_tls_is_taken_and_not_there() -> None:
     (notice,) = of("webServicePortTls=8443").notices
     assert "webServicePortTls has no effect: HTTP has no TLS" in notice
+
+
+def test_passwords_are_a_method_and_are_never_shown() -> None:
+    basic = (
+        ON[0],
+        f"authenticationProviders={PACKAGE}AuthenticationProviderBasic",
+        "basicAuthConf=data:,hunter2",
+    )
+    settings = of(*basic)
+    assert settings.authentication is not None
+    assert (settings.authentication.methods, settings.authentication.passwords) == (
+        ("basic",),
+        "data:,hunter2",
+    )
+    assert "hunter2" not in repr(settings)
 
 
 def test_keys_without_authentication_have_no_effect() -> None:

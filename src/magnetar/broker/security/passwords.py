@@ -1,0 +1,82 @@
+"""Passwords of Pulsar's clients, in the file that `htpasswd` writes: one `user:hash` in a line.
+
+Two forms of hashes are taken, as by Pulsar's broker: apr1 (`htpasswd -m`), and crypt (`htpasswd -d`), which looks at
+eight bytes of a password.  Any other ends the start: its users could not log in.
+
+A look takes a millisecond, and as long for a user that there is not.  It takes longer for a longer password, so that
+one has `PASSWORD_BYTES_MAX` at most.
+
+Imports passlib, which takes a tenth of a second: only a server with passwords imports this.  It is libpass, the
+maintained one: `crypt` is gone from Python's library.
+"""
+
+from typing import Any, Final
+
+from passlib.hash import apr_md5_crypt, des_crypt
+
+from magnetar.base.errors import ConfigError
+from magnetar.broker.security.authentication import Method
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Credentials, Identity
+
+PASSWORD_BYTES_MAX: Final = 256  # htpasswd takes 255
+
+_FORMS: Final[tuple[Any, ...]] = (apr_md5_crypt, des_crypt)
+_OF_NO_USER: Final = "$apr1$magnetar$" + "." * 22
+
+
+def parse_passwords(data: bytes) -> dict[str, str]:
+    """The hashes of a file, by user; of a user that it has twice, the last one.
+
+    Raises:
+        ConfigError: it is no such file, or has what is not taken.  The words have nothing of it.
+    """
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise ConfigError("this is no text in UTF-8") from None
+    hashes: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        user, colon, known = line.strip().partition(":")
+        if not colon or not user.strip() or not known:
+            raise ConfigError(f"line {number} is not written user:hash, as htpasswd writes it")
+        if not _is_taken(known):
+            raise ConfigError(
+                f"line {number} has a hash that is not taken: apr1 (htpasswd -m) and crypt (htpasswd -d) are"
+            )
+        hashes[user] = known
+    if not hashes:
+        raise ConfigError("there are no users in it")
+    return hashes
+
+
+def password_method(hashes: dict[str, str]) -> Method:
+    """Clients show `user:password`; the user is the role."""
+
+    def identify(credentials: Credentials) -> Identity:
+        user, colon, password = credentials.data.partition(b":")
+        if not colon or not password or len(password) > PASSWORD_BYTES_MAX or b"\0" in password:
+            raise AuthenticationFailed("it shows no user with a password")
+        role = user.decode("utf-8", "replace")
+        known = hashes.get(role, _OF_NO_USER)
+        if not _form_of(known).verify(password, known):
+            raise AuthenticationFailed("there is no such user, or the password is another one")
+        return Identity(role)
+
+    return identify
+
+
+def _form_of(known: str) -> Any:
+    return next((one for one in _FORMS if one.identify(known)), None)
+
+
+def _is_taken(known: str) -> bool:
+    form = _form_of(known)
+    if form is None:
+        return False
+    try:
+        return form.from_string(known).checksum is not None
+    except ValueError:
+        return False

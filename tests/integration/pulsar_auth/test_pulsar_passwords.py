@@ -1,0 +1,82 @@
+"""A server whose Pulsar clients and HTTP clients show a user and a password."""
+
+import base64
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pulsar
+import pytest
+
+from magnetar.testing.server import MagnetarProcess
+
+pytestmark = pytest.mark.clients
+PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderBasic"
+# Both have the password `secret`: by `openssl passwd -apr1`, and by crypt.
+PASSWORDS = "admin:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\nalice:ESbinRWkipLcY\n"
+WRONG = [("admin", "wrong"), ("mallory", "secret"), ("admin", "")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MagnetarProcess]:
+    file = tmp_path_factory.mktemp("passwords") / "htpasswd"
+    file.write_text(PASSWORDS)
+    settings = {
+        "authenticationEnabled": "true",
+        "authenticationProviders": PROVIDER,
+        "basicAuthConf": f"file://{file}",
+        "authorizationEnabled": "true",
+        "superUserRoles": "admin",
+    }
+    with MagnetarProcess(settings=settings) as one:
+        yield one
+        assert "Traceback" not in one.log
+        assert "secret" not in one.log
+
+
+def client(url: str, user: str, password: str, timeout_s: int = 10) -> pulsar.Client:
+    silent = logging.getLogger("pulsar-client")
+    silent.setLevel(logging.CRITICAL)
+    shown = pulsar.AuthenticationBasic(user, password)
+    return pulsar.Client(url, shown, operation_timeout_seconds=timeout_s, logger=silent)
+
+
+def status(server: MagnetarProcess, path: str, user: str, password: str) -> int:
+    shown = base64.b64encode(f"{user}:{password}".encode()).decode()
+    request = urllib.request.Request(server.http_url + path, headers={"authorization": f"Basic {shown}"})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            code: int = answer.status
+            return code
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("by", ["pulsar_url", "http_url"])
+def test_user_with_the_password_produces_and_consumes(server: MagnetarProcess, by: str) -> None:
+    one = client(getattr(server, by), "admin", "secret")
+    consumer = one.subscribe(f"shown-{by}", "s")
+    one.create_producer(f"shown-{by}").send(b"hello")
+    assert consumer.receive(10_000).data() == b"hello"
+    one.close()
+
+
+def test_user_is_the_role(server: MagnetarProcess) -> None:
+    alice = client(server.pulsar_url, "alice", "secret")
+    with pytest.raises(pulsar.AuthorizationError):
+        alice.create_producer("denied")
+    alice.close()
+    assert status(server, "/admin/v2/tenants", "admin", "secret") == 200
+    assert status(server, "/admin/v2/tenants", "alice", "secret") == 401
+    assert status(server, "/admin/v2/clusters", "alice", "secret") == 200
+
+
+@pytest.mark.parametrize(("user", "password"), WRONG)
+def test_others_are_refused(server: MagnetarProcess, user: str, password: str) -> None:
+    one: Any = client(server.pulsar_url, user, password, timeout_s=3)
+    with pytest.raises(pulsar.PulsarException):
+        one.create_producer("refused")
+    one.close()
+    assert status(server, "/admin/v2/clusters", user, password) == 401

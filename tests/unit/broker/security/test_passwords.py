@@ -1,0 +1,103 @@
+"""Passwords of an htpasswd file: hashes are those that openssl (apr1) and the C library (crypt) make."""
+
+import pytest
+
+from magnetar.base.errors import ConfigError
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Credentials
+from magnetar.broker.security.passwords import PASSWORD_BYTES_MAX, parse_passwords, password_method
+
+FILE = """\
+alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
+bob:ESbinRWkipLcY
+
+çelik:$apr1$wxyz$S4cAQtrlgkODRSX0yX5Rx/\r
+twice:ESbinRWkipLcX
+twice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
+""".encode()
+
+
+def role(shown: bytes) -> str:
+    return password_method(parse_passwords(FILE))(Credentials("basic", shown)).role
+
+
+@pytest.mark.parametrize(
+    ("shown", "user"),
+    [
+        (b"alice:secret", "alice"),
+        (b"bob:secret", "bob"),
+        ("çelik:pä§:word".encode(), "çelik"),
+        (b"twice:secret", "twice"),
+    ],
+)
+def test_user_with_the_password_is_the_role(shown: bytes, user: str) -> None:
+    assert role(shown) == user
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        b"",
+        b"alice",
+        b"alice:",
+        b":secret",
+        b"alice:Secret",
+        b"alice:secret ",
+        b"bob:secre",
+        b"ALICE:secret",
+        b"mallory:secret",
+        b"mallory:",
+        b"\xff:secret",
+        b"alice:\xff\xfe",
+        b"bob:sec\0ret",
+        b"alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/",
+        b"alice:" + b"x" * (PASSWORD_BYTES_MAX + 1),
+    ],
+)
+def test_any_other_is_refused_in_words_that_tell_nothing(shown: bytes) -> None:
+    with pytest.raises(AuthenticationFailed) as said:
+        role(shown)
+    assert "alice" not in str(said.value)
+    assert "ecret" not in str(said.value)
+
+
+def test_user_that_there_is_not_is_looked_at_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    method = password_method(parse_passwords(FILE))
+    verify = "magnetar.broker.security.passwords._form_of"
+
+    class Form:
+        @staticmethod
+        def verify(password: bytes, known: str) -> bool:
+            looked_at.append(known)
+            return False
+
+    monkeypatch.setattr(verify, lambda known: Form)
+    for user in (b"alice", b"mallory"):
+        with pytest.raises(AuthenticationFailed):
+            method(Credentials("basic", user + b":x"))
+    assert [one.startswith("$apr1$") for one in looked_at] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "no users"),
+        (b"\n \n", "no users"),
+        (b"alice", "line 1 is not written user:hash"),
+        (b"a:ESbinRWkipLcY\nalice:\n", "line 2 is not written user:hash"),
+        (b":ESbinRWkipLcY", "line 1 is not written user:hash"),
+        (b"alice:hunter2", "line 1 has a hash that is not taken"),
+        (b"alice:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "not taken"),
+        (b"alice:$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC", "not taken"),
+        (b"alice:$5$salt$hash", "not taken"),
+        (b"alice:$apr1$abcdefgh", "not taken"),
+        (b"alice:$apr1$abcdefghi$h9FWgUz3n9YxylKLlR5SQ/", "not taken"),
+        (b"alice:ESbinRWkipLcY:more", "not taken"),
+        (b"\xff:ESbinRWkipLcY", "no text in UTF-8"),
+    ],
+)
+def test_file_that_cannot_be_used_is_one_sentence_without_what_is_in_it(data: bytes, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as said:
+        parse_passwords(data)
+    assert "hunter2" not in str(said.value)
