@@ -1,4 +1,4 @@
-"""By which names this server is asked over HTTP, whose pages may ask, and how its worker is known.
+"""By which names and ports this server is asked over HTTP, whose pages may ask, and how its worker is known.
 
 `guard.py` holds requests to the names, `routes/pipelines.py` the worker to its token.
 
@@ -9,12 +9,22 @@ import hmac
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from magnetar.base.listeners import LOCALHOST
 
 EVERY: Final = "*"  # in a list of what is allowed
+
+
+class WebPorts(NamedTuple):
+    """The ports that HTTP is served on, without and with TLS; None where it is not."""
+
+    http: int | None = None
+    https: int | None = None
+
+
+NO_PORTS: Final = WebPorts()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from magnetar import __version__
 from magnetar.admin import answers, routing
-from magnetar.admin.access import Access
+from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.context import AdminContext, caller_of
 from magnetar.admin.guard import Guard
 from magnetar.admin.login import Filter
@@ -71,18 +71,20 @@ def create_app(
     pulsar: Endpoint | None = None,
     access: Access | None = None,
     pulsar_tls: Endpoint | None = None,
+    web: WebPorts = NO_PORTS,
 ) -> Starlette:
     """The application for one broker's use cases; its numbers are declared in `metrics` here, where others may be.
 
     `pulsar` is the address that Pulsar clients are to connect to, `pulsar_tls` that of those which speak TLS; an empty
     host stands for the one that they came to.
+    `web` are the ports of HTTP.
     `access` has the names that the server goes by and its worker's token; without it, it answers to `localhost` and
     numeric addresses, and has no worker.
     """
     progress = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
-    app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls)
+    app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web)
     answers.install(app)
     if cases.logins.are_required:  # inside of the others: a browser asks for leave without a login
         app.add_middleware(Filter, logins=cases.logins, access=access)

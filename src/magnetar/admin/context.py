@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from starlette.requests import Request
 
-from magnetar.admin.access import Access
+from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.peek import Bodies
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.security.model import ANONYMOUS, PIPELINES_WORKER, Caller
@@ -16,14 +16,15 @@ PRINCIPAL: Final = "magnetar.principal"  # of a request, in its scope: who has l
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None when the server has none; `access` is who
-    may do what; `bodies` are the messages that are being answered.
+    """`pulsar` and `pulsar_tls` are the addresses of Pulsar's listeners, None when the server has none; `web` are the
+    ports of HTTP; `access` is who may do what; `bodies` are the messages that are being answered.
     """
 
     cases: UseCases
     pulsar: Endpoint | None
     access: Access
     pulsar_tls: Endpoint | None = None
+    web: WebPorts = NO_PORTS
     bodies: Bodies = field(default_factory=Bodies)
 
     def service_url(self, request: Request) -> str:
@@ -33,6 +34,19 @@ class AdminContext:
     def tls_service_url(self, request: Request) -> str:
         """The same over TLS."""
         return _url(self.pulsar_tls, "pulsar+ssl", request)
+
+    def web_urls(self, request: Request) -> tuple[str, str]:
+        """This server's own address, as the client wrote it, and the one with TLS; empty for what there is not."""
+        if request.url.scheme == "https" and self.web.https is None:  # a proxy speaks TLS for this server
+            return web_url(request), ""
+        return self._web_url("http", self.web.http, request), self._web_url("https", self.web.https, request)
+
+    def _web_url(self, scheme: str, port: int | None, request: Request) -> str:
+        if request.url.scheme == scheme:
+            return web_url(request)
+        host = request.url.hostname or "localhost"
+        host = f"[{host}]" if ":" in host else host
+        return "" if port is None else f"{scheme}://{host}:{port}"
 
 
 def _url(endpoint: Endpoint | None, scheme: str, request: Request) -> str:

@@ -11,9 +11,9 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from magnetar.admin.access import Access
+from magnetar.admin.access import Access, WebPorts
 from magnetar.base.metrics import Metrics
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.usecases.cases import UseCases
@@ -23,7 +23,14 @@ log = logging.getLogger(__name__)
 STOP_S_MAX: Final = 3  # a request under way may take so long before its connection is cut
 KEEP_ALIVE_S: Final = 30
 
-CreateApp = Callable[[UseCases, Metrics, Endpoint | None, Access, Endpoint | None], Any]
+CreateApp = Callable[[UseCases, Metrics, Endpoint | None, Access, Endpoint | None, WebPorts], Any]
+
+
+class Secured(NamedTuple):
+    """Listening sockets, and what makes their connections out of what makes those without TLS."""
+
+    sockets: list[socket.socket]
+    factory: Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.BaseProtocol]]
 
 
 async def load() -> CreateApp:
@@ -70,10 +77,14 @@ def _nothing() -> None:
 
 
 async def serve(
-    app: Any, sockets: Sequence[socket.socket], stopping: Callable[[], None] = _nothing
+    app: Any,
+    sockets: Sequence[socket.socket],
+    stopping: Callable[[], None] = _nothing,
+    secured: Secured | None = None,
 ) -> HttpServer:
     """Serve the ASGI application `app` on listening `sockets`; requests are answered when this returns.
 
+    `secured` are sockets besides these, and what puts TLS in front of their connections.
     `stopping` is called when the server begins to close: requests that wait for something shall end then.
     """
     import uvicorn
@@ -98,4 +109,15 @@ async def serve(
     server.lifespan = config.lifespan_class(config)
     listening = list(sockets)
     await server.startup(listening)
+    if secured is not None:
+
+        def make() -> asyncio.Protocol:
+            return Connection(
+                config=config, server_state=server.server_state, app_state=server.lifespan.state
+            )
+
+        loop = asyncio.get_running_loop()
+        for one in secured.sockets:
+            server.servers.append(await loop.create_server(secured.factory(make), sock=one))
+        listening += secured.sockets
     return HttpServer(server, listening, stopping)

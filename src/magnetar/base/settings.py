@@ -50,6 +50,7 @@ from magnetar.base.settings_table import (
 from magnetar.base.settings_tls import (
     KAFKA_NAMES,
     PULSAR_NAMES,
+    PULSAR_TLS_PORTS,
     TRUSTED,
     Given,
     TlsSettings,
@@ -58,15 +59,8 @@ from magnetar.base.settings_tls import (
     pulsar_tls,
 )
 from magnetar.base.settings_topic_defaults import KEY_FAMILIES
+from magnetar.base.settings_values import Setting, Values
 from magnetar.base.table_roots import TableRoots
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A value that was given: canonical text, and where it stands."""
-
-    text: str
-    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,14 +239,13 @@ class _Merged:
         self.own.update(own)
 
 
-class _Reader:
-    """Typed values out of the merged texts, and the checks that concern several keys."""
+class _Reader(Values):
+    """What each part of the server is given, and the checks that concern several keys."""
 
     def __init__(self, merged: _Merged) -> None:
-        self._given = merged.given
+        super().__init__(merged.given, merged.notices)
         self._own = merged.own
         self._door_options = merged.door_options
-        self._notices = merged.notices
 
     def settings(self) -> ServerSettings:
         nodes = self._nodes()
@@ -314,6 +307,7 @@ class _Reader:
             advertised=self._advertised(listeners),
             http_host=host,
             http_port=self._integer("http.port"),
+            https_port=self._integer_or_none("webServicePortTls"),
             http_allowed_hosts=tuple(self._list("http.allowed.hosts")),
             http_allowed_origins=tuple(self._list("http.allowed.origins")),
             pulsar=self._pulsar(host),
@@ -325,12 +319,7 @@ class _Reader:
             fetch_bytes_max=self._integer("fetch.max.bytes"),
             fetch_sessions_max=self._integer("max.incremental.fetch.session.cache.slots"),
         )
-        http = Listener("HTTP", network.http_host, network.http_port, "HTTP")
-        pulsar = [Listener("PULSAR", network.pulsar.host, network.pulsar.port, "PULSAR")]
-        if network.pulsar.tls_port is not None:
-            pulsar.append(Listener("PULSAR+SSL", network.pulsar.host, network.pulsar.tls_port, "PULSAR"))
-        kafka = (one for node in range(nodes.count) for one in network.listeners_of(node))
-        check_addresses([*kafka, *pulsar, http])
+        check_addresses(network.every_listener(nodes.count))
         return network
 
     def _pulsar(self, host: str) -> PulsarNetworkSettings:
@@ -339,7 +328,7 @@ class _Reader:
         return PulsarNetworkSettings(
             host=host,
             port=self._integer("pulsar.port"),
-            tls_port=self._integer("brokerServicePortTls") if "brokerServicePortTls" in self._given else None,
+            tls_port=self._integer_or_none("brokerServicePortTls"),
             tls=self._pulsar_tls(),
             advertised_host=advertised[0],
             advertised_port=advertised[1],
@@ -395,18 +384,11 @@ class _Reader:
         ]
 
     def _pulsar_tls(self) -> TlsSettings | None:
-        if "brokerServicePortTls" in self._given:
-            return pulsar_tls(self._look_up)
-        self._notice(PULSAR_NAMES, "brokerServicePortTls is not set")
+        for port in PULSAR_TLS_PORTS:
+            if port in self._given:
+                return pulsar_tls(port, self._look_up)
+        self._notice(PULSAR_NAMES, "neither brokerServicePortTls nor webServicePortTls is set")
         return None
-
-    def _look_up(self, key: str) -> Given:
-        return Given(self._text(key), key)
-
-    def _notice(self, keys: Collection[str], reason: str) -> None:
-        """That those of `keys` which were set have no effect."""
-        given = ((name, setting) for name, setting in self._given.items() if name in keys)
-        self._notices += [f"{setting.origin}: {name} has no effect: {reason}" for name, setting in given]
 
     def _pulsar_message_bytes_max(self) -> int:
         if "pulsar.message.max.bytes" in self._given:
@@ -490,23 +472,3 @@ class _Reader:
         if "entry.cache.bytes" in self._given:
             return self._integer("entry.cache.bytes")
         return min(max(memory_bytes() // 4, ENTRY_CACHE_BYTES_MIN), ENTRY_CACHE_BYTES_DEFAULT_MAX)
-
-    def _text_or_none(self, name: str) -> str | None:
-        setting = self._given.get(name)
-        return SERVER_KEYS[name].default if setting is None else setting.text
-
-    def _text(self, name: str) -> str:
-        return self._text_or_none(name) or ""
-
-    def _integer(self, name: str) -> int:
-        value = SERVER_KEYS[name].parse(self._text(name))
-        assert isinstance(value, int), name
-        return value
-
-    def _boolean(self, name: str) -> bool:
-        return self._text(name) == "true"
-
-    def _list(self, name: str) -> tuple[str, ...]:
-        value = SERVER_KEYS[name].parse(self._text(name))
-        assert isinstance(value, tuple), name
-        return value

@@ -63,9 +63,6 @@ _BY_REASON: Final[dict[str, str]] = {
         ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation
         ssl.trustmanager.algorithm
     """,
-    "HTTP has no TLS: keep its port on loopback, or behind a proxy": """
-        webServicePortTls
-    """,
     "this server connects to no broker over TLS": """
         kopTlsEnabledWithBroker ssl.endpoint.identification.algorithm
     """,

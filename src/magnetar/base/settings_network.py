@@ -46,6 +46,7 @@ class NetworkSettings:
     advertised: Mapping[str, tuple[str, int]]
     http_host: str
     http_port: int
+    https_port: int | None
     http_allowed_hosts: tuple[str, ...]
     http_allowed_origins: tuple[str, ...]
     pulsar: "PulsarNetworkSettings"
@@ -56,6 +57,22 @@ class NetworkSettings:
     queued_request_bytes_max: int
     fetch_bytes_max: int
     fetch_sessions_max: int
+
+    @property
+    def https_tls(self) -> TlsSettings | None:
+        """What the HTTP port with TLS speaks, if there is one: the same as Pulsar's."""
+        return None if self.https_port is None else self.pulsar.tls
+
+    def every_listener(self, node_count: int) -> list[Listener]:
+        """All of them, over all nodes and protocols; none may have another's address."""
+        rows = [
+            ("HTTP", self.http_host, self.http_port, "HTTP"),
+            ("HTTPS", self.http_host, self.https_port, "HTTP"),
+            ("PULSAR", self.pulsar.host, self.pulsar.port, "PULSAR"),
+            ("PULSAR+SSL", self.pulsar.host, self.pulsar.tls_port, "PULSAR"),
+        ]
+        others = [Listener(name, host, port, kind) for name, host, port, kind in rows if port is not None]
+        return [*(one for node in range(node_count) for one in self.listeners_of(node)), *others]
 
     def listeners_of(self, node: int) -> tuple[Listener, ...]:
         """The listeners of the `node`-th node id (from 0): ports are counted up, free ones stay free."""

@@ -123,6 +123,8 @@ KAFKA_TLS_KEYS: Final = (
     ),
 )
 
+PULSAR_TLS_PORTS: Final = ("brokerServicePortTls", "webServicePortTls")
+
 PULSAR_TLS_KEYS: Final = (
     ServerKey(
         "brokerServicePortTls",
@@ -134,10 +136,19 @@ PULSAR_TLS_KEYS: Final = (
         default_words="there is none",
     ),
     ServerKey(
+        "webServicePortTls",
+        _I,
+        None,
+        "The port of REST and metrics over TLS (https), on `host`; 0 is a free one.",
+        minimum=0,
+        maximum=65535,
+        default_words="there is none",
+    ),
+    ServerKey(
         "tlsCertificateFilePath",
         _S,
         "",
-        "A PEM file with the certificate chain of that port; read again when it changes.",
+        "A PEM file with the certificate chain of both ports; read again when it changes.",
     ),
     ServerKey(
         "tlsKeyFilePath", _S, "", "A PEM file with its key, not encrypted; read again when it changes."
@@ -153,9 +164,9 @@ PULSAR_TLS_KEYS: Final = (
         "tlsRequireTrustedClientCertOnConnect",
         _B,
         "false",
-        "Whether clients of that port must show a certificate that one of these has signed.",
+        "Whether clients of these ports must show a certificate that one of these has signed.",
     ),
-    ServerKey("tlsProtocols", _LIST, ",".join(TLS_VERSIONS), "The versions of TLS that it speaks."),
+    ServerKey("tlsProtocols", _LIST, ",".join(TLS_VERSIONS), "The versions of TLS that they speak."),
 )
 
 TLS_KEYS: Final = (*KAFKA_TLS_KEYS, *PULSAR_TLS_KEYS)
@@ -245,8 +256,8 @@ def principal_rules(look_up: Lookup) -> PrincipalRules:
         raise ConfigError(f"{given.name} {error}") from None
 
 
-def pulsar_tls(look_up: Lookup) -> TlsSettings:
-    """What Pulsar's `tls...` say about `brokerServicePortTls`.
+def pulsar_tls(port_name: str, look_up: Lookup) -> TlsSettings:
+    """What Pulsar's `tls...` say about the port that `port_name` sets, and about the other one.
 
     Raises:
         ConfigError: as `kafka_tls`.
@@ -254,7 +265,7 @@ def pulsar_tls(look_up: Lookup) -> TlsSettings:
     chain, key = look_up("tlsCertificateFilePath"), look_up("tlsKeyFilePath")
     for one in (chain, key):
         if not one.text:
-            raise ConfigError(f"brokerServicePortTls needs a certificate and its key: set {one.name}")
+            raise ConfigError(f"{port_name} needs a certificate and its key: set {one.name}")
     trusted = look_up(TRUSTED)
     wanted = ClientCertificates.REQUESTED if trusted.text else ClientCertificates.NONE
     if look_up("tlsRequireTrustedClientCertOnConnect").text == "true":

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -22,7 +22,7 @@ from typing import Final
 import uvloop
 
 from magnetar.admin import serving
-from magnetar.admin.access import Access
+from magnetar.admin.access import Access, WebPorts
 from magnetar.admin.network_metrics import declare_network_metrics
 from magnetar.base.arena import Arena
 from magnetar.base.clock import SystemClock
@@ -33,7 +33,7 @@ from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
-from magnetar.base.settings_tls import ClientCertificates
+from magnetar.base.settings_tls import ClientCertificates, TlsSettings
 from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
@@ -54,6 +54,7 @@ from magnetar.server.certificates import LOOK_INTERVAL_S, Certificates
 from magnetar.server.connection import ConnectionLimits
 from magnetar.server.doors import Bound, bind_doors, load_doors
 from magnetar.server.garbage import tune_collector
+from magnetar.server.https import Https
 from magnetar.server.listeners import Connections, bind
 from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
@@ -130,6 +131,13 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         http_sockets = bind(settings.network.http_host, settings.network.http_port)
         for listening in http_sockets:
             stack.callback(listening.close)
+        https: Https | None = None
+        https_sockets: list[socket.socket] = []
+        if settings.network.https_tls is not None and settings.network.https_port is not None:
+            https = Https(certificates.of(settings.network.https_tls), clock)
+            https_sockets = bind(settings.network.http_host, settings.network.https_port)
+            for listening in https_sockets:
+                stack.callback(listening.close)
         open_to_all = [one for one in bound if not _is_closed(one)]
         if authentication is not None:
             open_to_all = [one for one in open_to_all if one.door.name != PULSAR]
@@ -137,6 +145,11 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             [
                 *chain.from_iterable(one.sockets for one in open_to_all),
                 *(http_sockets if authentication is None else ()),
+                *(
+                    https_sockets
+                    if authentication is None and not _asks_for(settings.network.https_tls)
+                    else ()
+                ),
             ]
         )
         metadata = SqliteMetadataStore(settings.data_dir / "metadata.sqlite", clock)
@@ -183,6 +196,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             stack.push_async_callback(looking.stop)
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")
+        for listening in https_sockets:
+            announce(f"http   https://{_address(listening)}")
         announce(f"data   {settings.data_dir.resolve()}")
         announce("magnetar is ready")
         # Half a second of imports, which clients of both protocols need not wait for; a request over HTTP that comes
@@ -198,7 +213,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             loop_watch.stalls,
             lambda: loop_watch.longest_s,
             lambda: connections.refused_count,
-            lambda: connections.handshakes.failed_count,
+            lambda: connections.handshakes.failed_count + (https.handshakes.failed_count if https else 0),
         )
         declare_store_metrics(metrics, store.counters, store.leases)
         app = create_app(
@@ -207,8 +222,10 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             nodes.all[0].advertised.get(PULSAR),
             _access(settings, http_sockets, worker_token),
             nodes.all[0].advertised.get(PULSAR_TLS),
+            WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
         )
-        http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting)
+        secured = None if https is None else serving.Secured(https_sockets, https.factory)
+        http = await serving.serve(app, http_sockets, broker.stored_records.stop_waiting, secured)
         stack.push_async_callback(http.close)
         stack.callback(broker.upkeep.watch("HTTP", http.ticking).expect_end)  # before it is closed
         stack.callback(broker.pipelines.release_waiting)
@@ -234,6 +251,10 @@ async def _listen(
     for listening in one.sockets:
         server = await asyncio.get_running_loop().create_server(factory, sock=listening)
         stack.callback(server.close)
+
+
+def _port_of(sockets: Sequence[socket.socket]) -> int | None:
+    return sockets[0].getsockname()[1] if sockets else None
 
 
 def _address(listening: socket.socket) -> str:
@@ -278,10 +299,12 @@ def _watch_parts(
 
 def _is_closed(one: Bound) -> bool:
     """Whether a listener lets in only clients that log in, or whose certificate one of its authorities has signed."""
-    tls = one.listener.tls
-    return one.listener.asks_for_login or (
-        tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
-    )
+    return one.listener.asks_for_login or _asks_for(one.listener.tls)
+
+
+def _asks_for(tls: TlsSettings | None) -> bool:
+    """Whether clients have to show a certificate."""
+    return tls is not None and tls.client_certificates is ClientCertificates.REQUIRED
 
 
 def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:

@@ -20,14 +20,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.distinguished_name import distinguished_name
 from magnetar.base.rare_line import RareLine
 from magnetar.base.turns import TURN_S, Turns
 from magnetar.protocols.door import Buffer
-from magnetar.server.connection import CERTIFICATE_NAME, Connection, host_of
+from magnetar.server.connection import CERTIFICATE_NAME, host_of
 
 log = logging.getLogger(__name__)
 
@@ -126,10 +126,21 @@ class Handshakes:
             one.abort()
 
 
+class Decrypted(Protocol):
+    """What is behind the encryption: a `Connection`, or what else receives into a buffer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
+    def get_buffer(self, sizehint: int, /) -> memoryview: ...
+    def buffer_updated(self, nbytes: int, /) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def connection_lost(self, error: Exception | None, /) -> None: ...
+
+
 class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     """See the module's text."""
 
-    def __init__(self, connection: Connection, context: ssl.SSLContext, handshakes: Handshakes) -> None:
+    def __init__(self, connection: Decrypted, context: ssl.SSLContext, handshakes: Handshakes) -> None:
         asyncio.Transport.__init__(self)
         self.client_host = ""
         self._connection = connection
@@ -450,6 +461,8 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == CERTIFICATE_NAME:
             return self._certificate_name
+        if name == "sslcontext":  # as asyncio's own has it
+            return self._tls.context
         return self._socket.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

@@ -77,11 +77,6 @@ def test_certificates_are_a_method_that_takes_a_port_with_tls() -> None:
         assert bool(said) is not lets_in
 
 
-def test_port_of_http_with_tls_is_taken_and_not_there() -> None:
-    (notice,) = of("webServicePortTls=8443").notices
-    assert "webServicePortTls has no effect: HTTP has no TLS" in notice
-
-
 def test_passwords_are_a_method_and_are_never_shown() -> None:
     basic = (
         ON[0],

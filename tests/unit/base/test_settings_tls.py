@@ -186,7 +186,7 @@ def test_keys_of_a_server_without_tls_have_no_effect_and_that_is_said() -> None:
         "no listener speaks TLS",
         "no listener PLAINTEXT speaks TLS",
         "no listener PLAINTEXT speaks TLS",
-        "brokerServicePortTls is not set",
+        "neither brokerServicePortTls nor webServicePortTls is set",
     ]
 
 

@@ -28,9 +28,14 @@ async def cluster(request: Request, cluster: str) -> Response:
     cases_of(request).cluster.describe(caller_of(request))
     _check_cluster(cluster)
     context = context_of(request)
-    urls = {"serviceUrl": web_url(request), "brokerServiceUrl": context.service_url(request)}
-    tls = context.tls_service_url(request)
-    return value(urls | ({"brokerServiceUrlTls": tls} if tls else {}))
+    web, web_tls = context.web_urls(request)
+    urls = {
+        "serviceUrl": web,
+        "serviceUrlTls": web_tls,
+        "brokerServiceUrl": context.service_url(request),
+        "brokerServiceUrlTls": context.tls_service_url(request),
+    }
+    return value({name: url for name, url in urls.items() if url or not name.endswith("Tls")})
 
 
 @router.put("/admin/v2/clusters/{cluster}", summary="Refused: there is one cluster")

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from magnetar.admin.answers import text, value
-from magnetar.admin.context import caller_of, cases_of, context_of, web_url
+from magnetar.admin.context import caller_of, cases_of, context_of
 from magnetar.admin.names import topic_name
 from magnetar.admin.routing import Router
 
@@ -20,7 +20,7 @@ async def lookup(request: Request, domain: str, tenant: str, namespace: str, top
     cases_of(request).pulsar_topics.lookup(caller_of(request), name)
     context = context_of(request)
     service, tls = context.service_url(request), context.tls_service_url(request)
-    web = web_url(request)
+    web, web_tls = context.web_urls(request)
     # The C++ client refuses an answer without both of the first two.
     return value(
         {
@@ -28,7 +28,7 @@ async def lookup(request: Request, domain: str, tenant: str, namespace: str, top
             "brokerUrlTls": tls,
             "brokerUrlSsl": tls,
             "httpUrl": web,
-            "httpUrlTls": "",
+            "httpUrlTls": web_tls,
             "nativeUrl": service,
         }
     )

@@ -1,0 +1,58 @@
+"""Values out of the texts that were given for settings; a text has been checked by its key before."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from magnetar.base.settings_table import SERVER_KEYS
+from magnetar.base.settings_tls import Given
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value that was given: canonical text, and where it stands."""
+
+    text: str
+    origin: str
+
+
+class Values:
+    """The values by type; what was not set has its key's default.
+
+    `notices` gets the lines about keys that have no effect.
+    """
+
+    def __init__(self, given: Mapping[str, Setting], notices: list[str]) -> None:
+        self._given = given
+        self._notices = notices
+
+    def _look_up(self, key: str) -> Given:
+        return Given(self._text(key), key)
+
+    def _notice(self, keys: Collection[str], reason: str) -> None:
+        """That those of `keys` which were set have no effect."""
+        given = ((name, setting) for name, setting in self._given.items() if name in keys)
+        self._notices += [f"{setting.origin}: {name} has no effect: {reason}" for name, setting in given]
+
+    def _text_or_none(self, name: str) -> str | None:
+        setting = self._given.get(name)
+        return SERVER_KEYS[name].default if setting is None else setting.text
+
+    def _text(self, name: str) -> str:
+        return self._text_or_none(name) or ""
+
+    def _integer(self, name: str) -> int:
+        value = SERVER_KEYS[name].parse(self._text(name))
+        assert isinstance(value, int), name
+        return value
+
+    def _integer_or_none(self, name: str) -> int | None:
+        """None unless it was set."""
+        return self._integer(name) if name in self._given else None
+
+    def _boolean(self, name: str) -> bool:
+        return self._text(name) == "true"
+
+    def _list(self, name: str) -> tuple[str, ...]:
+        value = SERVER_KEYS[name].parse(self._text(name))
+        assert isinstance(value, tuple), name
+        return value

@@ -1,0 +1,51 @@
+"""HTTP over TLS: the same `TlsConnection` as the doors', in front of a protocol that is given bytes.
+
+Handshakes have places of their own: when clients of the doors have taken all that there are, probes and the
+administrator still get in.  What one that is open may do, `admin/slots.py` bounds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.server.certificates import Certificate
+from magnetar.server.tls import Handshakes, TlsConnection
+
+RECEIVE_BYTES: Final = 64 << 10
+HTTPS_HANDSHAKES_MAX: Final = 64
+
+
+class Https:
+    """What makes the connections of one port."""
+
+    def __init__(self, certificate: Certificate, clock: Clock) -> None:
+        self._certificate = certificate
+        self.handshakes = Handshakes(clock, lambda _: True, lambda _: None, HTTPS_HANDSHAKES_MAX)
+        self._scratch = memoryview(bytearray(RECEIVE_BYTES))
+
+    def connection(self, protocol: asyncio.Protocol) -> TlsConnection:
+        """A connection that gives what it decrypts to `protocol`."""
+        return TlsConnection(_Bytes(protocol, self._scratch), self._certificate.context, self.handshakes)
+
+    def factory(self, make_protocol: Callable[[], asyncio.Protocol]) -> Callable[[], TlsConnection]:
+        """What a listener calls for each accepted socket."""
+        return lambda: self.connection(make_protocol())
+
+
+class _Bytes:
+    """Hands what it receives on as bytes."""
+
+    def __init__(self, protocol: asyncio.Protocol, scratch: memoryview) -> None:
+        self._scratch = scratch
+        self._protocol = protocol
+        self.connection_made = protocol.connection_made
+        self.connection_lost = protocol.connection_lost
+        self.pause_writing = protocol.pause_writing
+        self.resume_writing = protocol.resume_writing
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._protocol.data_received(bytes(self._scratch[:nbytes]))
