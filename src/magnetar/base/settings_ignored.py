@@ -7,11 +7,6 @@ them had no effect.  Their values are not looked at, and never shown: some are p
 from typing import Final
 
 _BY_REASON: Final[dict[str, str]] = {
-    "clients need not log in again": """
-        connections.max.reauth.ms gssapi.connections.max.reauth.ms oauthbearer.connections.max.reauth.ms
-        plain.connections.max.reauth.ms scram-sha-256.connections.max.reauth.ms
-        scram-sha-512.connections.max.reauth.ms
-    """,
     "there are no delegation tokens": """
         delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
         delegation.token.max.lifetime.ms delegation.token.secret.key
@@ -30,7 +25,8 @@ _BY_REASON: Final[dict[str, str]] = {
         sasl.jaas.config
     """,
     "GSSAPI (Kerberos) is not served": """
-        gssapi.sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+        gssapi.connections.max.reauth.ms gssapi.sasl.jaas.config sasl.kerberos.kinit.cmd
+        sasl.kerberos.min.time.before.relogin
         sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
         sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
     """,

@@ -25,6 +25,7 @@ PLAIN_USERS: Final = "plain.sasl.jaas.config"
 
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _USER: Final = "user_"
+_SESSION: Final = "connections.max.reauth.ms"
 _OWN_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
@@ -80,6 +81,24 @@ KAFKA_SASL_KEYS: Final = (
         "A Java class that looks at passwords; refused, as no Java runs here.",
         check=_no_handler,
     ),
+    ServerKey(
+        _SESSION,
+        ConfigType.LONG,
+        "0",
+        "After how long clients have to log in anew, on the same connection; 0 for never, but when a token ends.",
+        minimum=0,
+    ),
+    *(
+        ServerKey(
+            f"{one.lower()}.{_SESSION}",
+            ConfigType.LONG,
+            None,
+            f"The same for clients that log in by {one}.",
+            minimum=0,
+            default_words=f"`{_SESSION}`",
+        )
+        for one in MECHANISMS
+    ),
     *OAUTH_KEYS,
 )
 SASL_NAMES: Final = frozenset(key.name for key in KAFKA_SASL_KEYS)
@@ -89,7 +108,8 @@ SASL_NAMES: Final = frozenset(key.name for key in KAFKA_SASL_KEYS)
 class SaslSettings:
     """How clients of a listener may log in; `mechanisms` in the order of the settings.
 
-    `passwords` are PLAIN's, by user; `oauth` is for OAUTHBEARER, if that is one of them.
+    `passwords` are PLAIN's, by user; `oauth` is for OAUTHBEARER, if that is one of them.  `session_s_max` is after how
+    long clients have to log in anew, by mechanism; not in there: never.
     """
 
     mechanisms: tuple[str, ...]
@@ -97,6 +117,7 @@ class SaslSettings:
     token_bytes_max: int
     failure_delay_s: float
     oauth: OAuthSettings | None = None
+    session_s_max: Mapping[str, float] = field(default_factory=dict)
 
 
 def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
@@ -123,7 +144,12 @@ def kafka_sasl(listener: str, look_up: Lookup) -> SaslSettings:
         int(look_up("sasl.server.max.receive.size").text),
         int(look_up("connection.failed.authentication.delay.ms").text) / 1000,
         kafka_oauth(listener, look_up) if OAUTHBEARER in mechanisms else None,
+        {one: session_ms / 1000 for one in mechanisms if (session_ms := _session_ms(one, look_up))},
     )
+
+
+def _session_ms(mechanism: str, look_up: Lookup) -> int:
+    return int(look_up(f"{mechanism.lower()}.{_SESSION}").text or look_up(_SESSION).text)
 
 
 def _users(listener: str, look_up: Lookup) -> dict[str, str]:

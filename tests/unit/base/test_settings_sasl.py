@@ -61,6 +61,22 @@ def test_a_listener_has_its_own_before_those_of_all() -> None:
     assert (outside.passwords, outside.token_bytes_max) == ({"alice": "hunter2"}, 7)
 
 
+def test_sessions_end_by_mechanism_and_listener() -> None:
+    both = (LISTENER[0], "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", ALICE)
+
+    def session_s_max(*assignments: str) -> dict[str, float]:
+        return dict(of(*both, *assignments).network.sasl["SASL_PLAINTEXT"].session_s_max)
+
+    own = "listener.name.sasl_plaintext."
+    assert session_s_max() == {}
+    assert session_s_max("connections.max.reauth.ms=4000") == {"PLAIN": 4.0, "SCRAM-SHA-256": 4.0}
+    assert session_s_max(f"{own}connections.max.reauth.ms=500") == {"PLAIN": 0.5, "SCRAM-SHA-256": 0.5}
+    assert session_s_max(f"{own}plain.connections.max.reauth.ms=4000") == {"PLAIN": 4.0}
+    mixed = "connections.max.reauth.ms=4000", "plain.connections.max.reauth.ms=0"
+    assert session_s_max(*mixed) == {"SCRAM-SHA-256": 4.0}
+    assert "must be at least 0" in problem(*both, "connections.max.reauth.ms=-1")
+
+
 def test_certificates_of_clients_are_asked_for_beside_a_login_only_where_the_listener_says_so() -> None:
     common = (
         "listeners=SASL_SSL://:9093",

@@ -163,10 +163,13 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Who a client is that has logged in; `data` goes to it with that."""
+    """Who a client is that has logged in; `data` goes to it with that.  What it has shown ends at `ends_s` of the
+    monotonic clock, if it does.
+    """
 
     principal: Principal
     data: bytes = b""
+    ends_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class BearerTokens:
         """See `Exchange`."""
         token, authorization_id = _read(message)
         try:
-            user = self._user(token)
+            user, ends_s = self._user(token)
         except InvalidToken as error:
             return Refused(REFUSAL, f"its token is refused: {error}")
         if authorization_id not in ("", user):
@@ -60,12 +60,13 @@ class BearerTokens:
                 "Authentication failed: Client requested an authorization id that is different from the token's"
                 " principal name"
             )
-        return Authenticated(Principal(USER, user))
+        return Authenticated(Principal(USER, user), ends_s=ends_s)
 
-    def _user(self, token: str) -> str:
+    def _user(self, token: str) -> tuple[str, float]:
+        """Whom a token is for, and when it ends."""
         settings, claims = self._settings, self._claims(token)
-        lifetime_of(claims, self._clock, settings.skew_ms)
-        if claims.get("exp") is None:
+        _, ends_s = lifetime_of(claims, self._clock, settings.skew_ms)
+        if ends_s is None:
             raise InvalidToken("it has no end")
         if self._keys is not None:
             if claims.get(_ISSUED_AT) is None:
@@ -77,7 +78,7 @@ class BearerTokens:
         user = claims.get(settings.subject_claim)
         if not isinstance(user, str) or not user.strip():
             raise InvalidToken(f"it has no user in {settings.subject_claim!r}")
-        return user
+        return user, ends_s
 
     def _claims(self, token: str) -> Mapping[str, Any]:
         if self._keys is None:

@@ -71,4 +71,4 @@ def _by_token(log_in: Callable[[bytes], Login], token: bytes) -> Authenticated:
         login = log_in(token)
     except AuthenticationFailed as error:
         raise LoginRefused(_WRONG, f"its token is refused: {error}") from None
-    return Authenticated(login.principal)
+    return Authenticated(login.principal, ends_s=login.identity.ends_s)

@@ -19,6 +19,7 @@ class SaslLogins:
         self.mechanisms = settings.mechanisms
         self.token_bytes_max = settings.token_bytes_max
         self.failure_delay_s = settings.failure_delay_s
+        self.session_s_max = settings.session_s_max
         self._begin = begin
 
     def begin(self, mechanism: str) -> Exchange | None:

@@ -5,14 +5,18 @@ SaslAuthenticate, or bare after a SaslHandshake v0 (KIP-43, KIP-152).  Whether a
 first four bytes of it, before anything else is read.  What may not is answered as Kafka does: before the handshake the
 connection ends, after it the request gets an empty answer with ILLEGAL_SASL_STATE first.
 
+A session may have an end (KIP-368): that of a token, or of the time that the settings give it.  Its client logs in anew
+by a SaslHandshake, whenever it likes, on the same connection, by the same mechanism and as the same principal; once the
+end has come, any other request closes the connection.
+
 A client has `LOGIN_S_MAX` for all of it.  Frames that are larger than a few kilobytes share `LARGE_BYTES_MAX` over all
-connections: what clients with a name hold is never short for those without.  A session is done with its login when it
-is let in, and from then on pays nothing for it.
+connections: what clients with a name hold is never short for those without.  A session without an end is done with
+its login when it is let in, and from then on pays nothing for it.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from importlib import import_module
 from struct import Struct
@@ -39,6 +43,7 @@ log = logging.getLogger(__name__)
 
 LARGE_BYTES_MAX: Final = 16 << 20
 VERSIONS_ASKED_MAX: Final = 16
+ANEW_EVERY_S: Final = 1.0
 _BARE_HANDSHAKE: Final = 0  # the version after which messages come without a header
 _unpack_api = Struct(">hh").unpack_from
 
@@ -47,6 +52,32 @@ class _State(Enum):
     UNKNOWN = "unknown"
     IN_MECHANISM = "in mechanism"
     OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """What a login came to.  `ends_s` of the monotonic clock is its end, None where it has none; `anew_s` is when it
+    was begun, unless it is the first one of its connection.
+    """
+
+    principal: Principal
+    mechanism: str
+    ends_s: float | None
+    anew_s: float | None
+
+    def begins_anew(self, frame: Frame, now_s: float) -> bool:
+        """Whether this is the handshake of another login, which may not begin as often as a client likes."""
+        if len(frame.data) < 4:
+            return False
+        api_key, version = _unpack_api(frame.data)
+        return (
+            api_key == sasl_handshake.API_KEY
+            and _BARE_HANDSHAKE < version <= sasl_handshake.VERSIONS[1]
+            and (self.anew_s is None or now_s - self.anew_s >= ANEW_EVERY_S)
+        )
+
+    def is_over(self, now_s: float) -> bool:
+        return self.ends_s is not None and now_s >= self.ends_s
 
 
 class LoginService:
@@ -90,8 +121,8 @@ class LoginSession(Protocol):
         """Answer with one frame of nothing else."""
         ...
 
-    def let_in(self, principal: Principal) -> None:
-        """From now on it is this one's connection."""
+    def let_in(self, logged_in: LoggedIn) -> None:
+        """From now on it is the connection of a client that is known."""
         ...
 
     def finish(self) -> None:
@@ -107,9 +138,17 @@ class Login:
     """See the module's text."""
 
     def __init__(
-        self, service: LoginService, logins: SaslLogins, session: LoginSession, apis: Mapping[int, Api[Any]]
+        self,
+        service: LoginService,
+        logins: SaslLogins,
+        session: LoginSession,
+        apis: Mapping[int, Api[Any]],
+        before: LoggedIn | None = None,
     ) -> None:
+        """`before` is what a client that logs in anew is to stay."""
         self._service = service
+        self._before = before
+        self._anew_s = None if before is None else service.clock.monotonic()
         self._logins = logins
         self._session = session
         self._apis = apis
@@ -186,15 +225,19 @@ class Login:
         if len(message) > self._logins.token_bytes_max:
             self._refuse("its message is too large")
             return
+        if self._before is not None and self._mechanism != self._before.mechanism:
+            self._refuse("it logs in anew by another mechanism than before")
+            return
         if self._refusal is not None:
             self._fail(header, self._refusal)
             return
         try:
             step = self._exchange.respond(message)
+            if isinstance(step, Authenticated):
+                self._require_same(step.principal)
         except AuthenticationFailed as error:
-            told = (
-                "Authentication failed during authentication due to invalid credentials with SASL mechanism"
-            )
+            what = "authentication" if self._before is None else "re-authentication"
+            told = f"Authentication failed during {what} due to invalid credentials with SASL mechanism"
             told, reason = f"{told} {self._mechanism}", ""
             if isinstance(error, LoginRefused):
                 told, reason = str(error), error.reason
@@ -204,13 +247,37 @@ class Login:
         if isinstance(step, Refused):
             self._service.failed(str(self._session), step.reason)
             self._refusal = step.data.decode()
+        logged_in, lifetime_ms = None, 0
+        if isinstance(step, Authenticated):
+            now_s = self._service.clock.monotonic()
+            ends_s = self._end_of(step, now_s)
+            logged_in = LoggedIn(step.principal, self._mechanism, ends_s, self._anew_s)
+            if ends_s is not None:
+                lifetime_ms = max(int((ends_s - now_s) * 1000), 1)  # 0 would be for ever
         if header is None:
             self._session.answer_bare(step.data)
         else:
-            self._answer(header, sasl_authenticate, SaslAuthenticateResponse(0, None, step.data))
-        if isinstance(step, Authenticated):
+            response = SaslAuthenticateResponse(ErrorCode.NONE, None, step.data, lifetime_ms)
+            self._answer(header, sasl_authenticate, response)
+        if logged_in is not None:
             self.closed()
-            self._session.let_in(step.principal)
+            self._session.let_in(logged_in)
+
+    def _require_same(self, principal: Principal) -> None:
+        if self._before is not None and principal != self._before.principal:
+            names = [f"{one.kind}.{one.name}" for one in (self._before.principal, principal)]
+            raise LoginRefused(
+                f"Cannot change principals during re-authentication from {names[0]}: {names[1]}",
+                "it logs in anew as another user than before",
+            )
+
+    def _end_of(self, step: Authenticated, now_s: float) -> float | None:
+        """When the client has to have logged in anew."""
+        session_s_max = self._logins.session_s_max.get(self._mechanism)
+        ends_s = step.ends_s
+        if session_s_max is not None:
+            ends_s = now_s + session_s_max if ends_s is None else min(ends_s, now_s + session_s_max)
+        return ends_s
 
     def _fail(self, header: RequestHeader | None, told: str) -> None:
         self._state = _State.OVER

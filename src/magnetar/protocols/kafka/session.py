@@ -28,7 +28,7 @@ from magnetar.protocols.door import Peer
 from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
-from magnetar.protocols.kafka.login import Login
+from magnetar.protocols.kafka.login import LoggedIn, Login
 from magnetar.protocols.kafka.registry import Api, Deferred, is_coroutine, resolved
 from magnetar.protocols.kafka.service import KafkaService
 from magnetar.protocols.kafka.versions import unsupported
@@ -86,6 +86,7 @@ class KafkaSession:
         self._local_host = local_host
         self._caller = Caller(principal, client_host)
         self._context = self._context_of(0, None, False)
+        self._logins = logins
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
         self.intake = self._begin_intake(logins)
         self._backpressure = self.intake.backpressure
@@ -148,13 +149,28 @@ class KafkaSession:
         self._backpressure.began(0)
         self._outbox.fill(slot, [_pack_size(len(message)), message], 4 + len(message))
 
-    def let_in(self, principal: Principal) -> None:
-        """The client has logged in: from here on it is as if it had been known from the beginning."""
+    def let_in(self, logged_in: LoggedIn) -> None:
+        """The client has logged in: from here on it is as if it had been known from the beginning, until that ends."""
         self._login = None
-        self._caller = Caller(principal, self._client_host)
+        self._caller = Caller(logged_in.principal, self._client_host)
         self._context = self._context_of(0, None, False)
-        self.intake.let_in(self._handle, self._service.settings.request_bytes_max)
+        handle = self._handle if logged_in.ends_s is None else partial(self._handle_until_end, logged_in)
+        self.intake.let_in(handle, self._service.settings.request_bytes_max)
         self._service.cases.client_connected(EntryKind.KAFKA)
+
+    def _handle_until_end(self, logged_in: LoggedIn, frame: Frame) -> None:
+        service = self._service.logins
+        now_s = service.clock.monotonic()
+        if self._logins is not None and logged_in.begins_anew(frame, now_s):
+            login = self._login = Login(service, self._logins, self, self._service.apis, logged_in)
+            handle = partial(self._handle_login, login)
+            self.intake.let_in(handle, self._service.settings.request_bytes_max)
+            handle(frame)
+        elif logged_in.is_over(now_s):
+            service.failed(str(self), "its session has ended, and it did not log in anew")
+            self.drop()
+        else:
+            self._handle(frame)
 
     def drop(self) -> None:
         """Close without a word."""

@@ -32,7 +32,7 @@ KEYS = KeySet(
 SOURCE = KeySetSettings("x", "https://idp.test/keys", 1.0, 1.0, 1.0)
 ISSUER, AUDIENCE = "https://issuer.test", "magnetar-test"
 SETTINGS = OAuthSettings("IN", SOURCE, (AUDIENCE, "other"), ISSUER, "sub", 0)
-ALICE = Authenticated(Principal("User", "alice"))
+ALICE = Authenticated(Principal("User", "alice"), ends_s=600.0)
 
 
 def claims(**changed: Any) -> dict[str, Any]:
@@ -125,8 +125,11 @@ def test_the_public_key_is_no_secret() -> None:
 
 def test_clocks_may_be_apart() -> None:
     settings = OAuthSettings("IN", SOURCE, (), "", "sub", 30_000)
-    for good in (token(aud=None, exp=NOW_S - 29), token(aud=None, nbf=NOW_S + 29)):
-        assert respond(message(good), settings) == ALICE
+    assert respond(message(token(aud=None, nbf=NOW_S + 29)), settings) == ALICE
+    # Its end is its own, or that of what is borne with.
+    for end_s, ends_s in ((1, 1.0), (-29, 1.0), (-1, 29.0)):
+        good = message(token(aud=None, exp=NOW_S + end_s))
+        assert respond(good, settings) == Authenticated(ALICE.principal, ends_s=ends_s)
     for bad in (token(aud=None, exp=NOW_S - 30), token(aud=None, nbf=NOW_S + 31)):
         assert isinstance(respond(message(bad), settings), Refused)
 
@@ -139,7 +142,9 @@ def test_a_token_for_others_is_not_good_where_no_audience_is_expected() -> None:
 
 def test_the_user_may_be_in_another_claim() -> None:
     settings = OAuthSettings("IN", SOURCE, (AUDIENCE,), ISSUER, "client_id", 0)
-    assert respond(message(token(client_id="carol")), settings) == Authenticated(Principal("User", "carol"))
+    assert respond(message(token(client_id="carol")), settings) == Authenticated(
+        Principal("User", "carol"), ends_s=600.0
+    )
     assert isinstance(respond(message(token()), settings), Refused)
 
 
@@ -183,4 +188,6 @@ def test_what_is_no_message_of_the_mechanism(said: bytes) -> None:
 def test_no_client_acts_for_another() -> None:
     with pytest.raises(LoginRefused, match="different from the token's principal name"):
         respond(message(token(), "n,a=bob,"))
-    assert respond(message(token(sub="a,b=c"), "n,a=a=2Cb=3Dc,")) == Authenticated(Principal("User", "a,b=c"))
+    assert respond(message(token(sub="a,b=c"), "n,a=a=2Cb=3Dc,")) == Authenticated(
+        Principal("User", "a,b=c"), ends_s=600.0
+    )

@@ -77,13 +77,15 @@ def by_token(token: bytes) -> Login:
         raise InvalidRoles("a proxy speaks for a client that is none")
     if token != b"bobs":
         raise AuthenticationFailed("it has expired")
-    return Login(Principal("User", "bob"), Identity("bob"), "token")
+    return Login(Principal("User", "bob"), Identity("bob", 5_000, 7.0), "token")
 
 
 @pytest.mark.parametrize("user", [b"public/default", b"bob", b"alice", b"mallory"])
 def test_a_token_says_who_the_client_is_whatever_its_user(user: bytes) -> None:
     users = PlainUsers({"alice": "alice-secret"}, by_token)
-    assert users.respond(b"\0" + user + b"\0token:bobs") == Authenticated(Principal("User", "bob"))
+    assert users.respond(b"\0" + user + b"\0token:bobs") == Authenticated(
+        Principal("User", "bob"), ends_s=7.0
+    )
 
 
 def test_passwords_hold_beside_tokens_also_those_that_look_like_one() -> None:

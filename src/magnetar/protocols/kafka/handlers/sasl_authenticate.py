@@ -1,7 +1,7 @@
 """SaslAuthenticate: a mechanism's messages (KIP-152).
 
-Served: v0-2; a session has no end of its own yet (v1, KIP-368).  As with SaslHandshake, what gets here comes
-at the wrong time.
+Served: v0-2; v1 says how long the session may last until the client logs in anew (KIP-368).  As with SaslHandshake,
+what gets here comes at the wrong time.
 """
 
 from magnetar.protocols.kafka.context import RequestContext

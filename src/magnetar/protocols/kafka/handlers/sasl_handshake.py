@@ -1,7 +1,7 @@
 """SaslHandshake: which mechanism a client logs in by (KIP-43).
 
 Served: v0-1.  A login is handled before requests are (`protocols/kafka/login.py`).  What gets here comes at the wrong
-time: the client has logged in, or need not.
+time: the client has logged in for good, or within the last second, or need not.
 """
 
 from magnetar.protocols.kafka.context import RequestContext
