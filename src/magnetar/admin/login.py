@@ -11,6 +11,7 @@ import base64
 import binascii
 import html
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -35,6 +36,8 @@ _METHOD: Final = "x-pulsar-auth-method-name"
 _ORIGINAL: Final = "x-original-principal"
 # What the Authorization header calls what Pulsar's clients call otherwise.
 _SCHEMES: Final = {"bearer": "token", "basic": "basic"}
+# The ways in that a refusal names: some programs show a password only where the server asks for one.
+_CHALLENGES: Final = {"token": "Bearer", "basic": 'Basic realm="Magnetar"'}
 
 
 class Filter:
@@ -62,7 +65,7 @@ class Filter:
                     login = self._logins.log_in(_shown(headers), headers.get(_ORIGINAL, ""))
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
-                    await _refusal(Request(scope), headers)(scope, receive, send)
+                    await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)
                     return
                 scope[PRINCIPAL] = login.principal
         await self._app(scope, receive, send)
@@ -92,7 +95,7 @@ def _shown(headers: Headers) -> Credentials:
         raise AuthenticationFailed("its Authorization is malformed") from None
 
 
-def _refusal(request: Request, headers: Headers) -> Response:
+def _refusal(request: Request, headers: Headers, methods: Collection[str]) -> Response:
     path = request.url.path
     response: Response
     if path.startswith(OWN_PATHS):
@@ -106,5 +109,7 @@ def _refusal(request: Request, headers: Headers) -> Response:
             f"<body><h2>HTTP ERROR 401 {REQUIRED}</h2><p>{html.escape(path)}</p></body></html>",
             401,
         )
-    response.headers["www-authenticate"] = "Bearer"
+    challenges = [challenge for method, challenge in _CHALLENGES.items() if method in methods]
+    if challenges:
+        response.headers["www-authenticate"] = ", ".join(challenges)
     return response

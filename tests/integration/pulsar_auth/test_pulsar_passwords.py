@@ -73,6 +73,15 @@ def test_user_is_the_role(server: MagnetarProcess) -> None:
     assert status(server, "/admin/v2/clusters", "alice", "secret") == 200
 
 
+def test_program_that_waits_to_be_asked_for_a_password_is_asked(server: MagnetarProcess) -> None:
+    where = server.http_url + "/admin/v2/tenants"
+    keys = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+    keys.add_password(None, server.http_url, "admin", "secret")
+    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(keys))
+    with opener.open(where, timeout=20) as answer:
+        assert answer.status == 200
+
+
 @pytest.mark.parametrize(("user", "password"), WRONG)
 def test_others_are_refused(server: MagnetarProcess, user: str, password: str) -> None:
     one: Any = client(server.pulsar_url, user, password, timeout_s=3)

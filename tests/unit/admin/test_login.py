@@ -135,7 +135,7 @@ def test_others_are_refused_before_any_route(path: str, headers: dict[str, str],
             path, headers=[(name.encode(), text.encode()) for name, text in headers.items()]
         )
         assert response.status_code == 401
-        assert response.headers["www-authenticate"] == "Bearer"
+        assert response.headers["www-authenticate"] == 'Bearer, Basic realm="Magnetar"'
         assert "Authentication required" in response.text
         assert "alice" not in response.text
         assert rules.callers == []
