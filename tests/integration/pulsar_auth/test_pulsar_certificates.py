@@ -34,7 +34,7 @@ class Guarded:
         server = self.authority.issue("server", hosts=["localhost", "127.0.0.1"])
         secret = folder / "secret.bin"
         secret.write_bytes(SECRET)
-        (self.port,) = free_ports(1)
+        self.port, self.https = free_ports(2)
         self.settings = {
             "authenticationEnabled": "true",
             "authenticationProviders": f"{PACKAGE}AuthenticationProviderToken,{PACKAGE}AuthenticationProviderTls",
@@ -42,7 +42,7 @@ class Guarded:
             "authorizationEnabled": "true",
             "superUserRoles": "admin",
             "brokerServicePortTls": str(self.port),
-            "webServicePortTls": "8443",
+            "webServicePortTls": str(self.https),
             "tlsCertificateFilePath": str(server.certificate),
             "tlsKeyFilePath": str(server.key),
             "tlsTrustCertsFilePath": str(self.authority.certificate),
