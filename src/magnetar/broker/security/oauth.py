@@ -18,6 +18,7 @@ from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
 from magnetar.broker.security.key_sets import TokenKeys
 from magnetar.broker.security.model import USER, Authenticated, Principal, Refused
 from magnetar.broker.security.tokens import (
+    TOKEN_BYTES_MAX,
     InvalidToken,
     lifetime_of,
     named_key,
@@ -27,6 +28,7 @@ from magnetar.broker.security.tokens import (
 )
 
 REFUSAL: Final = b'{"status":"invalid_token"}'
+MESSAGE_BYTES_MAX: Final = TOKEN_BYTES_MAX + (16 << 10)
 _ISSUED_AT: Final = "iat"
 
 _MESSAGE: Final = re.compile(
@@ -91,7 +93,7 @@ class BearerTokens:
 
 def _read(message: bytes) -> tuple[str, str]:
     """The token, and the authorization id; what else a client says (extensions) changes nothing."""
-    found = _MESSAGE.fullmatch(message)
+    found = _MESSAGE.fullmatch(message) if len(message) <= MESSAGE_BYTES_MAX else None
     if found is None:
         raise AuthenticationFailed("its message is none of OAUTHBEARER")
     pairs = [pair.partition(b"=") for pair in found["pairs"][:-1].split(b"\x01")]

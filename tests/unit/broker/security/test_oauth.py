@@ -15,7 +15,7 @@ from magnetar.base.settings_oauth import KeySetSettings, OAuthSettings
 from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
 from magnetar.broker.security.key_sets import KeySet, NamedKey
 from magnetar.broker.security.model import Authenticated, Principal, Refused
-from magnetar.broker.security.oauth import REFUSAL, BearerTokens
+from magnetar.broker.security.oauth import MESSAGE_BYTES_MAX, REFUSAL, BearerTokens
 from magnetar.broker.security.tokens import TokenKey
 from magnetar.testing.clock import FakeClock
 
@@ -178,6 +178,7 @@ def test_unsigned_tokens_where_they_are_asked_for() -> None:
         b"n,a=a=b,\x01auth=Bearer x\x01\x01",
         b"n,,\x01auth=Bearer x\x01auth=Bearer y\x01\x01",
         b"n,,\x01auth=Bearer x\x01\x01more",
+        message(token(), more="a=b\x01" * MESSAGE_BYTES_MAX),
     ],
 )
 def test_what_is_no_message_of_the_mechanism(said: bytes) -> None:
