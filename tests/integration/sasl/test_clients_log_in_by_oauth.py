@@ -170,6 +170,26 @@ def test_librdkafka(guarded: Guarded, topic: str, listener: str) -> None:
     assert produced(guarded.confluent(token("reader"), listener), topic) == DENIED
 
 
+def test_librdkafka_shows_new_tokens_before_old_ones_end(guarded: Guarded, topic: str) -> None:
+    given: list[str] = []
+    failures: list[Any] = []
+
+    def supply(_: str) -> tuple[str, float]:
+        # librdkafka looks once in a second whether four fifths of what it is told have passed.
+        given.append(guarded.provider.token("writer", life_s=5))
+        return given[-1], time.time() + 1.5
+
+    settings = guarded.confluent("") | {"oauth_cb": supply, "error_cb": failures.append}
+    producer = confluent_kafka.Producer(settings)
+    until = time.monotonic() + 9
+    while time.monotonic() < until:
+        producer.produce(topic, b"value")
+        assert producer.flush(20) == 0
+    assert len(given) >= 3
+    assert not failures
+    assert "its session has ended" not in guarded.server.log
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
