@@ -4,7 +4,8 @@ A request without a login is answered 401, in the words of Pulsar's broker and w
 that tell nothing but whether the server works, and, unless the settings say so, who shows nothing at `/metrics`.
 The pipelines' worker shows the server's own token instead.
 
-A token that is not good is never passed for an anonymous client.
+A certificate counts where its client shows nothing else.  A token that is not good is never passed for an anonymous
+client.
 """
 
 import base64
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from magnetar.admin.access import Access
 from magnetar.admin.answers import OWN_PATHS, failure
 from magnetar.admin.context import PRINCIPAL
+from magnetar.base.distinguished_name import CERTIFICATE_NAME, common_name
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials
 from magnetar.broker.usecases.logins import LoginCases
@@ -33,6 +35,7 @@ OPEN_PATHS: Final = frozenset(("/health", "/ready", "/status.html"))
 REQUIRED: Final = "Authentication required"
 _CODE: Final = "AUTHENTICATION_REQUIRED"
 _METHOD: Final = "x-pulsar-auth-method-name"
+_TLS: Final = "tls"
 _ORIGINAL: Final = "x-original-principal"
 # What the Authorization header calls what Pulsar's clients call otherwise.
 _SCHEMES: Final = {"bearer": "token", "basic": "basic"}
@@ -54,6 +57,13 @@ class Filter:
         # Rules may ask for a right to the numbers: who shows who it is has its own.
         return path in METRICS and not self._access.asks_for_metrics and "authorization" not in headers
 
+    def _by_certificate(self, scope: Scope, headers: Headers) -> Credentials | None:
+        """What a client shows that has a certificate, and shows nothing else: as Pulsar's clients over HTTPS do."""
+        name = common_name(scope.get("state", {}).get(CERTIFICATE_NAME) or "")
+        if not name or _TLS not in self._logins.methods or "authorization" in headers:
+            return None
+        return Credentials(_TLS, certificate_name=name) if headers.get(_METHOD, "") in ("", _TLS) else None
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
@@ -62,7 +72,8 @@ class Filter:
             )  # the caller by that (`caller_of`)
             if not is_worker and not self._is_open(scope["path"], headers):
                 try:
-                    login = self._logins.log_in(_shown(headers), headers.get(_ORIGINAL, ""))
+                    shown = self._by_certificate(scope, headers) or _shown(headers)
+                    login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from magnetar.admin.answers import failure
 from magnetar.admin.guard import PROBES
+from magnetar.base.distinguished_name import CERTIFICATE_NAME
 from magnetar.base.error_codes import CROWDED
 
 CONNECTIONS_MAX: Final = 512
@@ -114,6 +115,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # Each request's scope gets this as its state.
+        self.app_state = self.app_state | {CERTIFICATE_NAME: transport.get_extra_info(CERTIFICATE_NAME)}
         self._idle_since_s = self.loop.time()
         self._wait_for_head()
         if len(self.connections) > CONNECTIONS_MAX:

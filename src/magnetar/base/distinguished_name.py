@@ -13,6 +13,9 @@ taken, or BER, which no authority writes: it has no name.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+# Under this name a transport with TLS has the name in the certificate that its client has shown (`server/tls.py`).
+CERTIFICATE_NAME: Final = "certificate_name"
+
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",

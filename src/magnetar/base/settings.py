@@ -347,9 +347,12 @@ class _Reader(Values):
     def _authentication(self) -> AuthenticationSettings | None:
         if self._boolean("authenticationEnabled"):
             found = authentication(self._text, self._list)
-            if TLS in found.methods and not ("brokerServicePortTls" in self._given and self._text(TRUSTED)):
+            if TLS in found.methods and not (
+                self._text(TRUSTED) and self._given.keys() & set(PULSAR_TLS_PORTS)
+            ):
+                ports = " or ".join(PULSAR_TLS_PORTS)
                 self._notices.append(
-                    f"AuthenticationProviderTls lets no client in: it takes brokerServicePortTls and {TRUSTED}"
+                    f"AuthenticationProviderTls lets no client in: set {TRUSTED}, and {ports}"
                 )
             return found
         self._notice(AUTHENTICATION_NAMES - {"authenticationEnabled"}, "authenticationEnabled is not true")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from magnetar.base.clock import Clock, TimerHandle
+from magnetar.base.distinguished_name import CERTIFICATE_NAME
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.protocols.door import Buffer, Session
 
@@ -25,8 +26,6 @@ FIRST_WORD_S_MAX: Final = 30.0  # as Pulsar's brokers wait for CONNECT; Kafka's 
 UNSENT_BYTES_COUNTED: Final = (
     64 << 10
 )  # below it is not worth counting: sockets are given more than that by the kernel
-# What a transport with TLS has (`server/tls.py`): the name in the certificate that the client has shown.
-CERTIFICATE_NAME: Final = "certificate_name"
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)  # Linux
 _ESTABLISHED: Final = 1  # tcpi_state, its first byte
 

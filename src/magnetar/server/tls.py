@@ -23,11 +23,11 @@ from enum import Enum
 from typing import Any, Final, Protocol, cast
 
 from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.distinguished_name import distinguished_name
+from magnetar.base.distinguished_name import CERTIFICATE_NAME, distinguished_name
 from magnetar.base.rare_line import RareLine
 from magnetar.base.turns import TURN_S, Turns
 from magnetar.protocols.door import Buffer
-from magnetar.server.connection import CERTIFICATE_NAME, host_of
+from magnetar.server.connection import host_of
 
 log = logging.getLogger(__name__)
 

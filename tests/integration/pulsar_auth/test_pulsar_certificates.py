@@ -4,6 +4,8 @@ import logging
 import shutil
 import socket
 import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,11 +52,13 @@ class Guarded:
             **settings,
         }
 
-    def client(self, authentication: Any, *, timeout_s: int = 10, **more: Any) -> pulsar.Client:
+    def client(
+        self, authentication: Any, *, url: str = "", timeout_s: int = 10, **more: Any
+    ) -> pulsar.Client:
         silent = logging.getLogger("pulsar-client")
         silent.setLevel(logging.CRITICAL)
         return pulsar.Client(
-            f"pulsar+ssl://localhost:{self.port}",
+            url or f"pulsar+ssl://localhost:{self.port}",
             authentication,
             tls_trust_certs_file_path=str(self.authority.certificate),
             tls_validate_hostname=True,
@@ -122,6 +126,38 @@ def test_method_that_the_client_names_decides(guarded: Guarded) -> None:
             with pytest.raises(pulsar.AuthorizationError):
                 client.create_producer("decided")
         client.close()
+
+
+def test_certificate_gives_the_role_over_https_where_nothing_else_is_shown(guarded: Guarded) -> None:
+    def status(name: str, path: str, **headers: str) -> int:
+        context = ssl.create_default_context(cafile=str(guarded.authority.certificate))
+        if name:
+            context.load_cert_chain(guarded.authority.issue(name).both)
+        request = urllib.request.Request(
+            f"https://localhost:{guarded.https}/admin/v2/{path}", headers=headers
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+                code: int = answer.status
+                return code
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    method = "X-Pulsar-Auth-Method-Name"
+    assert status("boss", "clusters") == 200
+    assert status("admin", "tenants") == status("admin", "tenants", **{method: "tls"}) == 200
+    assert status("boss", "tenants") == 401  # without the right
+    assert status("", "clusters") == status("", "clusters", **{method: "tls"}) == 401
+    assert status("admin", "tenants", **{method: "token"}) == 401
+    assert status("admin", "tenants", authorization="Bearer nonsense") == 401
+    boss = jwt.encode({"sub": "boss"}, SECRET, "HS256")
+    assert status("admin", "tenants", authorization=f"Bearer {boss}") == 401
+
+
+def test_client_with_a_certificate_looks_topics_up_over_https(guarded: Guarded) -> None:
+    client = guarded.client(by(guarded.authority.issue("admin")), url=f"https://localhost:{guarded.https}")
+    client.create_producer("looked-up").send(b"hello")
+    client.close()
 
 
 def test_certificate_of_another_authority_is_refused(guarded: Guarded) -> None:
