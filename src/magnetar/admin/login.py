@@ -8,6 +8,7 @@ A certificate counts where its client shows nothing else.  A token that is not g
 client.
 """
 
+import asyncio
 import base64
 import binascii
 import html
@@ -24,6 +25,7 @@ from magnetar.admin.access import Access
 from magnetar.admin.answers import OWN_PATHS, failure
 from magnetar.admin.context import PRINCIPAL
 from magnetar.base.distinguished_name import CERTIFICATE_NAME, common_name
+from magnetar.base.settings_authentication import BASIC
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials
 from magnetar.broker.usecases.logins import LoginCases
@@ -50,6 +52,8 @@ class Filter:
         self._app = app
         self._logins = logins
         self._access = access
+        # A look at a password takes the loop a millisecond or two: one of them in each pass, however many come.
+        self._passwords = asyncio.Lock()
 
     def _is_open(self, path: str, headers: Headers) -> bool:
         if path in OPEN_PATHS:
@@ -73,7 +77,12 @@ class Filter:
             if not is_worker and not self._is_open(scope["path"], headers):
                 try:
                     shown = self._by_certificate(scope, headers) or _shown(headers)
-                    login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
+                    if shown.method == BASIC:
+                        async with self._passwords:
+                            await asyncio.sleep(0)
+                            login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
+                    else:
+                        login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)

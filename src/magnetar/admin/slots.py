@@ -129,6 +129,17 @@ class Connection(H11Protocol):
         elif self._head_timer is None:
             self._wait_for_head()
 
+    def send_400_response(self, msg: str) -> None:
+        """Told in the middle of a request, it is the answer; what the application has to say comes too late."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.abort()
+                return
+        super().send_400_response(msg)
+
     def on_response_complete(self) -> None:
         self._idle_since_s = self.loop.time()
         super().on_response_complete()

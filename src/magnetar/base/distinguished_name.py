@@ -27,6 +27,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
+OBJECT_ID_BYTES_MAX: Final = 64
+NAME_BYTES_MAX: Final = 16 << 10  # Kafka's protocol has room for 32 KiB with what is before it
 _SEQUENCE, _SET, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x06, 0xA0
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java reads all of them as UTF-8.
 _STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
@@ -57,7 +59,10 @@ def distinguished_name(certificate: bytes) -> str:
     if len(fields) <= _SUBJECT_AT:
         raise ValueError("a certificate without a field for its name")
     parts = list(_values(_content(fields[_SUBJECT_AT], _SEQUENCE)))
-    return ",".join(_part(one) for one in reversed(parts))
+    name = ",".join(_part(one) for one in reversed(parts))
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise ValueError("a name that is too long")
+    return name
 
 
 def common_name(distinguished_name: str) -> str:
@@ -97,6 +102,8 @@ def _with_backslashes(text: str) -> str:
 def _object_id(content: bytes) -> str:
     if not content or content[-1] & 0x80:
         raise ValueError("an object identifier without an end")
+    if len(content) > OBJECT_ID_BYTES_MAX:  # to write out a number takes the square of its length
+        raise ValueError("an object identifier that is too long")
     numbers: list[int] = []
     number = 0
     for byte in content:

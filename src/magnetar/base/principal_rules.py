@@ -26,7 +26,9 @@ _REFERENCE: Final = re.compile(r"(?P<number>[0-9]+)|\{(?P<name>[a-zA-Z][a-zA-Z0-
 _SHOWN_CHARS: Final = 200
 # By Java's reading `&&` in a class takes what two classes have in common and `[` begins another class; `\0` is a number
 # in octal digits.  `\C` and the flag U mean something else to RE2, or nothing to Java; `\Q` would hide all of these.
-_FLAG_U: Final = re.compile(r"\(\?[a-zA-Z]*U")
+# The flag i means the letters of ASCII to Java and all of Unicode's to RE2, where the Kelvin sign is a k: one name
+# would be taken for another.
+_FLAGS: Final = re.compile(r"\(\?[a-zA-Z]*[Ui]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def _rule(pattern: str, replacement: str, case: str) -> _Rule:
     if _reads_otherwise(pattern):
         raise ValueError(
             f"has the pattern {shown}, which RE2 reads in another way than Java: write it without classes in classes,"
-            " \\Q, \\0, \\C and the flag U"
+            " \\Q, \\0, \\C and the flags U and i"
         )
     options = re2.Options()
     options.log_errors = False
@@ -114,7 +116,7 @@ def _rule(pattern: str, replacement: str, case: str) -> _Rule:
 
 
 def _reads_otherwise(pattern: str) -> bool:
-    if _FLAG_U.search(pattern):
+    if _FLAGS.search(pattern):
         return True
     is_in_class = False
     position = 0

@@ -13,7 +13,6 @@ from magnetar.server.certificates import Certificate
 from magnetar.server.tls import Handshakes, TlsConnection
 
 RECEIVE_BYTES: Final = 64 << 10
-HTTPS_HANDSHAKES_MAX: Final = 64
 
 
 class Https:
@@ -21,7 +20,7 @@ class Https:
 
     def __init__(self, certificate: Certificate, clock: Clock) -> None:
         self._certificate = certificate
-        self.handshakes = Handshakes(clock, lambda _: True, lambda _: None, HTTPS_HANDSHAKES_MAX)
+        self.handshakes = Handshakes(clock, lambda _: True, lambda _: None)
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
 
     def connection(self, protocol: asyncio.Protocol) -> TlsConnection:

@@ -44,7 +44,11 @@ class KeptKeySet:
     """One of them; `read` fetches its bytes, and may block."""
 
     def __init__(
-        self, settings: KeySetSettings, clock: Clock, read: Callable[[KeySetSettings], bytes] | None = None
+        self,
+        settings: KeySetSettings,
+        clock: Clock,
+        read: Callable[[KeySetSettings], bytes] | None = None,
+        patience_s: float = READ_S_MAX,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -54,6 +58,8 @@ class KeptKeySet:
         self._sooner_s = -SOONER_EVERY_S
         self._timer: TimerHandle | None = None
         self._tasks = Tasks(log)
+        self._patience_s = patience_s
+        self._reading: asyncio.Future[KeySet] | None = None
 
     def find(self, key_id: str | None, algorithm: str) -> TokenKey | None:
         """See `TokenKeys`."""
@@ -82,6 +88,8 @@ class KeptKeySet:
         if self._timer is not None:
             self._timer.cancel()
         self._tasks.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
     def _begin(self) -> None:
         if not len(self._tasks):
@@ -90,7 +98,7 @@ class KeptKeySet:
     async def _refresh(self) -> None:
         settings = self._settings
         try:
-            self._keys = await _beside(self._load)
+            self._keys = await self._answer()
         except ConfigError as error:
             if not self._failures:
                 before = (
@@ -104,6 +112,25 @@ class KeptKeySet:
                 log.info("%s: the keys of tokens have been read", settings.setting)
             delay_s, self._failures = settings.refresh_s, 0
         self._later(delay_s)
+
+    async def _answer(self) -> KeySet:
+        """What the endpoint has; one that is still at an earlier answer is not asked again.
+
+        Raises:
+            ConfigError: it cannot be used, or does not come in `READ_S_MAX`.
+        """
+        reading = self._reading
+        if reading is None:
+            reading = self._reading = asyncio.ensure_future(_beside(self._load))
+            reading.add_done_callback(_note)  # a stop does not wait for it
+        await asyncio.wait([reading], timeout=self._patience_s)
+        if not reading.done():
+            settings = self._settings
+            raise ConfigError(
+                f"{settings.setting}: {shown(settings.url)} cannot be read: it takes longer than {self._patience_s:g} s"
+            )
+        self._reading = None
+        return reading.result()
 
     def _later(self, delay_s: float) -> None:
         if self._timer is not None:
@@ -166,6 +193,11 @@ def _fetch(url: str) -> bytes:
             if time.monotonic() > over_s:
                 raise TimeoutError(f"it takes longer than {READ_S_MAX:g} s")
     return bytes(data)
+
+
+def _note(reading: "asyncio.Future[KeySet]") -> None:
+    if not reading.cancelled():
+        reading.exception()
 
 
 async def _beside(work: Callable[[], KeySet]) -> KeySet:

@@ -6,6 +6,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pulsar
@@ -149,3 +150,10 @@ def test_new_connections_get_a_new_certificate(authority: Authority, tmp_path: P
         one.issued.certificate.write_bytes(other.certificate.read_bytes())
         one.issued.key.write_bytes(other.key.read_bytes())
         eventually(lambda: serial() != before, "the new certificate is shown")
+
+
+def test_two_hundred_that_come_at_once_are_all_answered(secured: Secured, port: int) -> None:
+    # A quarter of them gave way to the others in the handshake.
+    with ThreadPoolExecutor(200) as threads:
+        answers = list(threads.map(lambda _: ask(secured, f"https://localhost:{port}/health")[0], range(200)))
+    assert answers == [200] * 200

@@ -235,3 +235,27 @@ def test_a_token_counts_for_the_numbers_where_none_is_asked_for() -> None:
         assert (await http.get("/metrics", headers=bearer("bad"))).status_code == 401
 
     with_http(scenario)
+
+
+def test_passwords_are_looked_at_one_in_each_pass_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A look takes a millisecond or two: a hundred connections with wrong ones made all others wait for 0.4 s.
+    passes = 0
+    looked: list[int] = []
+
+    def note(credentials: Credentials) -> Identity:
+        looked.append(passes)
+        raise AuthenticationFailed("no")
+
+    async def scenario(http: httpx.AsyncClient, _: Noting) -> None:
+        def count() -> None:
+            nonlocal passes
+            passes += 1
+            asyncio.get_running_loop().call_soon(count)
+
+        count()
+        asking = [http.get(CLUSTERS, headers=basic(b"admin:wrong")) for _ in range(20)]
+        assert {answer.status_code for answer in await asyncio.gather(*asking)} == {401}
+        assert len(set(looked)) == len(looked) == 20
+
+    monkeypatch.setitem(globals(), "method", note)
+    with_http(scenario)

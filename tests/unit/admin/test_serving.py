@@ -143,6 +143,26 @@ def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
     asyncio.run(main())
 
 
+def test_a_body_that_is_broken_off_by_nonsense_is_answered_once(caplog: pytest.LogCaptureFixture) -> None:
+    # The application answered, too, behind the refusal: forty lines of traceback for each such request.
+    async def main() -> None:
+        app = Hello()
+        sockets = bind("127.0.0.1", 0)
+        server = await serving.serve(app, sockets)
+        reader, writer = await asyncio.open_connection("127.0.0.1", sockets[0].getsockname()[1])
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert answer.count(b"HTTP/1.1") == 1
+        await app.asked.wait()
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
+    assert not [one for one in caplog.records if one.exc_info]
+    assert "Exception" not in caplog.text
+
+
 def test_a_request_that_takes_long_is_not_cut_off_by_what_bounds_its_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

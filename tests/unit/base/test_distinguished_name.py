@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID as Oid
 
-from magnetar.base.distinguished_name import common_name, distinguished_name
+from magnetar.base.distinguished_name import NAME_BYTES_MAX, common_name, distinguished_name
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -136,3 +136,22 @@ def test_what_is_damaged_is_a_value_error_or_another_name() -> None:
             distinguished_name(bytes(damaged))
         except ValueError:
             continue
+
+
+def test_names_that_no_protocol_could_carry_are_refused() -> None:
+    long = [part((Oid.ORGANIZATIONAL_UNIT_NAME, "x" * 60)) for _ in range(NAME_BYTES_MAX // 60)]
+    with pytest.raises(ValueError, match="a name that is too long"):
+        distinguished_name(certificate(*long))
+
+
+def test_an_object_identifier_is_short() -> None:
+    # To write out its numbers takes the square of its length: one of 60 KB held up the event loop for 0.4 s.
+    kind = b"\x06\x82\x10\x00" + b"\x81" * 0xFFF + b"\x01"
+    attribute = b"\x30\x82\x10\x06" + kind + b"\x0c\x00"
+    row = b"\x31\x82\x10\x0a" + attribute
+    name = b"\x30\x82\x10\x0e" + row
+    empty = b"\x30\x00"
+    body = b"\x02\x01\x05" + empty * 3 + name
+    inner = b"\x30\x82" + len(body).to_bytes(2) + body
+    with pytest.raises(ValueError, match="an object identifier that is too long"):
+        distinguished_name(b"\x30\x82" + len(inner).to_bytes(2) + inner)

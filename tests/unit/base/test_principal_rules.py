@@ -75,6 +75,8 @@ def test_the_first_rule_that_fits_gives_the_name(rules: str, of: str, expected: 
         ("RULE:a/$1/", "'$1', and its pattern has no groups"),
         ("RULE:(a)/$/", "with a $ that names no group"),
         ("RULE:(a)/${b}/", "with a $ that names no group"),
+        ("RULE:^(?i)CN=kafka-super,.*$/super/", "reads in another way than Java"),
+        ("RULE:^(?si:CN=a).*$/a/", "reads in another way than Java"),
     ],
 )
 def test_what_is_no_rule_or_cannot_be_used_here_is_refused(rules: str, sentence: str) -> None:

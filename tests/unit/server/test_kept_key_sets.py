@@ -172,3 +172,34 @@ def test_a_file(tmp_path: Path) -> None:
 
 def test_a_url_is_shown_without_what_may_be_a_secret() -> None:
     assert shown("https://idp.test:8443/keys?secret=hunter2#x") == "https://idp.test:8443/keys"
+
+
+def test_an_endpoint_that_never_ends_its_answer_is_a_failure_and_is_asked_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # One that sent its head a byte a second was waited for without an end, and without a word.
+    async def scenario() -> None:
+        endpoint, clock = Endpoint(), FakeClock()
+        kept = KeptKeySet(SETTINGS, clock, endpoint.read, patience_s=0.05)
+        try:
+            await kept.start()
+            endpoint.gate.clear()
+            endpoint.answer = key_set("new")
+            for _ in range(3):
+                clock.advance(60.0)
+                await read_again(kept, endpoint, 1)
+            assert kept.find("old", "RS256") is not None
+            assert [one for one in caplog.messages if "it takes longer than" in one] == caplog.messages
+            assert len(caplog.messages) == 1
+            endpoint.gate.set()
+            while kept.find("new", "RS256") is None:
+                clock.advance(60.0)
+                if len(kept._tasks):
+                    await asyncio.wait(list(kept._tasks), timeout=10)
+            assert endpoint.count == 2, "the answer that was waited for is the one that is taken"
+        finally:
+            endpoint.gate.set()
+            kept.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())

@@ -38,6 +38,7 @@ from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials, Identity
 
 TOKEN_BYTES_MAX: Final = 64 << 10
+NAME_BYTES_MAX: Final = 16 << 10  # Kafka's protocol has room for 32 KiB with what is before it
 RSA_BITS_MIN: Final = 2048
 SECONDS_MAX: Final = 10**12  # 30,000 years: what is further away is no time
 SUBJECT: Final = "sub"
@@ -243,6 +244,16 @@ def lifetime_of(claims: Mapping[str, Any], clock: Clock, skew_ms: int = 0) -> tu
     return ends_ms, clock.monotonic() + (ends_ms - now_ms) / 1000
 
 
+def require_text(name: str) -> None:
+    """Raises InvalidToken: no protocol could carry this name."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidToken("the name in it is no text") from None
+    if size > NAME_BYTES_MAX:
+        raise InvalidToken(f"the name in it is longer than {NAME_BYTES_MAX} bytes")
+
+
 def require_audience(claims: Mapping[str, Any], claim: str, *audiences: str) -> None:
     """Raises InvalidToken: the token is for none of `audiences`."""
     named = claims.get(claim)
@@ -257,6 +268,7 @@ def _role(claims: Mapping[str, Any], claim: str) -> str:
         role = role[0]
     if not isinstance(role, str) or not role.strip():
         raise InvalidToken(f"it has no role in {claim!r}")
+    require_text(role)
     return role
 
 
