@@ -25,7 +25,7 @@ from magnetar.admin.access import Access
 from magnetar.admin.answers import OWN_PATHS, failure
 from magnetar.admin.context import PRINCIPAL
 from magnetar.base.distinguished_name import CERTIFICATE_NAME, common_name
-from magnetar.base.settings_authentication import BASIC
+from magnetar.base.settings_authentication import BASIC, TLS, TOKEN
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials
 from magnetar.broker.usecases.logins import LoginCases
@@ -37,12 +37,11 @@ OPEN_PATHS: Final = frozenset(("/health", "/ready", "/status.html"))
 REQUIRED: Final = "Authentication required"
 _CODE: Final = "AUTHENTICATION_REQUIRED"
 _METHOD: Final = "x-pulsar-auth-method-name"
-_TLS: Final = "tls"
 _ORIGINAL: Final = "x-original-principal"
 # What the Authorization header calls what Pulsar's clients call otherwise.
-_SCHEMES: Final = {"bearer": "token", "basic": "basic"}
+_SCHEMES: Final = {"bearer": TOKEN, "basic": BASIC}
 # The ways in that a refusal names: some programs show a password only where the server asks for one.
-_CHALLENGES: Final = {"token": "Bearer", "basic": 'Basic realm="Magnetar"'}
+_CHALLENGES: Final = {TOKEN: "Bearer", BASIC: 'Basic realm="Magnetar"'}
 
 
 class Filter:
@@ -64,9 +63,9 @@ class Filter:
     def _by_certificate(self, scope: Scope, headers: Headers) -> Credentials | None:
         """What a client shows that has a certificate, and shows nothing else: as Pulsar's clients over HTTPS do."""
         name = common_name(scope.get("state", {}).get(CERTIFICATE_NAME) or "")
-        if not name or _TLS not in self._logins.methods or "authorization" in headers:
+        if not name or TLS not in self._logins.methods or "authorization" in headers:
             return None
-        return Credentials(_TLS, certificate_name=name) if headers.get(_METHOD, "") in ("", _TLS) else None
+        return Credentials(TLS, certificate_name=name) if headers.get(_METHOD, "") in ("", TLS) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -80,9 +79,7 @@ class Filter:
                     if shown.method == BASIC:
                         async with self._passwords:
                             await asyncio.sleep(0)
-                            login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
-                    else:
-                        login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
+                    login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)

@@ -16,7 +16,7 @@ No connection may take the last of it, and every connection must get on:
   is, the smaller they are.
 - **Past the limit** sessions handle no further request until an eighth is free again, or until nearly all of it is
   requests that wait to be handled.
-- **While large frames wait** little is received at a time (`frames_wait`), as what comes behind the announcement is
+- **While large frames wait** little is received at a time (`frames_waiting`), as what comes behind the announcement is
   kept besides.  A client that hangs up meanwhile is missed within `CHECK_S`, unless it has sent so much that its end
   is still behind it; so none waits longer than `WAIT_S`, when clients have given up as well.
 - **A connection that makes no progress** (its frame does not grow, its socket takes nothing) is cut off: after
@@ -109,9 +109,8 @@ class MemoryBudget:
         self._clock = clock
         self._receiving: dict[Receiver, _Progress] = {}
         # The size of the frame, what it needs, and since when it waits; oldest first.
-        self._waiting: dict[Receiver, tuple[int, int, float]] = {}
+        self.frames_waiting: dict[Receiver, tuple[int, int, float]] = {}
         self._least_needed = 0  # no frame that waits needs less
-        self.frames_wait = False
         self._sending: dict[Sender, _Progress] = {}
         self._held: set[Held] = set()
         self.objects_used = 0  # not part of `used`
@@ -129,7 +128,7 @@ class MemoryBudget:
 
     def give(self, size: int) -> None:
         self.used -= size
-        if (self._waiting or self._held) and not self._is_serving:
+        if (self.frames_waiting or self._held) and not self._is_serving:
             self._is_serving = True
             asyncio.get_running_loop().call_soon(self._serve)
 
@@ -144,7 +143,7 @@ class MemoryBudget:
     @property
     def is_short(self) -> bool:
         """A connection that makes no progress is cut off."""
-        return self.frames_wait or self.used > self.bytes_max // 4 * 3
+        return bool(self.frames_waiting) or self.used > self.bytes_max // 4 * 3
 
     def response_bytes_max(self) -> int:
         """How large a response may be now that can be as large as its client likes."""
@@ -181,9 +180,8 @@ class MemoryBudget:
             self._look_at_senders()
             if not self._fits(frame_bytes):
                 needed = self._needed(frame_bytes)
-                self._waiting[receiver] = (frame_bytes, needed, self._clock.monotonic())
+                self.frames_waiting[receiver] = (frame_bytes, needed, self._clock.monotonic())
                 self._least_needed = min(self._least_needed, needed)
-                self.frames_wait = True
                 self._check_later()
                 return False
         self._begin(receiver, frame_bytes)
@@ -192,8 +190,7 @@ class MemoryBudget:
     def end_frame(self, receiver: Receiver) -> None:
         """It is complete, or will never be."""
         self._receiving.pop(receiver, None)
-        self._waiting.pop(receiver, None)
-        self.frames_wait = bool(self._waiting)
+        self.frames_waiting.pop(receiver, None)
 
     def _fits(self, frame_bytes: int) -> bool:
         return self._needed(frame_bytes) <= self.bytes_max - self.used
@@ -226,18 +223,16 @@ class MemoryBudget:
         # There may be hundreds, of which none fits, in each turn of the loop.
         if self.bytes_max - self.used < self._least_needed:
             return
-        for receiver, (frame_bytes, needed, _) in list(self._waiting.items()):
-            if needed <= self.bytes_max - self.used and receiver in self._waiting:
-                if (
-                    self._clock.monotonic() >= over_s
-                ):  # each takes memory, and handles what came behind the frame
+        for receiver, (frame_bytes, needed, _) in list(self.frames_waiting.items()):
+            if needed <= self.bytes_max - self.used and receiver in self.frames_waiting:
+                # Each takes memory, and handles what came behind the frame.
+                if self._clock.monotonic() >= over_s:
                     self.give(0)
                     return
-                del self._waiting[receiver]
-                self.frames_wait = bool(self._waiting)
+                del self.frames_waiting[receiver]
                 self._begin(receiver, frame_bytes)
                 receiver.memory_granted(self.cost(frame_bytes))
-        self._least_needed = min([needed for _, needed, _ in self._waiting.values()], default=0)
+        self._least_needed = min([needed for _, needed, _ in self.frames_waiting.values()], default=0)
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
@@ -321,7 +316,7 @@ class MemoryBudget:
         self._is_checking = False
         self._look_at_senders()
         now_s = self._clock.monotonic()
-        for receiver, (_, _, since_s) in list(self._waiting.items()):
+        for receiver, (_, _, since_s) in list(self.frames_waiting.items()):
             if now_s - since_s >= WAIT_S:
                 self.cut_off_count += 1
                 line = f"a request that was announced has waited {WAIT_S:.0f} s for memory: its connection is closed"
@@ -345,7 +340,7 @@ class MemoryBudget:
             progress.mark = progress.taken
             if is_short and now_s - progress.since_s >= STALL_S:
                 self._cut_off(sender, now_s - progress.since_s, "what it asked for is not taken")
-        if self._receiving or self._sending or self._waiting:
+        if self._receiving or self._sending or self.frames_waiting:
             self._check_later()
 
     def _cut_off(self, one: Receiver | Sender, stalled_s: float, reason: str) -> None:
@@ -357,7 +352,7 @@ class MemoryBudget:
     def shares(self) -> Iterable[tuple[str, int]]:
         """How many connections do what."""
         yield "receiving", len(self._receiving)
-        yield "waiting", len(self._waiting)
+        yield "waiting", len(self.frames_waiting)
         yield "sending", len(self._sending)
         yield "held", len(self._held)
         yield "queued", self.objects_waiting

@@ -93,7 +93,7 @@ class Intake:
         """Where the next bytes belong."""
         reader = self._reader
         buffer = reader.get_buffer()
-        if self._memory.frames_wait and not reader.is_receiving:
+        if self._memory.frames_waiting and not reader.is_receiving:
             return buffer[:SHORT_RECEIVE_BYTES]
         return buffer
 

@@ -23,13 +23,14 @@ class Https:
         self.handshakes = Handshakes(clock, lambda _: True, lambda _: None)
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
 
-    def connection(self, protocol: asyncio.Protocol) -> TlsConnection:
-        """A connection that gives what it decrypts to `protocol`."""
-        return TlsConnection(_Bytes(protocol, self._scratch), self._certificate.context, self.handshakes)
-
     def factory(self, make_protocol: Callable[[], asyncio.Protocol]) -> Callable[[], TlsConnection]:
         """What a listener calls for each accepted socket."""
-        return lambda: self.connection(make_protocol())
+
+        def make() -> TlsConnection:
+            behind = _Bytes(make_protocol(), self._scratch)
+            return TlsConnection(behind, self._certificate.context, self.handshakes)
+
+        return make
 
 
 class _Bytes:

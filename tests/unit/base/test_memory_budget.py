@@ -269,10 +269,10 @@ def test_while_frames_wait_little_is_to_be_received_and_clients_that_hang_up_are
     async def scenario(memory: MemoryBudget, clock: FakeClock) -> None:
         first, second, gone = Peer(), Peer(), Peer()
         assert memory.begin_frame(first, 30 * MIB)
-        assert not memory.frames_wait
+        assert not memory.frames_waiting
         assert not memory.begin_frame(second, 30 * MIB)
         assert not memory.begin_frame(gone, 30 * MIB)
-        assert memory.frames_wait
+        assert memory.frames_waiting
         first.is_gone = gone.is_gone = True
         clock.advance(CHECK_S)
         assert gone.is_closed
@@ -283,7 +283,7 @@ def test_while_frames_wait_little_is_to_be_received_and_clients_that_hang_up_are
         memory.give_frame(30 * MIB)
         await turn()
         assert second.granted == [30 * MIB]
-        assert not memory.frames_wait
+        assert not memory.frames_waiting
 
     run(scenario)
 
@@ -294,7 +294,7 @@ def test_when_those_that_wait_have_gone_as_much_is_received_as_before() -> None:
         assert memory.begin_frame(first, 30 * MIB)
         assert not memory.begin_frame(second, 30 * MIB)
         memory.end_frame(second)
-        assert not memory.frames_wait
+        assert not memory.frames_waiting
 
     run(scenario)
 

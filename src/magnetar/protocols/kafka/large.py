@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import fields, is_dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from magnetar.base.pacing import Pace
@@ -70,15 +70,17 @@ class LargeMessages:
         """What `decode` makes of a request; give it to `let_go_of` afterwards."""
         made: list[T] = []
         try:
-            await self._on_thread(lambda: made.append(decode()))
+            await self.work(lambda: made.append(decode()))
         except asyncio.CancelledError:
-            self._later(lambda: self._let_go_of_all(made))
+            self._let_go_of_all(made)
             raise
         return made.pop()
 
     async def work(self, work: Callable[[], T]) -> T:
-        """What `work` returns, which may be `paced`."""
-        return await self._on_thread(work)
+        """What `work` returns, which may be `paced`, on the thread."""
+        if self._is_closed:
+            raise asyncio.CancelledError  # as what was queued when it was closed
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def encode(
         self, encode: Callable[[int, Any, list[Buffer]], None], version: int, response: object
@@ -94,25 +96,22 @@ class LargeMessages:
                 encode(version, response, parts)
             return Encoded(_joined(parts, self._pace.rest_if_due))
 
-        return await self._on_thread(work)
+        return await self.work(work)
 
     def let_go_of(self, request: Any) -> None:
         """Free what `request` holds, which is needed no longer: its arrays are empty afterwards.
 
         That is before anything else is decoded.
         """
-        self._later(partial(_take_apart, request, self._pace.rest_if_due))
+        self._let_go_of_all([request])
 
     def _let_go_of_all(self, requests: list[Any]) -> None:
-        for request in requests:
-            _take_apart(request, self._pace.rest_if_due)
+        """What is in the list when the thread gets to it."""
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        if self._is_closed:
-            raise asyncio.CancelledError  # as what was queued when it was closed
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        def work() -> None:
+            for request in requests:
+                _take_apart(request, self._pace.rest_if_due)
 
-    def _later(self, work: Callable[[], object]) -> None:
         if not self._is_closed:
             self._thread.submit(work)
 
