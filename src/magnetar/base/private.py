@@ -2,14 +2,19 @@
 
 They are made readable for the server's group too, for backups, and for no other account, whatever the umask says.  What
 an earlier version has left open to others is closed at the next start.
+
+Keys and tokens are for their account alone (`write_secret`).
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 FILE_MODE: Final = 0o640
 FOLDER_MODE: Final = 0o750
+SECRET_MODE: Final = 0o600
+SECRET_FOLDER_MODE: Final = 0o700
 _OTHERS: Final = 0o007
 
 
@@ -34,6 +39,32 @@ def keep_private(path: Path) -> None:
     """As `private_file`, for one that may not be there."""
     if path.exists():
         _close(path)
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """A file for this account alone, new or in place of one that is there; OSError.
+
+    Whatever cuts it off, the file has all of the old content or all of the new.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            fresh.unlink()
+
+
+def sync_folder(path: Path) -> None:
+    """What was made, renamed or removed in a folder outlives a power cut; OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _close(path: Path) -> None:

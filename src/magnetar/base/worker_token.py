@@ -5,13 +5,12 @@ and so does one that is started by hand on the same machine.  One on another mac
 line of 64 hexadecimal digits.
 """
 
-import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.private import SECRET_MODE, write_secret
 
 NAME: Final = "worker-token"
 _BYTES: Final = 32
@@ -26,21 +25,9 @@ def ensure_token(path: Path) -> str:
         OSError
     """
     if not path.exists():
-        # Whole under its name or not there: a start that is cut off leaves no half of a token.
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        try:
-            with open(
-                os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
-            ) as file:
-                file.write(secrets.token_hex(_BYTES) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-        finally:
-            with suppress(FileNotFoundError):
-                fresh.unlink()
+        write_secret(path, secrets.token_hex(_BYTES).encode() + b"\n")
     if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
+        path.chmod(SECRET_MODE)
     return read_token(path)
 
 
