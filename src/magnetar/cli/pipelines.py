@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.base.key_source import read_key
+from magnetar.client.login import Login
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
 app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_mode=None)
@@ -215,12 +215,7 @@ def delete(
 
 def _client(url: str, token: str) -> PipelinesClient:
     """A token that stands in a file is not seen in the list of processes."""
-    if token.startswith("file:"):
-        token = read_key("--token", token, {}).decode("ascii", "replace")
-    token = token.strip()
-    if not token.isascii() or any(char.isspace() for char in token):
-        raise ConfigError("--token is no token: it has no spaces, and letters of ASCII only")
-    return PipelinesClient(url, token=token)
+    return PipelinesClient(url, login=Login(token=token))
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,14 @@ def worker(
             help="The server's HTTP address.",
         ),
     ] = DEFAULT_URL,
+    context: Annotated[
+        str,
+        typer.Option(
+            "--context",
+            metavar="NAME|FILE",
+            help="Where the server is and how to log in there, instead of its address.",
+        ),
+    ] = "",
     data_dir: Annotated[
         Path, typer.Option("--data-dir", metavar="DIR", help="Checkpoints are kept in DIR/pipelines.")
     ] = Path("magnetar-data"),
@@ -56,6 +64,7 @@ def worker(
     """Run the declared pipelines on Spark until SIGTERM; one worker at a time, others wait."""
     from magnetar.base.logging import LEVELS, configure_logging
     from magnetar.base.worker_token import NAME
+    from magnetar.client.login import Server
 
     if log_level not in LEVELS:
         raise ConfigError(f"--log-level must be one of {', '.join(LEVELS)}, not {log_level[:100]!r}")
@@ -66,4 +75,5 @@ def worker(
 
     folder = (checkpoint_dir or data_dir / FOLDER).expanduser().absolute()
     token = (token_file or data_dir / NAME).expanduser().absolute()
-    raise typer.Exit(run(WorkerOptions(url, folder, token, master, memory, with_parent)))
+    server = Server.of(context) if context else Server(url)
+    raise typer.Exit(run(WorkerOptions(server, folder, token, master, memory, with_parent)))

@@ -23,6 +23,7 @@ from magnetar.client.errors import (
     Unavailable,
     Unreachable,
 )
+from magnetar.client.login import Login
 
 if TYPE_CHECKING:
     import urllib3
@@ -38,10 +39,12 @@ _KINDS: Final[Mapping[int, type[Refused]]] = {404: NotFound, 416: OutOfRange, 50
 class HttpClient:
     """`url` is the server's, such as `http://localhost:8080`.  Times in seconds; `read_s` is for one answer.
 
-    `token` is sent with each request, if there is one.
+    `login` is what the server is shown with each request, and known by.  Raises ConfigError: it cannot be used.
     """
 
-    def __init__(self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0) -> None:
+    def __init__(
+        self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0, login: Login | None = None
+    ) -> None:
         import urllib3
 
         try:
@@ -51,10 +54,11 @@ class HttpClient:
         if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
             raise ClientError(f"{url!r} is not the address of a server: it looks like http://localhost:8080")
         self.url = url.rstrip("/")
-        self.token = ""
+        self.login = login or Login()
         self._read_s = read_s
         self._retry_s = retry_s
-        self._pool = urllib3.PoolManager(maxsize=8, retries=False)
+        trusting = self.login.trusting() if self.login.ca and parsed.scheme == "https" else None
+        self._pool = urllib3.PoolManager(maxsize=8, retries=False, ssl_context=trusting)
 
     def close(self) -> None:
         self._pool.clear()
@@ -81,6 +85,7 @@ class HttpClient:
 
         Raises:
             Unreachable, Refused (NotFound, OutOfRange, Unavailable)
+            ConfigError: the token cannot be had.
         """
         give_up_at = time.monotonic() + self._retry_s
         pause_s = _PAUSE_S
@@ -96,20 +101,28 @@ class HttpClient:
     def _request_once(
         self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
     ) -> "urllib3.BaseHTTPResponse":
-        import urllib3
-
-        headers = {} if body is None else {"content-type": "application/json"}
-        if self.token:
-            headers["authorization"] = f"Bearer {self.token}"
-        timeout = urllib3.Timeout(connect=CONNECT_S, read=self._read_s + wait_s)
-        target = self.url + path if not query else f"{self.url}{path}?{urlencode(query)}"
-        try:
-            response = self._pool.request(method, target, body=body, headers=headers, timeout=timeout)
-        except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"the server at {self.url} does not answer: {error}") from error
+        response = self._answer(method, path, query, body, wait_s)
+        # One that is refused was not done: it may be asked again with another token.
+        if response.status == 401 and self.login.has_another_token():
+            response = self._answer(method, path, query, body, wait_s)
         if response.status < 300:
             return response
         raise self._refusal(response)
+
+    def _answer(
+        self, method: str, path: str, query: Query, body: bytes | None, wait_s: float
+    ) -> "urllib3.BaseHTTPResponse":
+        import urllib3
+
+        headers = {} if body is None else {"content-type": "application/json"}
+        if self.login.token:
+            headers["authorization"] = f"Bearer {self.login.token}"
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=self._read_s + wait_s)
+        target = self.url + path if not query else f"{self.url}{path}?{urlencode(query)}"
+        try:
+            return self._pool.request(method, target, body=body, headers=headers, timeout=timeout)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unreachable(f"the server at {self.url} does not answer: {error}") from error
 
     def _refusal(self, response: "urllib3.BaseHTTPResponse") -> ClientError:
         try:

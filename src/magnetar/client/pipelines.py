@@ -8,6 +8,7 @@ from urllib.parse import quote
 from magnetar.base.error_codes import WORKER_BUSY
 from magnetar.client.errors import BadAnswer, Refused
 from magnetar.client.http import HttpClient
+from magnetar.client.login import Login
 
 PIPELINES: Final = "/magnetar/v1/pipelines"
 WORKER: Final = "/magnetar/v1/worker"
@@ -63,11 +64,12 @@ class Lease:
 class PipelinesClient:
     """All calls raise `magnetar.client.errors`.  Those that must not be done twice are not tried again."""
 
-    def __init__(self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0, token: str = "") -> None:
-        self.http = HttpClient(url, read_s=read_s, retry_s=retry_s)
-        self._once = HttpClient(url, read_s=read_s, retry_s=0.0)
-        self._worker = HttpClient(url, read_s=read_s, retry_s=0.0)
-        self.http.token = self._once.token = token
+    def __init__(
+        self, url: str, *, read_s: float = 30.0, retry_s: float = 10.0, login: Login | None = None
+    ) -> None:
+        self.http = HttpClient(url, read_s=read_s, retry_s=retry_s, login=login)
+        self._once = HttpClient(url, read_s=read_s, retry_s=0.0, login=login)
+        self._worker = HttpClient(url, read_s=read_s, retry_s=0.0, login=login)
 
     def close(self) -> None:
         self.http.close()
@@ -123,7 +125,7 @@ class PipelinesClient:
 
     def identify(self, token: str) -> None:
         """Be the worker that the server knows by `token`."""
-        self._worker.token = token
+        self._worker.login = Login(ca=self._worker.login.ca, token=token)
 
     def take_lease(self, worker: str, host: str, pid: int, place: str) -> Lease | None:
         """Become the worker; None while another one is."""

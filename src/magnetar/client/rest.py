@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from magnetar.client.errors import BadAnswer, NotFound, Refused
 from magnetar.client.http import HttpClient
+from magnetar.client.login import Login
 
 ROOT: Final = "/magnetar/v1"
 
@@ -141,8 +142,10 @@ class RestClient:
     """`url` is the server's HTTP address.  Raises `magnetar.client.errors`: `Unreachable` when it has not answered for
     `retry_s`."""
 
-    def __init__(self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0) -> None:
-        self.http = HttpClient(url, read_s=read_s, retry_s=retry_s)
+    def __init__(
+        self, url: str, *, read_s: float = 60.0, retry_s: float = 30.0, login: Login | None = None
+    ) -> None:
+        self.http = HttpClient(url, read_s=read_s, retry_s=retry_s, login=login)
 
     def __enter__(self) -> Self:
         return self

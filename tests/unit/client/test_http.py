@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from magnetar.client.errors import (
     Unreachable,
 )
 from magnetar.client.http import HttpClient
+from magnetar.client.login import Login
 from magnetar.client.rest import Range, RestClient
 
 Answers = list[tuple[int, bytes]]
@@ -153,3 +155,16 @@ def test_an_answer_that_lacks_what_it_must_have_is_said(
 ) -> None:
     with serving([(200, body)]) as (url, _), RestClient(url) as client, pytest.raises(BadAnswer):
         call(client)
+
+
+def test_a_request_that_is_refused_is_asked_again_with_another_token(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    with serving([(200, b"{}"), (401, b"{}"), (200, b"{}"), (401, b"{}")]) as (url, seen):
+        client = HttpClient(url, login=Login(token=file.as_uri()))
+        client.get_json("/a")
+        file.write_text("new")
+        client.get_json("/b")
+        with pytest.raises(BadAnswer):  # the same token again is no reason to ask again
+            client.get_json("/c")
+    assert len(seen) == 4

@@ -22,6 +22,7 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.logging import get_logger
 from magnetar.base.worker_token import read_token
 from magnetar.client.errors import ClientError, Refused
+from magnetar.client.login import Login, Server
 from magnetar.client.pipelines import Lease, Pipeline, PipelinesClient
 
 log = get_logger(__name__)
@@ -42,11 +43,15 @@ class Link:
     server knows this worker by.
     """
 
-    def __init__(self, url: str, folder: Path, token_file: Path, events: "queue.SimpleQueue[Any]") -> None:
-        self.url = url
+    def __init__(
+        self, server: Server, folder: Path, token_file: Path, events: "queue.SimpleQueue[Any]"
+    ) -> None:
+        """Raises ConfigError: the server's context cannot be used."""
+        self.url = server.url
         self.worker = uuid.uuid4().hex
         self.about: dict[str, Any] = {}  # what the worker does, for people; replaced as a whole
-        self._client = PipelinesClient(url, read_s=ANSWER_S, retry_s=0.0)
+        login = Login(ca=server.login().ca)  # what is shown is the worker's own token
+        self._client = PipelinesClient(server.url, read_s=ANSWER_S, retry_s=0.0, login=login)
         self._host = socket.gethostname()
         self._place = f"{self._host}:{folder.resolve()}"
         self._token_file = token_file

@@ -28,6 +28,7 @@ from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.private import new_private_folder
 from magnetar.base.table_roots import TableRoots
+from magnetar.client.login import Server
 from magnetar.pipelines.spark import session, setup
 from magnetar.pipelines.worker.link import Link
 from magnetar.pipelines.worker.queries import Queries, SparkGone
@@ -58,7 +59,7 @@ class WorkerOptions:
     and `memory` are Spark's.
     """
 
-    admin_url: str
+    server: Server
     folder: Path
     token_file: Path
     master: str
@@ -77,7 +78,7 @@ def run(options: WorkerOptions) -> int:
     if lock is None:
         return 0
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    link = Link(options.admin_url, options.folder, options.token_file, events)
+    link = Link(options.server, options.folder, options.token_file, events)
     if not link.acquire(stop):
         return 0
     driver = _Driver(options, link, events, stop)
@@ -140,7 +141,7 @@ class _Driver:
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
         lease = self._link.lease
         roots = TableRoots.of(lease.table_roots)
-        queries = Queries(self._spark, self._options.folder, self._options.admin_url, lease.bootstrap, roots)
+        queries = Queries(self._spark, self._options.folder, self._options.server.url, lease.bootstrap, roots)
         self._supervisor = Supervisor(queries, self._events, self._link.report_soon)
         self._say("runs", spark=self._spark.version, master=self._options.master)
         return self._supervisor.run(self._stop, self._link.trouble)

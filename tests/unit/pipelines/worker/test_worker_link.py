@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar.client.errors import Refused, Unreachable
+from magnetar.client.login import Server
 from magnetar.client.pipelines import Lease, Pipeline
 from magnetar.pipelines.worker import link as link_module
 from magnetar.pipelines.worker.link import Link
@@ -77,7 +78,7 @@ def events() -> "queue.SimpleQueue[Any]":
 @pytest.fixture
 def link(client: FakeClient, events: "queue.SimpleQueue[Any]", tmp_path: Path) -> Iterator[Link]:
     (tmp_path / "token").write_text(TOKEN)
-    made = Link("http://here", tmp_path, tmp_path / "token", events)
+    made = Link(Server("http://here"), tmp_path, tmp_path / "token", events)
     yield made
     made.close()
 

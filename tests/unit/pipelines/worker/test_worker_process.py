@@ -13,6 +13,7 @@ import pytest
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.lockfile import DirectoryLock
+from magnetar.client.login import Server
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.spark import session, setup
 from magnetar.pipelines.worker import process
@@ -25,7 +26,7 @@ class FakeLink:
 
     ended: str | None = None
 
-    def __init__(self, url: str, folder: Path, token: Path, events: "queue.SimpleQueue[Any]") -> None:
+    def __init__(self, server: Server, folder: Path, token: Path, events: "queue.SimpleQueue[Any]") -> None:
         self.about: dict[str, Any] = {}
 
     def acquire(self, stop: threading.Event) -> bool:
@@ -49,7 +50,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerOptions:
     monkeypatch.setattr(process, "_listen_to_signals", lambda stop: None)
     monkeypatch.setattr(process, "_pause", lambda stop: None)
     monkeypatch.setattr(FakeLink, "ended", None)
-    return WorkerOptions("http://here", tmp_path / "pipelines", tmp_path / "token", "local[1]", "1g")
+    return WorkerOptions(Server("http://here"), tmp_path / "pipelines", tmp_path / "token", "local[1]", "1g")
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
