@@ -25,7 +25,7 @@ No key is required. Values come from five places, each over the one before it:
 2. a properties file, `magnetar standalone --config FILE`, with Kafka's or KoP's own key names;
 3. the environment: `MAGNETAR_` and the key in capitals, dots as underscores: `MAGNETAR_NUM_PARTITIONS=4`;
 4. `--set key=value`, as often as needed;
-5. flags: `--data-dir`, `--host`, `--kafka-port`, `--pulsar-port`, `--http-port`, `--nodes`, `--log-level`,
+5. flags: `--data-dir`, `--host`, `--kafka-port`, `--pulsar-port`, `--http-port`, `--secure`, `--nodes`, `--log-level`,
    `--log-format`.
 
 An unknown key, a value out of range, or one setting under two names with two values ends the start with one

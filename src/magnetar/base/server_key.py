@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from magnetar.base.config import ConfigKey
+from magnetar.base.config import ConfigKey, Value
 
 
 class Section(Enum):
@@ -35,13 +35,20 @@ class Alias:
 class ServerKey(ConfigKey):
     """A key of the server.  `no_effect` says why nothing follows from it, if so.
 
-    `default` None means that something else decides; `default_words` then says what.
+    `default` None means that something else decides; `default_words` then says what.  `may_be_empty`: nothing at all
+    can be set as well, whatever the type, and is None.
     """
 
     section: Section = Section.COMPATIBILITY
     aliases: tuple[Alias, ...] = ()
     no_effect: str = ""
     default_words: str = ""
+    may_be_empty: bool = False
+
+    def parse(self, text: str) -> Value:
+        if self.may_be_empty and not text.strip():
+            return None
+        return ConfigKey.parse(self, text)
 
 
 def aliases(*names: str) -> tuple[Alias, ...]:

@@ -36,7 +36,9 @@ from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, Authorizat
 from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
+from magnetar.base.settings_pipelines import WORKER_CONTEXT
 from magnetar.base.settings_sasl import SASL_NAMES, SaslSettings, kafka_sasl
+from magnetar.base.settings_secure import SECURE, secured
 from magnetar.base.settings_sources import assignment, flag_of, from_environment
 from magnetar.base.settings_table import (
     ALIASES,
@@ -118,9 +120,13 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Whether the server has a worker of its own, and that one's Spark; `table_roots` is where tables may lie."""
+    """Whether the server has a worker of its own, and that one's Spark; `table_roots` is where tables may lie.
+
+    `worker_context` is the file of the context by which the worker reaches the server, empty where it needs none.
+    """
 
     worker_enabled: bool
+    worker_context: str
     master: str
     memory: str
     table_roots: TableRoots
@@ -137,7 +143,8 @@ class ServerSettings:
     """All settings of a server.  Made by `load_settings`.
 
     `messaging_protocols` are the protocols of other packages to be spoken, `door_options` what was set for those
-    (`<protocol>.<key>`), by protocol and key.  `given` is what was set, without passwords, by canonical key; `notices`
+    (`<protocol>.<key>`), by protocol and key.  `is_secured`: the server makes what `base/settings_secure.py` refers to.
+    `given` is what was set, without passwords, by canonical key; `notices`
     are sentences for the log at INFO: keys without effect.
     """
 
@@ -155,6 +162,7 @@ class ServerSettings:
     authorization: AuthorizationSettings | None
     messaging_protocols: tuple[str, ...]
     door_options: Mapping[str, Mapping[str, str]]
+    is_secured: bool
     log: LogSettings
     given: Mapping[str, Setting]
     notices: tuple[str, ...]
@@ -182,6 +190,9 @@ def load_settings(
     merged.layer(from_environment(environment or {}, merged.notices))
     merged.layer(assignment(text) for text in assignments)
     merged.layer((name, value, flag_of(name)) for name, value in (flags or {}).items())
+    secure = merged.given.get(SECURE)
+    if secure is not None and secure.text == "true":
+        merged.given = secured(merged.given, merged.own)
     return _Reader(merged).settings()
 
 
@@ -273,6 +284,7 @@ class _Reader(Values):
             producer_ids_max=self._integer("max.concurrent.producer.ids"),
             pipelines=PipelineSettings(
                 self._boolean("pipelines.worker.enabled"),
+                self._text(WORKER_CONTEXT),
                 self._text("pipelines.worker.master"),
                 self._text("pipelines.worker.memory"),
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
@@ -280,6 +292,7 @@ class _Reader(Values):
             authorization=self._authorization(),
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,
+            is_secured=self._boolean(SECURE),
             log=LogSettings(self._text("log.level"), self._text("log.format")),
             given={
                 name: replace(setting, text=HIDDEN) if is_password(name) and setting.text else setting
@@ -306,7 +319,7 @@ class _Reader(Values):
             sasl=self._kafka_sasl(listeners),
             advertised=self._advertised(listeners),
             http_host=host,
-            http_port=self._integer("http.port"),
+            http_port=self._integer_or_none("http.port"),
             https_port=self._integer_or_none("webServicePortTls"),
             http_allowed_hosts=tuple(self._list("http.allowed.hosts")),
             http_allowed_origins=tuple(self._list("http.allowed.origins")),
@@ -319,6 +332,9 @@ class _Reader(Values):
             fetch_bytes_max=self._integer("fetch.max.bytes"),
             fetch_sessions_max=self._integer("max.incremental.fetch.session.cache.slots"),
         )
+        for port, tls_port in (("pulsar.port", "brokerServicePortTls"), ("http.port", "webServicePortTls")):
+            if not self._text(port) and not self._text(tls_port):
+                raise ConfigError(f"{port} is set to nothing, and {tls_port} is not set: set one of them")
         check_addresses(network.every_listener(nodes.count))
         return network
 
@@ -327,7 +343,7 @@ class _Reader(Values):
         advertised = parse_pulsar_url(url) if url else (self._text("advertised.host") or client_host(host), 0)
         return PulsarNetworkSettings(
             host=host,
-            port=self._integer("pulsar.port"),
+            port=self._integer_or_none("pulsar.port"),
             tls_port=self._integer_or_none("brokerServicePortTls"),
             tls=self._pulsar_tls(),
             advertised_host=advertised[0],
@@ -347,9 +363,7 @@ class _Reader(Values):
     def _authentication(self) -> AuthenticationSettings | None:
         if self._boolean("authenticationEnabled"):
             found = authentication(self._text, self._list)
-            if TLS in found.methods and not (
-                self._text(TRUSTED) and self._given.keys() & set(PULSAR_TLS_PORTS)
-            ):
+            if TLS in found.methods and not (self._text(TRUSTED) and any(map(self._text, PULSAR_TLS_PORTS))):
                 ports = " or ".join(PULSAR_TLS_PORTS)
                 self._notices.append(
                     f"AuthenticationProviderTls lets no client in: set {TRUSTED}, and {ports}"
@@ -388,7 +402,7 @@ class _Reader(Values):
 
     def _pulsar_tls(self) -> TlsSettings | None:
         for port in PULSAR_TLS_PORTS:
-            if port in self._given:
+            if self._text(port):
                 return pulsar_tls(port, self._look_up)
         self._notice(PULSAR_NAMES, "neither brokerServicePortTls nor webServicePortTls is set")
         return None

@@ -36,7 +36,7 @@ class NetworkSettings:
     stands for the port that is listened on.  For the others it is the listener's own host or, if that stands for
     several addresses, the one that the client itself connected to.  By name, `tls` is what those speak that have TLS,
     `principals` what their clients are called by their certificates, and `sasl` how clients log in to those that ask
-    for it.
+    for it.  One of the ports of HTTP may be None, not both.
     """
 
     listeners: tuple[Listener, ...]
@@ -45,7 +45,7 @@ class NetworkSettings:
     sasl: Mapping[str, SaslSettings]
     advertised: Mapping[str, tuple[str, int]]
     http_host: str
-    http_port: int
+    http_port: int | None
     https_port: int | None
     http_allowed_hosts: tuple[str, ...]
     http_allowed_origins: tuple[str, ...]
@@ -91,11 +91,11 @@ class PulsarNetworkSettings:
     """The Pulsar listener, one for the process.  `advertised_host` is empty when clients are given the address that
     they connected to, `advertised_port` 0 for the port that is listened on; sizes in bytes.  `keep_alive_s` = 0: the
     server sends no PING.  `tls_port` and `tls` are those of the second listener, pulsar+ssl, if there is to be one; its
-    clients are given `advertised_host` with the port that it listens on.
+    clients are given `advertised_host` with the port that it listens on.  One of the ports may be None, not both.
     """
 
     host: str
-    port: int
+    port: int | None
     tls_port: int | None
     tls: TlsSettings | None
     advertised_host: str

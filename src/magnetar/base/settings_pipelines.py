@@ -8,6 +8,8 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.server_key import ServerKey
 from magnetar.base.table_roots import SETTING, TableRoots
 
+WORKER_CONTEXT: Final = "pipelines.worker.context"
+
 _MEMORY: Final = re.compile(r"[1-9]\d{0,6}[mMgG]")
 
 
@@ -36,6 +38,13 @@ PIPELINE_KEYS: Final = (
         ConfigType.STRING,
         "local[*]",
         "The Spark master of the server's own worker: this machine, or a cluster such as spark://host:7077.",
+    ),
+    ServerKey(
+        WORKER_CONTEXT,
+        ConfigType.STRING,
+        "",
+        "A file with a context (`magnetar context`), by which that worker reaches a server whose clients have to log in"
+        " or to speak TLS; its role needs the rights that pipelines are to have.",
     ),
     ServerKey(
         "pipelines.table.roots",

@@ -58,6 +58,13 @@ _B, _S, _I, _L, _LIST = (
 
 _NETWORK = (
     ServerKey(
+        "secure",
+        _B,
+        "false",
+        "The whole set-up of a safe server, also as `--secure`: certificates and an administrator's token are made in"
+        " `security` in the data directory, all ports speak TLS, and all clients have to log in and need rights.",
+    ),
+    ServerKey(
         "listeners",
         _S,
         None,
@@ -110,10 +117,12 @@ _NETWORK = (
         "pulsar.port",
         _I,
         "6650",
-        "The port of Pulsar's binary protocol, on `host`; 0 is a free one.",
+        "The port of Pulsar's binary protocol, on `host`; 0 is a free one. Set to nothing, it is closed, and"
+        " brokerServicePortTls is the only one.",
         minimum=0,
         maximum=65535,
         aliases=aliases("brokerServicePort"),
+        may_be_empty=True,
     ),
     ServerKey(
         "messagingProtocols",
@@ -135,10 +144,12 @@ _NETWORK = (
         "http.port",
         _I,
         "8080",
-        "The port of REST and metrics; 0 is a free one.",
+        "The port of REST and metrics; 0 is a free one. Set to nothing, it is closed, and webServicePortTls is the only"
+        " one.",
         minimum=0,
         maximum=65535,
         aliases=aliases("webServicePort"),
+        may_be_empty=True,
     ),
     ServerKey(
         "http.allowed.hosts",

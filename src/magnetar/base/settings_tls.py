@@ -134,6 +134,7 @@ PULSAR_TLS_KEYS: Final = (
         minimum=0,
         maximum=65535,
         default_words="there is none",
+        may_be_empty=True,
     ),
     ServerKey(
         "webServicePortTls",
@@ -143,6 +144,7 @@ PULSAR_TLS_KEYS: Final = (
         minimum=0,
         maximum=65535,
         default_words="there is none",
+        may_be_empty=True,
     ),
     ServerKey(
         "tlsCertificateFilePath",

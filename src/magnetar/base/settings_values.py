@@ -46,8 +46,8 @@ class Values:
         return value
 
     def _integer_or_none(self, name: str) -> int | None:
-        """None unless it was set."""
-        return self._integer(name) if name in self._given else None
+        """None where it was set to nothing, and where it was not set and has no default."""
+        return self._integer(name) if self._text(name) else None
 
     def _boolean(self, name: str) -> bool:
         return self._text(name) == "true"

@@ -106,6 +106,10 @@ def standalone(
         int | None,
         typer.Option("--http-port", metavar="PORT", help="For REST and metrics; 0 is a free port [8080]."),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Certificates, TLS, logins and rights, all of it made and turned on."),
+    ] = False,
     nodes: Annotated[
         int | None,
         typer.Option("--nodes", metavar="N", help="How many broker ids to serve from this process [1]."),
@@ -135,6 +139,7 @@ def standalone(
         "pulsar.port": pulsar_port,
         "http.port": http_port,
         "nodes": nodes,
+        "secure": True if secure else None,
         "log.level": log_level,
         "log.format": log_format,
     }

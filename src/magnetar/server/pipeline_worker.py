@@ -146,15 +146,15 @@ class PipelineWorker:
         self._child = None
 
 
-def worker_command(admin_url: str, data_dir: Path, master: str, memory: str, level: str) -> list[str]:
-    """The command line of a server's own worker."""
+def worker_command(server: Sequence[str], data_dir: Path, master: str, memory: str, level: str) -> list[str]:
+    """The command line of a server's own worker; `server` are the options by which it reaches the server."""
     return [
         sys.executable,
         "-m",
         "magnetar",
         "worker",
         "--with-parent",
-        *("--admin-url", admin_url),
+        *server,
         *("--data-dir", str(data_dir)),
         *("--master", master),
         *("--memory", memory),

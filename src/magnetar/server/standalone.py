@@ -38,7 +38,7 @@ from magnetar.base.turn_end import TurnEnd
 from magnetar.base.worker_token import NAME as worker_token_file
 from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
-from magnetar.broker.cluster.model import Node, Nodes
+from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, files_probe, space_probe
@@ -58,6 +58,7 @@ from magnetar.server.https import Https
 from magnetar.server.listeners import Connections, bind
 from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
+from magnetar.server.security import RENEW_INTERVAL_S, Security
 from magnetar.storage.local.metrics import declare_store_metrics
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
@@ -108,6 +109,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         worker_token = ensure_token(settings.data_dir / worker_token_file)
+        security = Security(settings, clock) if settings.is_secured else None
         authentication = (
             None
             if settings.authentication is None
@@ -128,7 +130,11 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         for one in bound:
             if one.listener.tls is not None:
                 certificates.of(one.listener.tls)
-        http_sockets = bind(settings.network.http_host, settings.network.http_port)
+        http_sockets = (
+            []
+            if settings.network.http_port is None
+            else bind(settings.network.http_host, settings.network.http_port)
+        )
         for listening in http_sockets:
             stack.callback(listening.close)
         https: Https | None = None
@@ -198,6 +204,11 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             announce(f"http   http://{_address(listening)}")
         for listening in https_sockets:
             announce(f"http   https://{_address(listening)}")
+        if security is not None:
+            for line in security.tell_clients(nodes, https_sockets[0].getsockname()[1]):
+                announce(line)
+            renewing = broker.upkeep.every(RENEW_INTERVAL_S, "the server's certificate", security.renew)
+            stack.push_async_callback(renewing.stop)
         announce(f"data   {settings.data_dir.resolve()}")
         announce("magnetar is ready")
         # Half a second of imports, which clients of both protocols need not wait for; a request over HTTP that comes
@@ -220,7 +231,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             broker.cases,
             metrics,
             nodes.all[0].advertised.get(PULSAR),
-            _access(settings, http_sockets, worker_token),
+            _access(settings, [*http_sockets, *https_sockets], worker_token),
             nodes.all[0].advertised.get(PULSAR_TLS),
             WebPorts(_port_of(http_sockets), _port_of(https_sockets)),
         )
@@ -229,8 +240,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         stack.push_async_callback(http.close)
         stack.callback(broker.upkeep.watch("HTTP", http.ticking).expect_end)  # before it is closed
         stack.callback(broker.pipelines.release_waiting)
-        if settings.pipelines.worker_enabled:
-            worker = _pipeline_worker(settings, broker, clock, http_sockets[0])
+        worker = _pipeline_worker(settings, broker, clock, http_sockets)
+        if worker is not None:
             broker.upkeep.watch("the pipelines' worker", worker.start())
             stack.push_async_callback(
                 worker.stop
@@ -318,14 +329,24 @@ def _warn_of_strangers(sockets: Iterable[socket.socket]) -> None:
 
 
 def _pipeline_worker(
-    settings: ServerSettings, broker: Broker, clock: SystemClock, http: socket.socket
-) -> PipelineWorker:
-    host, port = http.getsockname()[:2]
-    if host in ANY_HOST:
-        host = "127.0.0.1"
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    data_dir, wanted = settings.data_dir.resolve(), settings.pipelines
-    command = worker_command(url, data_dir, wanted.master, wanted.memory, settings.log.level)
+    settings: ServerSettings, broker: Broker, clock: SystemClock, http_sockets: Sequence[socket.socket]
+) -> PipelineWorker | None:
+    """The server's own worker, if it is to have one and that can reach it."""
+    wanted = settings.pipelines
+    if not wanted.worker_enabled:
+        return None
+    if wanted.worker_context:
+        server = ("--context", wanted.worker_context)
+    elif http_sockets:
+        host, port = http_sockets[0].getsockname()[:2]
+        server = ("--admin-url", Endpoint("127.0.0.1" if host in ANY_HOST else host, port).url("http", ""))
+    else:
+        log.warning(
+            "the pipelines' worker cannot reach this server without a port for HTTP: set pipelines.worker.context"
+        )
+        return None
+    data_dir = settings.data_dir.resolve()
+    command = worker_command(server, data_dir, wanted.master, wanted.memory, settings.log.level)
     return PipelineWorker(broker.pipelines, clock, command, data_dir / FOLDER)
 
 

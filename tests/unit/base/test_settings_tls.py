@@ -217,3 +217,20 @@ def test_a_key_in_the_place_of_its_files_name_is_not_said_again() -> None:
 )
 def test_what_names_no_file_is_one_sentence(name: str, sentence: str) -> None:
     assert sentence in problem("listeners=SSL://:9093", f"ssl.keystore.location={name}")
+
+
+def test_ports_without_tls_can_be_closed_as_in_pulsar() -> None:
+    network = of(*PULSAR, "brokerServicePort=", "webServicePort=", "webServicePortTls=8443").network
+    assert (network.pulsar.port, network.pulsar.tls_port) == (None, 6651)
+    assert (network.http_port, network.https_port) == (None, 8443)
+    assert {one.port for one in network.every_listener(1)} == {9092, 6651, 8443}
+
+
+def test_a_port_with_tls_may_be_nothing_as_pulsars_own_file_has_it() -> None:
+    network = of("brokerServicePortTls=", "webServicePortTls=").network
+    assert (network.pulsar.tls_port, network.https_port, network.pulsar.tls) == (None, None, None)
+
+
+@pytest.mark.parametrize("key", ["brokerServicePort", "webServicePort"])
+def test_a_protocol_without_any_port_is_refused(key: str) -> None:
+    assert f"{key}Tls is not set" in problem(f"{key}=")

@@ -1,4 +1,4 @@
-"""The Pulsar protocol as a door: one listener, whatever the number of nodes, and perhaps one with TLS."""
+"""The Pulsar protocol as a door: one listener, whatever the number of nodes, and one with TLS, or either of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,9 @@ class PulsarDoor(Door):
 
     def listeners(self) -> Sequence[DoorListener]:
         settings = self._settings
-        found = [DoorListener(NAME, settings.host, settings.port, NAME)]
+        found = []
+        if settings.port is not None:
+            found.append(DoorListener(NAME, settings.host, settings.port, NAME))
         if settings.tls_port is not None:
             found.append(DoorListener(TLS_NAME, settings.host, settings.tls_port, TLS_NAME, tls=settings.tls))
         return found
@@ -42,7 +44,7 @@ class PulsarDoor(Door):
     def open(self, context: DoorContext) -> None:
         advertised = context.nodes.all[0].advertised
         settings = PulsarSettings(
-            endpoint=advertised[NAME],
+            endpoint=advertised.get(NAME),
             tls_endpoint=advertised.get(TLS_NAME),
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),

@@ -32,11 +32,11 @@ class PulsarSettings:
 
     `endpoint` is the address that lookups answer with, whether clients ask for the listener of `listener_name` or for
     none; an empty host is the address that the client connected to.  `tls_endpoint` is the same for clients that speak
-    TLS, None where the server does not.  `refresh_check_s` is Pulsar's
+    TLS.  Either is None where the server has no such listener.  `refresh_check_s` is Pulsar's
     `authenticationRefreshCheckSeconds`: how often it is looked whether clients are still who they have shown to be.
     """
 
-    endpoint: Endpoint
+    endpoint: Endpoint | None
     tls_endpoint: Endpoint | None = None
     listener_name: str = "pulsar"
     message_bytes_max: int = 5 << 20

@@ -214,9 +214,10 @@ class PulsarSession:
     # --- bytes out ---------------------------------------------------------------------------------------------------
 
     @property
-    def service_url(self) -> str:
-        """The address that lookups of this client answer with."""
-        return self.service.settings.endpoint.url("pulsar", self.local_host)
+    def service_url(self) -> str | None:
+        """The address that lookups of this client answer with; None where clients have to speak TLS."""
+        endpoint = self.service.settings.endpoint
+        return None if endpoint is None else endpoint.url("pulsar", self.local_host)
 
     @property
     def tls_service_url(self) -> str | None:

@@ -1,0 +1,154 @@
+"""What clients of a server with `secure` need: its names in its certificate, and files of settings for their tools.
+
+The files name the server as a client on this machine reaches it, and are read as they are by Kafka's tools
+(`--command-config`), by Pulsar's (`PULSAR_CLIENT_CONF`), and by `magnetar` (`--context`).
+"""
+
+import asyncio
+import fcntl
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.contexts import Context, Contexts, contexts_text
+from magnetar.base.listeners import LOCALHOST
+from magnetar.base.settings import ServerSettings
+from magnetar.base.settings_network import NetworkSettings, client_host
+from magnetar.base.settings_secure import (
+    ADMINISTRATOR,
+    CA_FILE,
+    FOLDER,
+    TOKEN_FILE,
+    WORKER_FILE,
+    WORKER_TOKEN_FILE,
+)
+from magnetar.broker.cluster.model import Endpoint, Nodes
+from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
+
+RENEW_INTERVAL_S: Final = 3600.0
+
+KAFKA_FILE: Final = "client.properties"
+PULSAR_FILE: Final = "client.conf"
+CONTEXT_FILE: Final = "context.toml"
+CONTEXT: Final = "secure"  # what the context in it is called
+
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_TOKENS: Final = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+_IPV4_OF: Final = 0x8915  # SIOCGIFADDR of Linux
+_IPV6_TABLE: Final = Path("/proc/net/if_inet6")
+_LINK_SCOPE: Final = "20"
+
+
+class Security:
+    """The folder of a server, in step with its settings, its ports and the time."""
+
+    def __init__(self, settings: ServerSettings, clock: Clock) -> None:
+        """Have all that the settings of `secure` name.  Raises ConfigError, OSError."""
+        # A tenth of a second of imports, which only servers with `secure` pay.
+        from magnetar.server.security_folder import SecurityFolder
+
+        self._network = settings.network
+        self._made = SecurityFolder(settings.data_dir / FOLDER, server_names(settings.network), clock)
+        self._made.prepare()
+
+    def tell_clients(self, nodes: Nodes, https_port: int) -> list[str]:
+        """Have the files for clients, now that the ports are known; lines that say where they are.  Raises OSError."""
+        folder = self._made.folder
+        kafka = [node.advertised[self._network.listeners[0].name] for node in nodes.all]
+        https = Endpoint(client_host(self._network.http_host), https_port)
+        pulsar = nodes.all[0].advertised[PULSAR_TLS]
+        self._made.write(client_files(folder, self._made.token(), kafka, pulsar, https))
+        return [
+            f"login  Kafka's clients   {folder / KAFKA_FILE}",
+            f"login  Pulsar's clients  {folder / PULSAR_FILE}",
+            f"login  magnetar          --context {folder / CONTEXT_FILE}",
+            f"login  all of them trust {folder / CA_FILE}",
+        ]
+
+    async def renew(self) -> None:
+        """Have a certificate that holds for some time.  Raises ConfigError, OSError."""
+        await asyncio.to_thread(self._made.renew)
+
+
+def server_names(network: NetworkSettings) -> list[str]:
+    """Names and addresses by which clients reach the server: what its certificate is for."""
+    told = [host for host, _ in network.advertised.values()]
+    told += [one for one in network.http_allowed_hosts if one != "*"]
+    hosts = [network.http_host, *(one.host for one in network.listeners)]
+    names = [LOCALHOST, "127.0.0.1", "::1", *told, network.pulsar.advertised_host, *hosts]
+    if "" in hosts:
+        names += [socket.gethostname(), *own_addresses()]
+    return [one for one in dict.fromkeys(name.lower().rstrip(".") for name in names) if one]
+
+
+def own_addresses() -> Iterator[str]:
+    """The addresses of this machine's interfaces, but for those that mean nothing beyond a link."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                answer = fcntl.ioctl(asking, _IPV4_OF, struct.pack("256s", name.encode()[:15]))
+                yield socket.inet_ntoa(answer[20:24])
+    with suppress(OSError):
+        for line in _IPV6_TABLE.read_text().splitlines():
+            digits, _, _, scope, *_ = line.split()
+            if scope != _LINK_SCOPE:
+                yield str(IPv6Address(bytes.fromhex(digits)))
+
+
+def client_files(
+    folder: Path, token: str, kafka: Sequence[Endpoint], pulsar: Endpoint, https: Endpoint
+) -> dict[str, str]:
+    """The files, by name; `token` is the administrator's, and an empty host is any of this machine's."""
+    url = https.url("https", LOCALHOST)
+    login = f'{_PLAIN} required username="{ADMINISTRATOR}" password="token:{token}";'
+    ca, token_file = folder / CA_FILE, folder / TOKEN_FILE
+    return {
+        KAFKA_FILE: _properties(
+            "Kafka's clients: kafka-topics --bootstrap-server ... --command-config <this file>",
+            {
+                "bootstrap.servers": ",".join(one.url("", LOCALHOST).removeprefix("://") for one in kafka),
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": login,
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(ca),
+            },
+        ),
+        PULSAR_FILE: _properties(
+            "Pulsar's clients: PULSAR_CLIENT_CONF=<this file> pulsar-admin ...",
+            {
+                "webServiceUrl": f"{url}/",
+                "brokerServiceUrl": f"{pulsar.url('pulsar+ssl', LOCALHOST)}/",
+                "authPlugin": _TOKENS,
+                "authParams": token_file.as_uri(),
+                "tlsTrustCertsFilePath": str(ca),
+                "tlsAllowInsecureConnection": "false",
+                "tlsEnableHostnameVerification": "true",
+            },
+        ),
+        CONTEXT_FILE: contexts_text(Contexts({CONTEXT: Context(url, str(ca), str(token_file))}, CONTEXT)),
+        WORKER_FILE: contexts_text(
+            Contexts({"worker": Context(url, str(ca), str(folder / WORKER_TOKEN_FILE))}, "worker")
+        ),
+    }
+
+
+def _properties(what: str, values: dict[str, str]) -> str:
+    """A properties file of Java's: characters beyond ASCII are written as \\uXXXX, in UTF-16."""
+    lines = [f"# {what}", *(f"{key}={_escaped(value)}" for key, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\")
+    return "".join(one if one.isascii() else _utf16(one) for one in text)
+
+
+def _utf16(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{int.from_bytes(units[at : at + 2], 'big'):04x}" for at in range(0, len(units), 2))

@@ -1,0 +1,253 @@
+"""What a server with `secure` makes for itself: `security` in its data directory (`base/settings_secure.py`).
+
+| file | has |
+|---|---|
+| `ca.key`, `ca.pem` | the authority that signs the server's certificate, and nothing else |
+| `token.key` | the secret that tokens are signed with |
+| `admin.token`, `worker.token` | the tokens of the administrator and of the pipelines' worker |
+| `server.pem` | the server's key and certificate |
+| `client.properties`, `client.conf`, `context.toml` | what Kafka's, Pulsar's and our tools connect with |
+| `worker.toml` | what the worker connects with |
+
+The first three rows are made once, in `security.new`, which gets its name when all of it is on disk: a first start that
+is cut off leaves nothing that a later one would use.  They stay what they are; a file that is missing ends the start.
+The certificate is made anew for other names, and in time before it ends; a key of its own comes with each.  What
+clients need follows from the ports, at each start.
+
+All of it is for the server's account alone (0600, the folder 0700).
+"""
+
+import shutil
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import jwt
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import ConfigError
+from magnetar.base.logging import get_logger
+from magnetar.base.private import SECRET_FOLDER_MODE, SECRET_MODE, sync_folder, write_secret
+from magnetar.base.secret import secret_bytes
+from magnetar.base.settings_secure import (
+    ADMINISTRATOR,
+    CA_FILE,
+    KEY_FILE,
+    SERVER_FILE,
+    TOKEN_FILE,
+    WORKER,
+    WORKER_TOKEN_FILE,
+)
+
+log = get_logger(__name__)
+
+CA_KEY: Final = "ca.key"
+
+_SECRET_BYTES: Final = 32  # HS256
+_AUTHORITY_DAYS: Final = 30 * 365
+_CERTIFICATE_DAYS: Final = 397  # what browsers and Apple's libraries take at most
+_RENEW_BEFORE: Final = timedelta(days=30)
+_EARLIER: Final = timedelta(days=1)  # a client's clock may be behind
+
+
+class SecurityFolder:
+    """The folder of a server that goes by `names`, which are names and numeric addresses."""
+
+    def __init__(self, folder: Path, names: Iterable[str], clock: Clock) -> None:
+        self.folder = folder
+        self._names = list(dict.fromkeys(names))
+        self._clock = clock
+
+    def prepare(self) -> None:
+        """Have all that the settings name.
+
+        Raises:
+            ConfigError: a file of an earlier start is missing, or cannot be used.
+            OSError
+        """
+        if not self.folder.exists() or not any(self.folder.iterdir()):
+            self._make()
+        self.folder.chmod(SECRET_FOLDER_MODE)
+        for left in self.folder.glob(".*.new"):  # by a write that was cut off
+            left.unlink()
+        for name in (CA_FILE, KEY_FILE, TOKEN_FILE, WORKER_TOKEN_FILE):
+            if not (self.folder / name).is_file():
+                raise ConfigError(
+                    f"{self.folder / name} is missing: put it back, or move {self.folder} away and the next start makes"
+                    " keys, certificates and tokens anew"
+                )
+        for file in self.folder.iterdir():
+            if file.is_file() and file.stat().st_mode & 0o077:
+                file.chmod(SECRET_MODE)
+        self.renew()
+
+    def renew(self) -> None:
+        """Have a certificate with these names that holds for some time.  Raises ConfigError, OSError."""
+        authority = self._authority()
+        wanted = [_alternative(name) for name in self._names]
+        file = self.folder / SERVER_FILE
+        if _is_good(file, authority, wanted, self._now()):
+            return
+        try:
+            key = load_pem_private_key((self.folder / CA_KEY).read_bytes(), None)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"the server needs a new certificate, and {self.folder / CA_KEY} is missing, which signs it: put it"
+                " back"
+            ) from None
+        except (ValueError, TypeError):
+            raise ConfigError(f"{self.folder / CA_KEY} has no key in it: put it back") from None
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        write_secret(file, _issue(key, authority, wanted, self._now()))
+        sync_folder(self.folder)
+        log.info("the server has a new certificate", file=file, names=", ".join(self._names))
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Have these files in it.  Raises OSError."""
+        for name, text in files.items():
+            file = self.folder / name
+            if not file.exists() or file.read_bytes() != text.encode():
+                write_secret(file, text.encode())
+        sync_folder(self.folder)
+
+    def token(self) -> str:
+        """The administrator's."""
+        return (self.folder / TOKEN_FILE).read_text().strip()
+
+    def _make(self) -> None:
+        fresh = self.folder.with_name(f"{self.folder.name}.new")
+        if fresh.exists():
+            shutil.rmtree(fresh)  # of a start that was cut off
+        fresh.mkdir(mode=SECRET_FOLDER_MODE)
+        secret = secret_bytes(_SECRET_BYTES)
+        key, certificate = _make_authority(self._now())
+        made = {
+            CA_KEY: key,
+            CA_FILE: certificate,
+            KEY_FILE: secret,
+            TOKEN_FILE: _token(ADMINISTRATOR, secret),
+            WORKER_TOKEN_FILE: _token(WORKER, secret),
+        }
+        for name, data in made.items():
+            write_secret(fresh / name, data)
+        sync_folder(fresh)
+        fresh.rename(self.folder)
+        sync_folder(self.folder.parent)
+
+    def _authority(self) -> x509.Certificate:
+        file = self.folder / CA_FILE
+        try:
+            return x509.load_pem_x509_certificate(file.read_bytes())
+        except ValueError:
+            raise ConfigError(f"{file} has no certificate in it: put it back") from None
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() // 1000, UTC)
+
+
+def _token(role: str, secret: bytes) -> bytes:
+    return jwt.encode({"sub": role}, secret, "HS256").encode()
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    """A name or an address as it stands in a certificate.  Raises ConfigError."""
+    try:
+        return x509.IPAddress(ip_address(name.partition("%")[0]))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(name.encode("idna").decode())
+    except UnicodeError:
+        raise ConfigError(f"{name[:200]!r} is no name that a certificate can have") from None
+
+
+def _is_good(file: Path, authority: x509.Certificate, wanted: list[x509.GeneralName], now: datetime) -> bool:
+    """Whether a file has a certificate of that authority that has just these names, and time enough."""
+    try:
+        found = x509.load_pem_x509_certificate(file.read_bytes())
+        load_pem_private_key(file.read_bytes(), None)
+        found.verify_directly_issued_by(authority)
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    in_time = found.not_valid_before_utc <= now <= found.not_valid_after_utc - _RENEW_BEFORE
+    return in_time and set(names) == set(wanted)
+
+
+def _make_authority(now: datetime) -> tuple[bytes, bytes]:
+    """A key, and the certificate that it has signed itself, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _named(f"Magnetar {secret_bytes(4).hex()}")  # a client may trust several
+    builder = _certificate(name, name, key.public_key(), now, _AUTHORITY_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    return _pem(key), builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+
+
+def _issue(
+    signer: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    names: list[x509.GeneralName],
+    now: datetime,
+) -> bytes:
+    """A new key and its certificate, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _certificate(_named("magnetar"), authority.subject, key.public_key(), now, _CERTIFICATE_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+    )
+    return _pem(key) + builder.sign(signer, SHA256()).public_bytes(Encoding.PEM)
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
