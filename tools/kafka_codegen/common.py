@@ -139,11 +139,17 @@ def default_value(field: Field) -> str:
     return {BOOLEAN: "False", FLOAT64: "0.0", STRING: '""', BYTES: 'b""'}.get(field.type, "0")
 
 
-def default_declaration(field: Field) -> str:
-    """The default as a dataclass declares it: what is mutable gets a factory."""
+def parameter_default(field: Field) -> str:
+    """The default of the parameter of `__init__`: what is mutable is made anew for each message."""
     value = default_value(field)
-    if value == "[]":
-        return "field(default_factory=list)"
-    if value.endswith("()"):
-        return f"field(default_factory={value[:-2]})"
-    return value
+    return "NEW" if _is_mutable(value) else value
+
+
+def assigned_value(field: Field) -> str:
+    """What `__init__` makes of the parameter."""
+    value = default_value(field)
+    return f"{value} if {field.name} is NEW else {field.name}" if _is_mutable(value) else field.name
+
+
+def _is_mutable(default: str) -> bool:
+    return default == "[]" or default.endswith("()")

@@ -15,12 +15,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from magnetar.base.pacing import Pace
-from magnetar.wire.kafka.runtime import Buffer
+from magnetar.wire.kafka.runtime import Buffer, Message, changed
 
 LARGE_REQUEST_BYTES: Final = 16 << 10  # 4,000 elements at most; fewer are not worth a thread
 ELEMENTS_AT_ONCE: Final = 1_000  # up to there a handler does not divide its work
@@ -153,17 +151,16 @@ class LargeMessages:
         return Large(whole)
 
 
-@cache
-def _arrays_of(kind: Any) -> tuple[str, ...]:
-    """Names of the arrays that messages of the class `kind` have; other classes have none."""
-    return tuple(one.name for one in fields(kind) if "list[" in str(one.type)) if is_dataclass(kind) else ()
+def _arrays_of(element: object) -> tuple[str, ...]:
+    """Names of the arrays that a message has; anything else has none."""
+    return element.arrays if isinstance(element, Message) else ()
 
 
 def _take_apart(message: Any, rest_if_due: Callable[[], None], *, with_inner: bool = True) -> None:
     """Empty the arrays of a message, a few elements at a time, and before that `with_inner` those of its elements."""
-    for name in _arrays_of(message.__class__):
+    for name in _arrays_of(message):
         array = getattr(message, name)
-        holds_arrays = with_inner and array and _arrays_of(array[0].__class__)
+        holds_arrays = with_inner and array and _arrays_of(array[0])
         while array:
             rest_if_due()
             last = array[-ELEMENTS_PER_TURN:]
@@ -199,11 +196,11 @@ def cut(request: Any, pieces: Pieces) -> Iterator[tuple[int, Any]]:
             some = inner[position : position + ELEMENTS_PER_TURN - size]
             position += len(some)
             size += len(some) + 1
-            piece.append(element if len(some) == len(inner) else replace(element, **{pieces.inner: some}))
+            piece.append(element if len(some) == len(inner) else changed(element, **{pieces.inner: some}))
             if size >= ELEMENTS_PER_TURN:
-                yield size, replace(request, **{pieces.asked: piece})
+                yield size, changed(request, **{pieces.asked: piece})
                 piece, size = [], 0
             if position >= len(inner):
                 break
     if piece or not getattr(request, pieces.asked):
-        yield size, replace(request, **{pieces.asked: piece})
+        yield size, changed(request, **{pieces.asked: piece})

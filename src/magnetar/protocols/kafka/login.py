@@ -16,7 +16,7 @@ its login when it is let in, and from then on pays nothing for it.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from struct import Struct
@@ -335,6 +335,6 @@ def _empty_answer(api: Api[Any]) -> Any:
     """An answer that says nothing but ILLEGAL_SASL_STATE, where the API has a place for that."""
     codec = import_module(api.decode_request.__module__)
     response = getattr(codec, "".join(word.capitalize() for word in api.name.split("_")) + "Response")()
-    if any(field.name == "error_code" for field in fields(response)):
+    if "error_code" in response.__slots__:
         response.error_code = ErrorCode.ILLEGAL_SASL_STATE
     return response

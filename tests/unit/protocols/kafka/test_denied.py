@@ -7,7 +7,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.runtime import Message
 from tests.unit.protocols.kafka.authorized_kinds import GROUP, TOPIC, TOPIC_DENIED, TXN, Kind, Names, Right
 from tests.unit.protocols.kafka.authorized_requests import ASKS_NOTHING, KINDS
 from tests.unit.protocols.kafka.conftest import record_batch
@@ -126,10 +126,10 @@ async def everything(client: Any) -> dict[str, Any]:
 
 def codes(message: Any) -> Iterator[int]:
     """All error codes of a response."""
-    if is_dataclass(message):
-        for field in fields(message):
-            value = getattr(message, field.name)
-            if field.name in ("error_code", "partition_error_code"):
+    if isinstance(message, Message):
+        for name in message.__slots__:
+            value = getattr(message, name)
+            if name in ("error_code", "partition_error_code"):
                 yield value
             else:
                 yield from codes(value)

@@ -2,13 +2,13 @@
 """AddOffsetsToTxn, Kafka API key 25, versions 0 to 4."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_length,
     left_over,
     malformed,
@@ -36,22 +36,36 @@ _unpack_qhB = struct.Struct(">qhB").unpack_from
 _unpack_qhh = struct.Struct(">qhh").unpack_from
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(Message):
     """What a client asks, versions 0 to 4."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    group_id: str = ""
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id")
+
+    def __init__(
+        self,
+        transactional_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        group_id: str = "",
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.group_id = group_id
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(Message):
     """What it is answered, versions 0 to 4."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("throttle_time_ms", "error_code")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddOffsetsToTxnRequest, int]:

@@ -2,14 +2,15 @@
 """AddPartitionsToTxn, Kafka API key 24, versions 0 to 5."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -52,58 +53,114 @@ _unpack_qhi = struct.Struct(">qhi").unpack_from
 _unpack_qhoB = struct.Struct(">qh?B").unpack_from
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopic:
-    name: str = ""
-    partitions: list[int] = field(default_factory=list)
+class AddPartitionsToTxnTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTransaction:
-    transactional_id: str = ""  # v4+
-    producer_id: int = 0  # v4+
-    producer_epoch: int = 0  # v4+
-    verify_only: bool = False  # v4+
-    topics: list[AddPartitionsToTxnTopic] = field(default_factory=list)  # v4+
+class AddPartitionsToTxnTransaction(Message):
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        transactional_id: str = "",  # v4+
+        producer_id: int = 0,  # v4+
+        producer_epoch: int = 0,  # v4+
+        verify_only: bool = False,  # v4+
+        topics: list[AddPartitionsToTxnTopic] = NEW,  # v4+
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.verify_only = verify_only
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Message):
     """What a client asks, versions 0 to 5."""
 
-    transactions: list[AddPartitionsToTxnTransaction] = field(default_factory=list)  # v4+
-    v3_and_below_transactional_id: str = ""  # v0-3
-    v3_and_below_producer_id: int = 0  # v0-3
-    v3_and_below_producer_epoch: int = 0  # v0-3
-    v3_and_below_topics: list[AddPartitionsToTxnTopic] = field(default_factory=list)  # v0-3
+    __slots__ = ("transactions", "v3_and_below_transactional_id", "v3_and_below_producer_id", "v3_and_below_producer_epoch", "v3_and_below_topics")
+    arrays = ("transactions", "v3_and_below_topics")
+
+    def __init__(
+        self,
+        transactions: list[AddPartitionsToTxnTransaction] = NEW,  # v4+
+        v3_and_below_transactional_id: str = "",  # v0-3
+        v3_and_below_producer_id: int = 0,  # v0-3
+        v3_and_below_producer_epoch: int = 0,  # v0-3
+        v3_and_below_topics: list[AddPartitionsToTxnTopic] = NEW,  # v0-3
+    ) -> None:
+        self.transactions = [] if transactions is NEW else transactions
+        self.v3_and_below_transactional_id = v3_and_below_transactional_id
+        self.v3_and_below_producer_id = v3_and_below_producer_id
+        self.v3_and_below_producer_epoch = v3_and_below_producer_epoch
+        self.v3_and_below_topics = [] if v3_and_below_topics is NEW else v3_and_below_topics
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnPartitionResult:
-    partition_index: int = 0
-    partition_error_code: int = 0
+class AddPartitionsToTxnPartitionResult(Message):
+    __slots__ = ("partition_index", "partition_error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        partition_error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.partition_error_code = partition_error_code
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnTopicResult:
-    name: str = ""
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(default_factory=list)
+class AddPartitionsToTxnTopicResult(Message):
+    __slots__ = ("name", "results_by_partition")
+    arrays = ("results_by_partition",)
+
+    def __init__(
+        self,
+        name: str = "",
+        results_by_partition: list[AddPartitionsToTxnPartitionResult] = NEW,
+    ) -> None:
+        self.name = name
+        self.results_by_partition = [] if results_by_partition is NEW else results_by_partition
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResult:
-    transactional_id: str = ""  # v4+
-    topic_results: list[AddPartitionsToTxnTopicResult] = field(default_factory=list)  # v4+
+class AddPartitionsToTxnResult(Message):
+    __slots__ = ("transactional_id", "topic_results")
+    arrays = ("topic_results",)
+
+    def __init__(
+        self,
+        transactional_id: str = "",  # v4+
+        topic_results: list[AddPartitionsToTxnTopicResult] = NEW,  # v4+
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.topic_results = [] if topic_results is NEW else topic_results
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(Message):
     """What it is answered, versions 0 to 5."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0  # v4+
-    results_by_transaction: list[AddPartitionsToTxnResult] = field(default_factory=list)  # v4+
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(default_factory=list)  # v0-3
+    __slots__ = ("throttle_time_ms", "error_code", "results_by_transaction", "results_by_topic_v3_and_below")
+    arrays = ("results_by_transaction", "results_by_topic_v3_and_below")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,  # v4+
+        results_by_transaction: list[AddPartitionsToTxnResult] = NEW,  # v4+
+        results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = NEW,  # v0-3
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.results_by_transaction = [] if results_by_transaction is NEW else results_by_transaction
+        self.results_by_topic_v3_and_below = [] if results_by_topic_v3_and_below is NEW else results_by_topic_v3_and_below
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:

@@ -2,14 +2,15 @@
 """AlterClientQuotas, Kafka API key 49, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -49,46 +50,88 @@ _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
 
-@dataclass(slots=True)
-class EntityData:
-    entity_type: str = ""
-    entity_name: str | None = ""
+class EntityData(Message):
+    __slots__ = ("entity_type", "entity_name")
+
+    def __init__(
+        self,
+        entity_type: str = "",
+        entity_name: str | None = "",
+    ) -> None:
+        self.entity_type = entity_type
+        self.entity_name = entity_name
 
 
-@dataclass(slots=True)
-class OpData:
-    key: str = ""
-    value: float = 0.0
-    remove: bool = False
+class OpData(Message):
+    __slots__ = ("key", "value", "remove")
+
+    def __init__(
+        self,
+        key: str = "",
+        value: float = 0.0,
+        remove: bool = False,
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.remove = remove
 
 
-@dataclass(slots=True)
-class EntryData:
-    entity: list[EntityData] = field(default_factory=list)
-    ops: list[OpData] = field(default_factory=list)
+class EntryData(Message):
+    __slots__ = ("entity", "ops")
+    arrays = ("entity", "ops")
+
+    def __init__(
+        self,
+        entity: list[EntityData] = NEW,
+        ops: list[OpData] = NEW,
+    ) -> None:
+        self.entity = [] if entity is NEW else entity
+        self.ops = [] if ops is NEW else ops
 
 
-@dataclass(slots=True)
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    entries: list[EntryData] = field(default_factory=list)
-    validate_only: bool = False
+    __slots__ = ("entries", "validate_only")
+    arrays = ("entries",)
+
+    def __init__(
+        self,
+        entries: list[EntryData] = NEW,
+        validate_only: bool = False,
+    ) -> None:
+        self.entries = [] if entries is NEW else entries
+        self.validate_only = validate_only
 
 
-@dataclass(slots=True)
-class EntryResult:
-    error_code: int = 0
-    error_message: str | None = ""
-    entity: list[EntityData] = field(default_factory=list)
+class EntryResult(Message):
+    __slots__ = ("error_code", "error_message", "entity")
+    arrays = ("entity",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+        entity: list[EntityData] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.entity = [] if entity is NEW else entity
 
 
-@dataclass(slots=True)
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    throttle_time_ms: int = 0
-    entries: list[EntryResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "entries")
+    arrays = ("entries",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        entries: list[EntryResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.entries = [] if entries is NEW else entries
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterClientQuotasRequest, int]:

@@ -2,14 +2,15 @@
 """AlterConfigs, Kafka API key 33, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -50,41 +51,77 @@ _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
 
-@dataclass(slots=True)
-class AlterableConfig:
-    name: str = ""
-    value: str | None = ""
+class AlterableConfig(Message):
+    __slots__ = ("name", "value")
+
+    def __init__(
+        self,
+        name: str = "",
+        value: str | None = "",
+    ) -> None:
+        self.name = name
+        self.value = value
 
 
-@dataclass(slots=True)
-class AlterConfigsResource:
-    resource_type: int = 0
-    resource_name: str = ""
-    configs: list[AlterableConfig] = field(default_factory=list)
+class AlterConfigsResource(Message):
+    __slots__ = ("resource_type", "resource_name", "configs")
+    arrays = ("configs",)
+
+    def __init__(
+        self,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: list[AlterableConfig] = NEW,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = [] if configs is NEW else configs
 
 
-@dataclass(slots=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    resources: list[AlterConfigsResource] = field(default_factory=list)
-    validate_only: bool = False
+    __slots__ = ("resources", "validate_only")
+    arrays = ("resources",)
+
+    def __init__(
+        self,
+        resources: list[AlterConfigsResource] = NEW,
+        validate_only: bool = False,
+    ) -> None:
+        self.resources = [] if resources is NEW else resources
+        self.validate_only = validate_only
 
 
-@dataclass(slots=True)
-class AlterConfigsResourceResponse:
-    error_code: int = 0
-    error_message: str | None = ""
-    resource_type: int = 0
-    resource_name: str = ""
+class AlterConfigsResourceResponse(Message):
+    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+        resource_type: int = 0,
+        resource_name: str = "",
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.resource_type = resource_type
+        self.resource_name = resource_name
 
 
-@dataclass(slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    throttle_time_ms: int = 0
-    responses: list[AlterConfigsResourceResponse] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "responses")
+    arrays = ("responses",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        responses: list[AlterConfigsResourceResponse] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.responses = [] if responses is NEW else responses
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterConfigsRequest, int]:

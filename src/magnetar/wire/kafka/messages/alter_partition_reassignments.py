@@ -2,14 +2,15 @@
 """AlterPartitionReassignments, Kafka API key 45, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -43,49 +44,95 @@ _unpack_ioB = struct.Struct(">i?B").unpack_from
 _unpack_iohB = struct.Struct(">i?hB").unpack_from
 
 
-@dataclass(slots=True)
-class ReassignablePartition:
-    partition_index: int = 0
-    replicas: list[int] | None = None
+class ReassignablePartition(Message):
+    __slots__ = ("partition_index", "replicas")
+    arrays = ("replicas",)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        replicas: list[int] | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.replicas = replicas
 
 
-@dataclass(slots=True)
-class ReassignableTopic:
-    name: str = ""
-    partitions: list[ReassignablePartition] = field(default_factory=list)
+class ReassignableTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[ReassignablePartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    timeout_ms: int = 60000
-    allow_replication_factor_change: bool = True  # v1+
-    topics: list[ReassignableTopic] = field(default_factory=list)
+    __slots__ = ("timeout_ms", "allow_replication_factor_change", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        timeout_ms: int = 60000,
+        allow_replication_factor_change: bool = True,  # v1+
+        topics: list[ReassignableTopic] = NEW,
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.allow_replication_factor_change = allow_replication_factor_change
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class ReassignablePartitionResponse:
-    partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
+class ReassignablePartitionResponse(Message):
+    __slots__ = ("partition_index", "error_code", "error_message")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class ReassignableTopicResponse:
-    name: str = ""
-    partitions: list[ReassignablePartitionResponse] = field(default_factory=list)
+class ReassignableTopicResponse(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[ReassignablePartitionResponse] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    throttle_time_ms: int = 0
-    allow_replication_factor_change: bool = True  # v1+
-    error_code: int = 0
-    error_message: str | None = ""
-    responses: list[ReassignableTopicResponse] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "allow_replication_factor_change", "error_code", "error_message", "responses")
+    arrays = ("responses",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        allow_replication_factor_change: bool = True,  # v1+
+        error_code: int = 0,
+        error_message: str | None = "",
+        responses: list[ReassignableTopicResponse] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.allow_replication_factor_change = allow_replication_factor_change
+        self.error_code = error_code
+        self.error_message = error_message
+        self.responses = [] if responses is NEW else responses
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsRequest, int]:

@@ -2,14 +2,15 @@
 """AlterReplicaLogDirs, Kafka API key 34, versions 1 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -43,43 +44,83 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirTopic:
-    name: str = ""
-    partitions: list[int] = field(default_factory=list)
+class AlterReplicaLogDirTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDir:
-    path: str = ""
-    topics: list[AlterReplicaLogDirTopic] = field(default_factory=list)
+class AlterReplicaLogDir(Message):
+    __slots__ = ("path", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        path: str = "",
+        topics: list[AlterReplicaLogDirTopic] = NEW,
+    ) -> None:
+        self.path = path
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(Message):
     """What a client asks, versions 1 to 2."""
 
-    dirs: list[AlterReplicaLogDir] = field(default_factory=list)
+    __slots__ = ("dirs",)
+    arrays = ("dirs",)
+
+    def __init__(
+        self,
+        dirs: list[AlterReplicaLogDir] = NEW,
+    ) -> None:
+        self.dirs = [] if dirs is NEW else dirs
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirPartitionResult:
-    partition_index: int = 0
-    error_code: int = 0
+class AlterReplicaLogDirPartitionResult(Message):
+    __slots__ = ("partition_index", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirTopicResult:
-    topic_name: str = ""
-    partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)
+class AlterReplicaLogDirTopicResult(Message):
+    __slots__ = ("topic_name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic_name: str = "",
+        partitions: list[AlterReplicaLogDirPartitionResult] = NEW,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(Message):
     """What it is answered, versions 1 to 2."""
 
-    throttle_time_ms: int = 0
-    results: list[AlterReplicaLogDirTopicResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: list[AlterReplicaLogDirTopicResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsRequest, int]:

@@ -2,14 +2,15 @@
 """AlterUserScramCredentials, Kafka API key 51, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -40,42 +41,78 @@ _unpack_hB = struct.Struct(">hB").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 
 
-@dataclass(slots=True)
-class ScramCredentialDeletion:
-    name: str = ""
-    mechanism: int = 0
+class ScramCredentialDeletion(Message):
+    __slots__ = ("name", "mechanism")
+
+    def __init__(
+        self,
+        name: str = "",
+        mechanism: int = 0,
+    ) -> None:
+        self.name = name
+        self.mechanism = mechanism
 
 
-@dataclass(slots=True)
-class ScramCredentialUpsertion:
-    name: str = ""
-    mechanism: int = 0
-    iterations: int = 0
-    salt: bytes = b""
-    salted_password: bytes = b""
+class ScramCredentialUpsertion(Message):
+    __slots__ = ("name", "mechanism", "iterations", "salt", "salted_password")
+
+    def __init__(
+        self,
+        name: str = "",
+        mechanism: int = 0,
+        iterations: int = 0,
+        salt: bytes = b"",
+        salted_password: bytes = b"",
+    ) -> None:
+        self.name = name
+        self.mechanism = mechanism
+        self.iterations = iterations
+        self.salt = salt
+        self.salted_password = salted_password
 
 
-@dataclass(slots=True)
-class AlterUserScramCredentialsRequest:
+class AlterUserScramCredentialsRequest(Message):
     """What a client asks, version 0."""
 
-    deletions: list[ScramCredentialDeletion] = field(default_factory=list)
-    upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)
+    __slots__ = ("deletions", "upsertions")
+    arrays = ("deletions", "upsertions")
+
+    def __init__(
+        self,
+        deletions: list[ScramCredentialDeletion] = NEW,
+        upsertions: list[ScramCredentialUpsertion] = NEW,
+    ) -> None:
+        self.deletions = [] if deletions is NEW else deletions
+        self.upsertions = [] if upsertions is NEW else upsertions
 
 
-@dataclass(slots=True)
-class AlterUserScramCredentialsResult:
-    user: str = ""
-    error_code: int = 0
-    error_message: str | None = ""
+class AlterUserScramCredentialsResult(Message):
+    __slots__ = ("user", "error_code", "error_message")
+
+    def __init__(
+        self,
+        user: str = "",
+        error_code: int = 0,
+        error_message: str | None = "",
+    ) -> None:
+        self.user = user
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class AlterUserScramCredentialsResponse:
+class AlterUserScramCredentialsResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    results: list[AlterUserScramCredentialsResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: list[AlterUserScramCredentialsResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[AlterUserScramCredentialsRequest, int]:

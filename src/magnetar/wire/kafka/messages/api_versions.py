@@ -2,14 +2,15 @@
 """ApiVersions, Kafka API key 18, versions 0 to 4."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     bad_tag,
@@ -52,46 +53,85 @@ _unpack_o = struct.Struct(">?").unpack_from
 _unpack_q = struct.Struct(">q").unpack_from
 
 
-@dataclass(slots=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(Message):
     """What a client asks, versions 0 to 4."""
 
-    client_software_name: str = ""  # v3+
-    client_software_version: str = ""  # v3+
+    __slots__ = ("client_software_name", "client_software_version")
+
+    def __init__(
+        self,
+        client_software_name: str = "",  # v3+
+        client_software_version: str = "",  # v3+
+    ) -> None:
+        self.client_software_name = client_software_name
+        self.client_software_version = client_software_version
 
 
-@dataclass(slots=True)
-class ApiVersion:
-    api_key: int = 0
-    min_version: int = 0
-    max_version: int = 0
+class ApiVersion(Message):
+    __slots__ = ("api_key", "min_version", "max_version")
+
+    def __init__(
+        self,
+        api_key: int = 0,
+        min_version: int = 0,
+        max_version: int = 0,
+    ) -> None:
+        self.api_key = api_key
+        self.min_version = min_version
+        self.max_version = max_version
 
 
-@dataclass(slots=True)
-class SupportedFeatureKey:
-    name: str = ""  # v3+
-    min_version: int = 0  # v3+
-    max_version: int = 0  # v3+
+class SupportedFeatureKey(Message):
+    __slots__ = ("name", "min_version", "max_version")
+
+    def __init__(
+        self,
+        name: str = "",  # v3+
+        min_version: int = 0,  # v3+
+        max_version: int = 0,  # v3+
+    ) -> None:
+        self.name = name
+        self.min_version = min_version
+        self.max_version = max_version
 
 
-@dataclass(slots=True)
-class FinalizedFeatureKey:
-    name: str = ""  # v3+
-    max_version_level: int = 0  # v3+
-    min_version_level: int = 0  # v3+
+class FinalizedFeatureKey(Message):
+    __slots__ = ("name", "max_version_level", "min_version_level")
+
+    def __init__(
+        self,
+        name: str = "",  # v3+
+        max_version_level: int = 0,  # v3+
+        min_version_level: int = 0,  # v3+
+    ) -> None:
+        self.name = name
+        self.max_version_level = max_version_level
+        self.min_version_level = min_version_level
 
 
-@dataclass(slots=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(Message):
     """What it is answered, versions 0 to 4."""
 
-    error_code: int = 0
-    api_keys: list[ApiVersion] = field(default_factory=list)
-    throttle_time_ms: int = 0  # v1+
-    supported_features: list[SupportedFeatureKey] = field(default_factory=list)  # v3+
-    finalized_features_epoch: int = -1  # v3+
-    finalized_features: list[FinalizedFeatureKey] = field(default_factory=list)  # v3+
-    zk_migration_ready: bool = False  # v3+
+    __slots__ = ("error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready")
+    arrays = ("api_keys", "supported_features", "finalized_features")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        api_keys: list[ApiVersion] = NEW,
+        throttle_time_ms: int = 0,  # v1+
+        supported_features: list[SupportedFeatureKey] = NEW,  # v3+
+        finalized_features_epoch: int = -1,  # v3+
+        finalized_features: list[FinalizedFeatureKey] = NEW,  # v3+
+        zk_migration_ready: bool = False,  # v3+
+    ) -> None:
+        self.error_code = error_code
+        self.api_keys = [] if api_keys is NEW else api_keys
+        self.throttle_time_ms = throttle_time_ms
+        self.supported_features = [] if supported_features is NEW else supported_features
+        self.finalized_features_epoch = finalized_features_epoch
+        self.finalized_features = [] if finalized_features is NEW else finalized_features
+        self.zk_migration_ready = zk_migration_ready
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsRequest, int]:

@@ -2,15 +2,16 @@
 """ConsumerGroupDescribe, Kafka API key 69, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -51,60 +52,118 @@ _unpack_oB = struct.Struct(">?B").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    group_ids: list[str] = field(default_factory=list)
-    include_authorized_operations: bool = False
+    __slots__ = ("group_ids", "include_authorized_operations")
+    arrays = ("group_ids",)
+
+    def __init__(
+        self,
+        group_ids: list[str] = NEW,
+        include_authorized_operations: bool = False,
+    ) -> None:
+        self.group_ids = [] if group_ids is NEW else group_ids
+        self.include_authorized_operations = include_authorized_operations
 
 
-@dataclass(slots=True)
-class TopicPartitions:
-    topic_id: bytes = ZERO_UUID
-    topic_name: str = ""
-    partitions: list[int] = field(default_factory=list)
+class TopicPartitions(Message):
+    __slots__ = ("topic_id", "topic_name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic_id: bytes = ZERO_UUID,
+        topic_name: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic_id = topic_id
+        self.topic_name = topic_name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class Assignment:
-    topic_partitions: list[TopicPartitions] = field(default_factory=list)
+class Assignment(Message):
+    __slots__ = ("topic_partitions",)
+    arrays = ("topic_partitions",)
+
+    def __init__(
+        self,
+        topic_partitions: list[TopicPartitions] = NEW,
+    ) -> None:
+        self.topic_partitions = [] if topic_partitions is NEW else topic_partitions
 
 
-@dataclass(slots=True)
-class Member:
-    member_id: str = ""
-    instance_id: str | None = None
-    rack_id: str | None = None
-    member_epoch: int = 0
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: list[str] = field(default_factory=list)
-    subscribed_topic_regex: str | None = None
-    assignment: Assignment = field(default_factory=Assignment)
-    target_assignment: Assignment = field(default_factory=Assignment)
-    member_type: int = -1  # v1+
+class Member(Message):
+    __slots__ = ("member_id", "instance_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names", "subscribed_topic_regex", "assignment", "target_assignment", "member_type")
+    arrays = ("subscribed_topic_names",)
+
+    def __init__(
+        self,
+        member_id: str = "",
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        member_epoch: int = 0,
+        client_id: str = "",
+        client_host: str = "",
+        subscribed_topic_names: list[str] = NEW,
+        subscribed_topic_regex: str | None = None,
+        assignment: Assignment = NEW,
+        target_assignment: Assignment = NEW,
+        member_type: int = -1,  # v1+
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.rack_id = rack_id
+        self.member_epoch = member_epoch
+        self.client_id = client_id
+        self.client_host = client_host
+        self.subscribed_topic_names = [] if subscribed_topic_names is NEW else subscribed_topic_names
+        self.subscribed_topic_regex = subscribed_topic_regex
+        self.assignment = Assignment() if assignment is NEW else assignment
+        self.target_assignment = Assignment() if target_assignment is NEW else target_assignment
+        self.member_type = member_type
 
 
-@dataclass(slots=True)
-class DescribedGroup:
-    error_code: int = 0
-    error_message: str | None = None
-    group_id: str = ""
-    group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    assignor_name: str = ""
-    members: list[Member] = field(default_factory=list)
-    authorized_operations: int = -2147483648
+class DescribedGroup(Message):
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name", "members", "authorized_operations")
+    arrays = ("members",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = None,
+        group_id: str = "",
+        group_state: str = "",
+        group_epoch: int = 0,
+        assignment_epoch: int = 0,
+        assignor_name: str = "",
+        members: list[Member] = NEW,
+        authorized_operations: int = -2147483648,
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.group_id = group_id
+        self.group_state = group_state
+        self.group_epoch = group_epoch
+        self.assignment_epoch = assignment_epoch
+        self.assignor_name = assignor_name
+        self.members = [] if members is NEW else members
+        self.authorized_operations = authorized_operations
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    throttle_time_ms: int = 0
-    groups: list[DescribedGroup] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "groups")
+    arrays = ("groups",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        groups: list[DescribedGroup] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.groups = [] if groups is NEW else groups
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupDescribeRequest, int]:

@@ -2,15 +2,16 @@
 """ConsumerGroupHeartbeat, Kafka API key 68, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -43,44 +44,83 @@ _unpack_iib = struct.Struct(">iib").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class TopicPartitions:
-    topic_id: bytes = ZERO_UUID
-    partitions: list[int] = field(default_factory=list)
+class TopicPartitions(Message):
+    __slots__ = ("topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic_id: bytes = ZERO_UUID,
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    group_id: str = ""
-    member_id: str = ""
-    member_epoch: int = 0
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    subscribed_topic_names: list[str] | None = None
-    subscribed_topic_regex: str | None = None  # v1+
-    server_assignor: str | None = None
-    topic_partitions: list[TopicPartitions] | None = None
+    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "topic_partitions")
+    arrays = ("subscribed_topic_names", "topic_partitions")
+
+    def __init__(
+        self,
+        group_id: str = "",
+        member_id: str = "",
+        member_epoch: int = 0,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        rebalance_timeout_ms: int = -1,
+        subscribed_topic_names: list[str] | None = None,
+        subscribed_topic_regex: str | None = None,  # v1+
+        server_assignor: str | None = None,
+        topic_partitions: list[TopicPartitions] | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.instance_id = instance_id
+        self.rack_id = rack_id
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.subscribed_topic_names = subscribed_topic_names
+        self.subscribed_topic_regex = subscribed_topic_regex
+        self.server_assignor = server_assignor
+        self.topic_partitions = topic_partitions
 
 
-@dataclass(slots=True)
-class Assignment:
-    topic_partitions: list[TopicPartitions] = field(default_factory=list)
+class Assignment(Message):
+    __slots__ = ("topic_partitions",)
+    arrays = ("topic_partitions",)
+
+    def __init__(
+        self,
+        topic_partitions: list[TopicPartitions] = NEW,
+    ) -> None:
+        self.topic_partitions = [] if topic_partitions is NEW else topic_partitions
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str | None = None,
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        assignment: Assignment | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.assignment = assignment
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:

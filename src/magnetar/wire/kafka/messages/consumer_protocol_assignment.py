@@ -2,13 +2,14 @@
 """ConsumerProtocolAssignment, versions 0 to 3."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -28,18 +29,32 @@ _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 
 
-@dataclass(slots=True)
-class TopicPartition:
-    topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+class TopicPartition(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ConsumerProtocolAssignment:
+class ConsumerProtocolAssignment(Message):
     """Versions 0 to 3; its version travels in front of it."""
 
-    assigned_partitions: list[TopicPartition] = field(default_factory=list)
-    user_data: bytes | None = None
+    __slots__ = ("assigned_partitions", "user_data")
+    arrays = ("assigned_partitions",)
+
+    def __init__(
+        self,
+        assigned_partitions: list[TopicPartition] = NEW,
+        user_data: bytes | None = None,
+    ) -> None:
+        self.assigned_partitions = [] if assigned_partitions is NEW else assigned_partitions
+        self.user_data = user_data
 
 
 def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolAssignment, int]:

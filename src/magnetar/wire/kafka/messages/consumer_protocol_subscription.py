@@ -2,13 +2,14 @@
 """ConsumerProtocolSubscription, versions 0 to 3."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -30,21 +31,38 @@ _unpack_i = struct.Struct(">i").unpack_from
 _unpack_ih = struct.Struct(">ih").unpack_from
 
 
-@dataclass(slots=True)
-class TopicPartition:
-    topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+class TopicPartition(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ConsumerProtocolSubscription:
+class ConsumerProtocolSubscription(Message):
     """Versions 0 to 3; its version travels in front of it."""
 
-    topics: list[str] = field(default_factory=list)
-    user_data: bytes | None = None
-    owned_partitions: list[TopicPartition] = field(default_factory=list)  # v1+
-    generation_id: int = -1  # v2+
-    rack_id: str | None = None  # v3+
+    __slots__ = ("topics", "user_data", "owned_partitions", "generation_id", "rack_id")
+    arrays = ("topics", "owned_partitions")
+
+    def __init__(
+        self,
+        topics: list[str] = NEW,
+        user_data: bytes | None = None,
+        owned_partitions: list[TopicPartition] = NEW,  # v1+
+        generation_id: int = -1,  # v2+
+        rack_id: str | None = None,  # v3+
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.user_data = user_data
+        self.owned_partitions = [] if owned_partitions is NEW else owned_partitions
+        self.generation_id = generation_id
+        self.rack_id = rack_id
 
 
 def _decode_v0(buffer: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:

@@ -2,14 +2,15 @@
 """CreateAcls, Kafka API key 30, versions 1 to 3."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -50,36 +51,66 @@ _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 
 
-@dataclass(slots=True)
-class AclCreation:
-    resource_type: int = 0
-    resource_name: str = ""
-    resource_pattern_type: int = 3
-    principal: str = ""
-    host: str = ""
-    operation: int = 0
-    permission_type: int = 0
+class AclCreation(Message):
+    __slots__ = ("resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
+
+    def __init__(
+        self,
+        resource_type: int = 0,
+        resource_name: str = "",
+        resource_pattern_type: int = 3,
+        principal: str = "",
+        host: str = "",
+        operation: int = 0,
+        permission_type: int = 0,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.resource_pattern_type = resource_pattern_type
+        self.principal = principal
+        self.host = host
+        self.operation = operation
+        self.permission_type = permission_type
 
 
-@dataclass(slots=True)
-class CreateAclsRequest:
+class CreateAclsRequest(Message):
     """What a client asks, versions 1 to 3."""
 
-    creations: list[AclCreation] = field(default_factory=list)
+    __slots__ = ("creations",)
+    arrays = ("creations",)
+
+    def __init__(
+        self,
+        creations: list[AclCreation] = NEW,
+    ) -> None:
+        self.creations = [] if creations is NEW else creations
 
 
-@dataclass(slots=True)
-class AclCreationResult:
-    error_code: int = 0
-    error_message: str | None = ""
+class AclCreationResult(Message):
+    __slots__ = ("error_code", "error_message")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class CreateAclsResponse:
+class CreateAclsResponse(Message):
     """What it is answered, versions 1 to 3."""
 
-    throttle_time_ms: int = 0
-    results: list[AclCreationResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: list[AclCreationResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[CreateAclsRequest, int]:

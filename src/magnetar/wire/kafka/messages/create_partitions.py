@@ -2,14 +2,15 @@
 """CreatePartitions, Kafka API key 37, versions 0 to 3."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -47,40 +48,76 @@ _unpack_io = struct.Struct(">i?").unpack_from
 _unpack_ioB = struct.Struct(">i?B").unpack_from
 
 
-@dataclass(slots=True)
-class CreatePartitionsAssignment:
-    broker_ids: list[int] = field(default_factory=list)
+class CreatePartitionsAssignment(Message):
+    __slots__ = ("broker_ids",)
+    arrays = ("broker_ids",)
+
+    def __init__(
+        self,
+        broker_ids: list[int] = NEW,
+    ) -> None:
+        self.broker_ids = [] if broker_ids is NEW else broker_ids
 
 
-@dataclass(slots=True)
-class CreatePartitionsTopic:
-    name: str = ""
-    count: int = 0
-    assignments: list[CreatePartitionsAssignment] | None = field(default_factory=list)
+class CreatePartitionsTopic(Message):
+    __slots__ = ("name", "count", "assignments")
+    arrays = ("assignments",)
+
+    def __init__(
+        self,
+        name: str = "",
+        count: int = 0,
+        assignments: list[CreatePartitionsAssignment] | None = NEW,
+    ) -> None:
+        self.name = name
+        self.count = count
+        self.assignments = [] if assignments is NEW else assignments
 
 
-@dataclass(slots=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Message):
     """What a client asks, versions 0 to 3."""
 
-    topics: list[CreatePartitionsTopic] = field(default_factory=list)
-    timeout_ms: int = 0
-    validate_only: bool = False
+    __slots__ = ("topics", "timeout_ms", "validate_only")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[CreatePartitionsTopic] = NEW,
+        timeout_ms: int = 0,
+        validate_only: bool = False,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
 
 
-@dataclass(slots=True)
-class CreatePartitionsTopicResult:
-    name: str = ""
-    error_code: int = 0
-    error_message: str | None = None
+class CreatePartitionsTopicResult(Message):
+    __slots__ = ("name", "error_code", "error_message")
+
+    def __init__(
+        self,
+        name: str = "",
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Message):
     """What it is answered, versions 0 to 3."""
 
-    throttle_time_ms: int = 0
-    results: list[CreatePartitionsTopicResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: list[CreatePartitionsTopicResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[CreatePartitionsRequest, int]:

@@ -2,15 +2,16 @@
 """CreateTopics, Kafka API key 19, versions 2 to 7."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     bad_tag,
@@ -62,63 +63,123 @@ _unpack_oboB = struct.Struct(">?b?B").unpack_from
 _unpack_uhB = struct.Struct(">16shB").unpack_from
 
 
-@dataclass(slots=True)
-class CreatableReplicaAssignment:
-    partition_index: int = 0
-    broker_ids: list[int] = field(default_factory=list)
+class CreatableReplicaAssignment(Message):
+    __slots__ = ("partition_index", "broker_ids")
+    arrays = ("broker_ids",)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        broker_ids: list[int] = NEW,
+    ) -> None:
+        self.partition_index = partition_index
+        self.broker_ids = [] if broker_ids is NEW else broker_ids
 
 
-@dataclass(slots=True)
-class CreatableTopicConfig:
-    name: str = ""
-    value: str | None = ""
+class CreatableTopicConfig(Message):
+    __slots__ = ("name", "value")
+
+    def __init__(
+        self,
+        name: str = "",
+        value: str | None = "",
+    ) -> None:
+        self.name = name
+        self.value = value
 
 
-@dataclass(slots=True)
-class CreatableTopic:
-    name: str = ""
-    num_partitions: int = 0
-    replication_factor: int = 0
-    assignments: list[CreatableReplicaAssignment] = field(default_factory=list)
-    configs: list[CreatableTopicConfig] = field(default_factory=list)
+class CreatableTopic(Message):
+    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
+    arrays = ("assignments", "configs")
+
+    def __init__(
+        self,
+        name: str = "",
+        num_partitions: int = 0,
+        replication_factor: int = 0,
+        assignments: list[CreatableReplicaAssignment] = NEW,
+        configs: list[CreatableTopicConfig] = NEW,
+    ) -> None:
+        self.name = name
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
+        self.assignments = [] if assignments is NEW else assignments
+        self.configs = [] if configs is NEW else configs
 
 
-@dataclass(slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Message):
     """What a client asks, versions 2 to 7."""
 
-    topics: list[CreatableTopic] = field(default_factory=list)
-    timeout_ms: int = 60000
-    validate_only: bool = False
+    __slots__ = ("topics", "timeout_ms", "validate_only")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[CreatableTopic] = NEW,
+        timeout_ms: int = 60000,
+        validate_only: bool = False,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
 
 
-@dataclass(slots=True)
-class CreatableTopicConfigs:
-    name: str = ""  # v5+
-    value: str | None = ""  # v5+
-    read_only: bool = False  # v5+
-    config_source: int = -1  # v5+
-    is_sensitive: bool = False  # v5+
+class CreatableTopicConfigs(Message):
+    __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive")
+
+    def __init__(
+        self,
+        name: str = "",  # v5+
+        value: str | None = "",  # v5+
+        read_only: bool = False,  # v5+
+        config_source: int = -1,  # v5+
+        is_sensitive: bool = False,  # v5+
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.read_only = read_only
+        self.config_source = config_source
+        self.is_sensitive = is_sensitive
 
 
-@dataclass(slots=True)
-class CreatableTopicResult:
-    name: str = ""
-    topic_id: bytes = ZERO_UUID  # v7+
-    error_code: int = 0
-    error_message: str | None = ""
-    topic_config_error_code: int = 0  # v5+
-    num_partitions: int = -1  # v5+
-    replication_factor: int = -1  # v5+
-    configs: list[CreatableTopicConfigs] | None = field(default_factory=list)  # v5+
+class CreatableTopicResult(Message):
+    __slots__ = ("name", "topic_id", "error_code", "error_message", "topic_config_error_code", "num_partitions", "replication_factor", "configs")
+    arrays = ("configs",)
+
+    def __init__(
+        self,
+        name: str = "",
+        topic_id: bytes = ZERO_UUID,  # v7+
+        error_code: int = 0,
+        error_message: str | None = "",
+        topic_config_error_code: int = 0,  # v5+
+        num_partitions: int = -1,  # v5+
+        replication_factor: int = -1,  # v5+
+        configs: list[CreatableTopicConfigs] | None = NEW,  # v5+
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topic_config_error_code = topic_config_error_code
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
+        self.configs = [] if configs is NEW else configs
 
 
-@dataclass(slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Message):
     """What it is answered, versions 2 to 7."""
 
-    throttle_time_ms: int = 0
-    topics: list[CreatableTopicResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: list[CreatableTopicResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsRequest, int]:

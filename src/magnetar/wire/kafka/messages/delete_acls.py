@@ -2,14 +2,15 @@
 """DeleteAcls, Kafka API key 31, versions 1 to 3."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -50,50 +51,95 @@ _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 
 
-@dataclass(slots=True)
-class DeleteAclsFilter:
-    resource_type_filter: int = 0
-    resource_name_filter: str | None = ""
-    pattern_type_filter: int = 3
-    principal_filter: str | None = ""
-    host_filter: str | None = ""
-    operation: int = 0
-    permission_type: int = 0
+class DeleteAclsFilter(Message):
+    __slots__ = ("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter", "operation", "permission_type")
+
+    def __init__(
+        self,
+        resource_type_filter: int = 0,
+        resource_name_filter: str | None = "",
+        pattern_type_filter: int = 3,
+        principal_filter: str | None = "",
+        host_filter: str | None = "",
+        operation: int = 0,
+        permission_type: int = 0,
+    ) -> None:
+        self.resource_type_filter = resource_type_filter
+        self.resource_name_filter = resource_name_filter
+        self.pattern_type_filter = pattern_type_filter
+        self.principal_filter = principal_filter
+        self.host_filter = host_filter
+        self.operation = operation
+        self.permission_type = permission_type
 
 
-@dataclass(slots=True)
-class DeleteAclsRequest:
+class DeleteAclsRequest(Message):
     """What a client asks, versions 1 to 3."""
 
-    filters: list[DeleteAclsFilter] = field(default_factory=list)
+    __slots__ = ("filters",)
+    arrays = ("filters",)
+
+    def __init__(
+        self,
+        filters: list[DeleteAclsFilter] = NEW,
+    ) -> None:
+        self.filters = [] if filters is NEW else filters
 
 
-@dataclass(slots=True)
-class DeleteAclsMatchingAcl:
-    error_code: int = 0
-    error_message: str | None = ""
-    resource_type: int = 0
-    resource_name: str = ""
-    pattern_type: int = 3
-    principal: str = ""
-    host: str = ""
-    operation: int = 0
-    permission_type: int = 0
+class DeleteAclsMatchingAcl(Message):
+    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+        resource_type: int = 0,
+        resource_name: str = "",
+        pattern_type: int = 3,
+        principal: str = "",
+        host: str = "",
+        operation: int = 0,
+        permission_type: int = 0,
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.pattern_type = pattern_type
+        self.principal = principal
+        self.host = host
+        self.operation = operation
+        self.permission_type = permission_type
 
 
-@dataclass(slots=True)
-class DeleteAclsFilterResult:
-    error_code: int = 0
-    error_message: str | None = ""
-    matching_acls: list[DeleteAclsMatchingAcl] = field(default_factory=list)
+class DeleteAclsFilterResult(Message):
+    __slots__ = ("error_code", "error_message", "matching_acls")
+    arrays = ("matching_acls",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+        matching_acls: list[DeleteAclsMatchingAcl] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.matching_acls = [] if matching_acls is NEW else matching_acls
 
 
-@dataclass(slots=True)
-class DeleteAclsResponse:
+class DeleteAclsResponse(Message):
     """What it is answered, versions 1 to 3."""
 
-    throttle_time_ms: int = 0
-    filter_results: list[DeleteAclsFilterResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "filter_results")
+    arrays = ("filter_results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        filter_results: list[DeleteAclsFilterResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.filter_results = [] if filter_results is NEW else filter_results
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsRequest, int]:

@@ -2,14 +2,15 @@
 """DeleteGroups, Kafka API key 42, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -39,25 +40,44 @@ _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 
 
-@dataclass(slots=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    groups_names: list[str] = field(default_factory=list)
+    __slots__ = ("groups_names",)
+    arrays = ("groups_names",)
+
+    def __init__(
+        self,
+        groups_names: list[str] = NEW,
+    ) -> None:
+        self.groups_names = [] if groups_names is NEW else groups_names
 
 
-@dataclass(slots=True)
-class DeletableGroupResult:
-    group_id: str = ""
-    error_code: int = 0
+class DeletableGroupResult(Message):
+    __slots__ = ("group_id", "error_code")
+
+    def __init__(
+        self,
+        group_id: str = "",
+        error_code: int = 0,
+    ) -> None:
+        self.group_id = group_id
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    throttle_time_ms: int = 0
-    results: list[DeletableGroupResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: list[DeletableGroupResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteGroupsRequest, int]:

@@ -2,15 +2,16 @@
 """DeleteRecords, Kafka API key 21, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -46,45 +47,86 @@ _unpack_iqh = struct.Struct(">iqh").unpack_from
 _unpack_iqhB = struct.Struct(">iqhB").unpack_from
 
 
-@dataclass(slots=True)
-class DeleteRecordsPartition:
-    partition_index: int = 0
-    offset: int = 0
+class DeleteRecordsPartition(Message):
+    __slots__ = ("partition_index", "offset")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        offset: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.offset = offset
 
 
-@dataclass(slots=True)
-class DeleteRecordsTopic:
-    name: str = ""
-    partitions: list[DeleteRecordsPartition] = field(default_factory=list)
+class DeleteRecordsTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[DeleteRecordsPartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    topics: list[DeleteRecordsTopic] = field(default_factory=list)
-    timeout_ms: int = 0
+    __slots__ = ("topics", "timeout_ms")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[DeleteRecordsTopic] = NEW,
+        timeout_ms: int = 0,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.timeout_ms = timeout_ms
 
 
-@dataclass(slots=True)
-class DeleteRecordsPartitionResult:
-    partition_index: int = 0
-    low_watermark: int = 0
-    error_code: int = 0
+class DeleteRecordsPartitionResult(Message):
+    __slots__ = ("partition_index", "low_watermark", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        low_watermark: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.low_watermark = low_watermark
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class DeleteRecordsTopicResult:
-    name: str = ""
-    partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
+class DeleteRecordsTopicResult(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[DeleteRecordsPartitionResult] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    throttle_time_ms: int = 0
-    topics: list[DeleteRecordsTopicResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: list[DeleteRecordsTopicResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DeleteRecordsRequest, int]:

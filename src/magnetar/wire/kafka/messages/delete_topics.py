@@ -2,15 +2,16 @@
 """DeleteTopics, Kafka API key 20, versions 1 to 6."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -47,35 +48,64 @@ _unpack_uB = struct.Struct(">16sB").unpack_from
 _unpack_uhB = struct.Struct(">16shB").unpack_from
 
 
-@dataclass(slots=True)
-class DeleteTopicState:
-    name: str | None = None  # v6+
-    topic_id: bytes = ZERO_UUID  # v6+
+class DeleteTopicState(Message):
+    __slots__ = ("name", "topic_id")
+
+    def __init__(
+        self,
+        name: str | None = None,  # v6+
+        topic_id: bytes = ZERO_UUID,  # v6+
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
 
 
-@dataclass(slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Message):
     """What a client asks, versions 1 to 6."""
 
-    topics: list[DeleteTopicState] = field(default_factory=list)  # v6+
-    topic_names: list[str] = field(default_factory=list)  # v1-5
-    timeout_ms: int = 0
+    __slots__ = ("topics", "topic_names", "timeout_ms")
+    arrays = ("topics", "topic_names")
+
+    def __init__(
+        self,
+        topics: list[DeleteTopicState] = NEW,  # v6+
+        topic_names: list[str] = NEW,  # v1-5
+        timeout_ms: int = 0,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.topic_names = [] if topic_names is NEW else topic_names
+        self.timeout_ms = timeout_ms
 
 
-@dataclass(slots=True)
-class DeletableTopicResult:
-    name: str | None = ""
-    topic_id: bytes = ZERO_UUID  # v6+
-    error_code: int = 0
-    error_message: str | None = None  # v5+
+class DeletableTopicResult(Message):
+    __slots__ = ("name", "topic_id", "error_code", "error_message")
+
+    def __init__(
+        self,
+        name: str | None = "",
+        topic_id: bytes = ZERO_UUID,  # v6+
+        error_code: int = 0,
+        error_message: str | None = None,  # v5+
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Message):
     """What it is answered, versions 1 to 6."""
 
-    throttle_time_ms: int = 0
-    responses: list[DeletableTopicResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "responses")
+    arrays = ("responses",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        responses: list[DeletableTopicResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.responses = [] if responses is NEW else responses
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsRequest, int]:

@@ -2,14 +2,15 @@
 """DescribeAcls, Kafka API key 29, versions 1 to 3."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -49,43 +50,80 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ihh = struct.Struct(">ihh").unpack_from
 
 
-@dataclass(slots=True)
-class DescribeAclsRequest:
+class DescribeAclsRequest(Message):
     """What a client asks, versions 1 to 3."""
 
-    resource_type_filter: int = 0
-    resource_name_filter: str | None = ""
-    pattern_type_filter: int = 3
-    principal_filter: str | None = ""
-    host_filter: str | None = ""
-    operation: int = 0
-    permission_type: int = 0
+    __slots__ = ("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter", "operation", "permission_type")
+
+    def __init__(
+        self,
+        resource_type_filter: int = 0,
+        resource_name_filter: str | None = "",
+        pattern_type_filter: int = 3,
+        principal_filter: str | None = "",
+        host_filter: str | None = "",
+        operation: int = 0,
+        permission_type: int = 0,
+    ) -> None:
+        self.resource_type_filter = resource_type_filter
+        self.resource_name_filter = resource_name_filter
+        self.pattern_type_filter = pattern_type_filter
+        self.principal_filter = principal_filter
+        self.host_filter = host_filter
+        self.operation = operation
+        self.permission_type = permission_type
 
 
-@dataclass(slots=True)
-class AclDescription:
-    principal: str = ""
-    host: str = ""
-    operation: int = 0
-    permission_type: int = 0
+class AclDescription(Message):
+    __slots__ = ("principal", "host", "operation", "permission_type")
+
+    def __init__(
+        self,
+        principal: str = "",
+        host: str = "",
+        operation: int = 0,
+        permission_type: int = 0,
+    ) -> None:
+        self.principal = principal
+        self.host = host
+        self.operation = operation
+        self.permission_type = permission_type
 
 
-@dataclass(slots=True)
-class DescribeAclsResource:
-    resource_type: int = 0
-    resource_name: str = ""
-    pattern_type: int = 3
-    acls: list[AclDescription] = field(default_factory=list)
+class DescribeAclsResource(Message):
+    __slots__ = ("resource_type", "resource_name", "pattern_type", "acls")
+    arrays = ("acls",)
+
+    def __init__(
+        self,
+        resource_type: int = 0,
+        resource_name: str = "",
+        pattern_type: int = 3,
+        acls: list[AclDescription] = NEW,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.pattern_type = pattern_type
+        self.acls = [] if acls is NEW else acls
 
 
-@dataclass(slots=True)
-class DescribeAclsResponse:
+class DescribeAclsResponse(Message):
     """What it is answered, versions 1 to 3."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    resources: list[DescribeAclsResource] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "resources")
+    arrays = ("resources",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        resources: list[DescribeAclsResource] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.resources = [] if resources is NEW else resources
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeAclsRequest, int]:

@@ -2,14 +2,15 @@
 """DescribeClientQuotas, Kafka API key 48, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -51,47 +52,89 @@ _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
 
-@dataclass(slots=True)
-class ComponentData:
-    entity_type: str = ""
-    match_type: int = 0
-    match: str | None = ""
+class ComponentData(Message):
+    __slots__ = ("entity_type", "match_type", "match")
+
+    def __init__(
+        self,
+        entity_type: str = "",
+        match_type: int = 0,
+        match: str | None = "",
+    ) -> None:
+        self.entity_type = entity_type
+        self.match_type = match_type
+        self.match = match
 
 
-@dataclass(slots=True)
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    components: list[ComponentData] = field(default_factory=list)
-    strict: bool = False
+    __slots__ = ("components", "strict")
+    arrays = ("components",)
+
+    def __init__(
+        self,
+        components: list[ComponentData] = NEW,
+        strict: bool = False,
+    ) -> None:
+        self.components = [] if components is NEW else components
+        self.strict = strict
 
 
-@dataclass(slots=True)
-class EntityData:
-    entity_type: str = ""
-    entity_name: str | None = ""
+class EntityData(Message):
+    __slots__ = ("entity_type", "entity_name")
+
+    def __init__(
+        self,
+        entity_type: str = "",
+        entity_name: str | None = "",
+    ) -> None:
+        self.entity_type = entity_type
+        self.entity_name = entity_name
 
 
-@dataclass(slots=True)
-class ValueData:
-    key: str = ""
-    value: float = 0.0
+class ValueData(Message):
+    __slots__ = ("key", "value")
+
+    def __init__(
+        self,
+        key: str = "",
+        value: float = 0.0,
+    ) -> None:
+        self.key = key
+        self.value = value
 
 
-@dataclass(slots=True)
-class EntryData:
-    entity: list[EntityData] = field(default_factory=list)
-    values: list[ValueData] = field(default_factory=list)
+class EntryData(Message):
+    __slots__ = ("entity", "values")
+    arrays = ("entity", "values")
+
+    def __init__(
+        self,
+        entity: list[EntityData] = NEW,
+        values: list[ValueData] = NEW,
+    ) -> None:
+        self.entity = [] if entity is NEW else entity
+        self.values = [] if values is NEW else values
 
 
-@dataclass(slots=True)
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    entries: list[EntryData] | None = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "entries")
+    arrays = ("entries",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        entries: list[EntryData] | None = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.entries = [] if entries is NEW else entries
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasRequest, int]:

@@ -2,14 +2,15 @@
 """DescribeCluster, Kafka API key 60, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -45,36 +46,65 @@ _unpack_obB = struct.Struct(">?bB").unpack_from
 _unpack_oboB = struct.Struct(">?b?B").unpack_from
 
 
-@dataclass(slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    include_cluster_authorized_operations: bool = False
-    endpoint_type: int = 1  # v1+
-    include_fenced_brokers: bool = False  # v2+
+    __slots__ = ("include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers")
+
+    def __init__(
+        self,
+        include_cluster_authorized_operations: bool = False,
+        endpoint_type: int = 1,  # v1+
+        include_fenced_brokers: bool = False,  # v2+
+    ) -> None:
+        self.include_cluster_authorized_operations = include_cluster_authorized_operations
+        self.endpoint_type = endpoint_type
+        self.include_fenced_brokers = include_fenced_brokers
 
 
-@dataclass(slots=True)
-class DescribeClusterBroker:
-    broker_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
-    is_fenced: bool = False  # v2+
+class DescribeClusterBroker(Message):
+    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced")
+
+    def __init__(
+        self,
+        broker_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+        is_fenced: bool = False,  # v2+
+    ) -> None:
+        self.broker_id = broker_id
+        self.host = host
+        self.port = port
+        self.rack = rack
+        self.is_fenced = is_fenced
 
 
-@dataclass(slots=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    endpoint_type: int = 1  # v1+
-    cluster_id: str = ""
-    controller_id: int = -1
-    brokers: list[DescribeClusterBroker] = field(default_factory=list)
-    cluster_authorized_operations: int = -2147483648
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers", "cluster_authorized_operations")
+    arrays = ("brokers",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        endpoint_type: int = 1,  # v1+
+        cluster_id: str = "",
+        controller_id: int = -1,
+        brokers: list[DescribeClusterBroker] = NEW,
+        cluster_authorized_operations: int = -2147483648,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.endpoint_type = endpoint_type
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.brokers = [] if brokers is NEW else brokers
+        self.cluster_authorized_operations = cluster_authorized_operations
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeClusterRequest, int]:

@@ -2,15 +2,16 @@
 """DescribeConfigs, Kafka API key 32, versions 1 to 4."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -59,56 +60,109 @@ _unpack_oo = struct.Struct(">??").unpack_from
 _unpack_ooB = struct.Struct(">??B").unpack_from
 
 
-@dataclass(slots=True)
-class DescribeConfigsResource:
-    resource_type: int = 0
-    resource_name: str = ""
-    configuration_keys: list[str] | None = field(default_factory=list)
+class DescribeConfigsResource(Message):
+    __slots__ = ("resource_type", "resource_name", "configuration_keys")
+    arrays = ("configuration_keys",)
+
+    def __init__(
+        self,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configuration_keys: list[str] | None = NEW,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configuration_keys = [] if configuration_keys is NEW else configuration_keys
 
 
-@dataclass(slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Message):
     """What a client asks, versions 1 to 4."""
 
-    resources: list[DescribeConfigsResource] = field(default_factory=list)
-    include_synonyms: bool = False
-    include_documentation: bool = False  # v3+
+    __slots__ = ("resources", "include_synonyms", "include_documentation")
+    arrays = ("resources",)
+
+    def __init__(
+        self,
+        resources: list[DescribeConfigsResource] = NEW,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,  # v3+
+    ) -> None:
+        self.resources = [] if resources is NEW else resources
+        self.include_synonyms = include_synonyms
+        self.include_documentation = include_documentation
 
 
-@dataclass(slots=True)
-class DescribeConfigsSynonym:
-    name: str = ""
-    value: str | None = ""
-    source: int = 0
+class DescribeConfigsSynonym(Message):
+    __slots__ = ("name", "value", "source")
+
+    def __init__(
+        self,
+        name: str = "",
+        value: str | None = "",
+        source: int = 0,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.source = source
 
 
-@dataclass(slots=True)
-class DescribeConfigsResourceResult:
-    name: str = ""
-    value: str | None = ""
-    read_only: bool = False
-    config_source: int = -1
-    is_sensitive: bool = False
-    synonyms: list[DescribeConfigsSynonym] = field(default_factory=list)
-    config_type: int = 0  # v3+
-    documentation: str | None = ""  # v3+
+class DescribeConfigsResourceResult(Message):
+    __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive", "synonyms", "config_type", "documentation")
+    arrays = ("synonyms",)
+
+    def __init__(
+        self,
+        name: str = "",
+        value: str | None = "",
+        read_only: bool = False,
+        config_source: int = -1,
+        is_sensitive: bool = False,
+        synonyms: list[DescribeConfigsSynonym] = NEW,
+        config_type: int = 0,  # v3+
+        documentation: str | None = "",  # v3+
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.read_only = read_only
+        self.config_source = config_source
+        self.is_sensitive = is_sensitive
+        self.synonyms = [] if synonyms is NEW else synonyms
+        self.config_type = config_type
+        self.documentation = documentation
 
 
-@dataclass(slots=True)
-class DescribeConfigsResult:
-    error_code: int = 0
-    error_message: str | None = ""
-    resource_type: int = 0
-    resource_name: str = ""
-    configs: list[DescribeConfigsResourceResult] = field(default_factory=list)
+class DescribeConfigsResult(Message):
+    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
+    arrays = ("configs",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: list[DescribeConfigsResourceResult] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = [] if configs is NEW else configs
 
 
-@dataclass(slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Message):
     """What it is answered, versions 1 to 4."""
 
-    throttle_time_ms: int = 0
-    results: list[DescribeConfigsResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        results: list[DescribeConfigsResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeConfigsRequest, int]:

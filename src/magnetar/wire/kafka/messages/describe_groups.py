@@ -2,15 +2,16 @@
 """DescribeGroups, Kafka API key 15, versions 0 to 6."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -46,42 +47,79 @@ _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
 
-@dataclass(slots=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Message):
     """What a client asks, versions 0 to 6."""
 
-    groups: list[str] = field(default_factory=list)
-    include_authorized_operations: bool = False  # v3+
+    __slots__ = ("groups", "include_authorized_operations")
+    arrays = ("groups",)
+
+    def __init__(
+        self,
+        groups: list[str] = NEW,
+        include_authorized_operations: bool = False,  # v3+
+    ) -> None:
+        self.groups = [] if groups is NEW else groups
+        self.include_authorized_operations = include_authorized_operations
 
 
-@dataclass(slots=True)
-class DescribedGroupMember:
-    member_id: str = ""
-    group_instance_id: str | None = None  # v4+
-    client_id: str = ""
-    client_host: str = ""
-    member_metadata: bytes = b""
-    member_assignment: bytes = b""
+class DescribedGroupMember(Message):
+    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment")
+
+    def __init__(
+        self,
+        member_id: str = "",
+        group_instance_id: str | None = None,  # v4+
+        client_id: str = "",
+        client_host: str = "",
+        member_metadata: bytes = b"",
+        member_assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.member_metadata = member_metadata
+        self.member_assignment = member_assignment
 
 
-@dataclass(slots=True)
-class DescribedGroup:
-    error_code: int = 0
-    error_message: str | None = None  # v6+
-    group_id: str = ""
-    group_state: str = ""
-    protocol_type: str = ""
-    protocol_data: str = ""
-    members: list[DescribedGroupMember] = field(default_factory=list)
-    authorized_operations: int = -2147483648  # v3+
+class DescribedGroup(Message):
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "authorized_operations")
+    arrays = ("members",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = None,  # v6+
+        group_id: str = "",
+        group_state: str = "",
+        protocol_type: str = "",
+        protocol_data: str = "",
+        members: list[DescribedGroupMember] = NEW,
+        authorized_operations: int = -2147483648,  # v3+
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.group_id = group_id
+        self.group_state = group_state
+        self.protocol_type = protocol_type
+        self.protocol_data = protocol_data
+        self.members = [] if members is NEW else members
+        self.authorized_operations = authorized_operations
 
 
-@dataclass(slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Message):
     """What it is answered, versions 0 to 6."""
 
-    throttle_time_ms: int = 0  # v1+
-    groups: list[DescribedGroup] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "groups")
+    arrays = ("groups",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v1+
+        groups: list[DescribedGroup] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.groups = [] if groups is NEW else groups
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeGroupsRequest, int]:

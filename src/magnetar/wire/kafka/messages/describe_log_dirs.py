@@ -2,14 +2,15 @@
 """DescribeLogDirs, Kafka API key 35, versions 1 to 5."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -54,50 +55,97 @@ _unpack_qqB = struct.Struct(">qqB").unpack_from
 _unpack_qqoB = struct.Struct(">qq?B").unpack_from
 
 
-@dataclass(slots=True)
-class DescribableLogDirTopic:
-    topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+class DescribableLogDirTopic(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Message):
     """What a client asks, versions 1 to 5."""
 
-    topics: list[DescribableLogDirTopic] | None = field(default_factory=list)
+    __slots__ = ("topics",)
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[DescribableLogDirTopic] | None = NEW,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class DescribeLogDirsPartition:
-    partition_index: int = 0
-    partition_size: int = 0
-    offset_lag: int = 0
-    is_future_key: bool = False
+class DescribeLogDirsPartition(Message):
+    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        partition_size: int = 0,
+        offset_lag: int = 0,
+        is_future_key: bool = False,
+    ) -> None:
+        self.partition_index = partition_index
+        self.partition_size = partition_size
+        self.offset_lag = offset_lag
+        self.is_future_key = is_future_key
 
 
-@dataclass(slots=True)
-class DescribeLogDirsTopic:
-    name: str = ""
-    partitions: list[DescribeLogDirsPartition] = field(default_factory=list)
+class DescribeLogDirsTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[DescribeLogDirsPartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResult:
-    error_code: int = 0
-    log_dir: str = ""
-    topics: list[DescribeLogDirsTopic] = field(default_factory=list)
-    total_bytes: int = -1  # v4+
-    usable_bytes: int = -1  # v4+
-    is_cordoned: bool = False  # v5+
+class DescribeLogDirsResult(Message):
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        log_dir: str = "",
+        topics: list[DescribeLogDirsTopic] = NEW,
+        total_bytes: int = -1,  # v4+
+        usable_bytes: int = -1,  # v4+
+        is_cordoned: bool = False,  # v5+
+    ) -> None:
+        self.error_code = error_code
+        self.log_dir = log_dir
+        self.topics = [] if topics is NEW else topics
+        self.total_bytes = total_bytes
+        self.usable_bytes = usable_bytes
+        self.is_cordoned = is_cordoned
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Message):
     """What it is answered, versions 1 to 5."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0  # v3+
-    results: list[DescribeLogDirsResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,  # v3+
+        results: list[DescribeLogDirsResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[DescribeLogDirsRequest, int]:

@@ -2,15 +2,16 @@
 """DescribeProducers, Kafka API key 61, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -39,49 +40,95 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_qiiqiqB = struct.Struct(">qiiqiqB").unpack_from
 
 
-@dataclass(slots=True)
-class TopicRequest:
-    name: str = ""
-    partition_indexes: list[int] = field(default_factory=list)
+class TopicRequest(Message):
+    __slots__ = ("name", "partition_indexes")
+    arrays = ("partition_indexes",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partition_indexes: list[int] = NEW,
+    ) -> None:
+        self.name = name
+        self.partition_indexes = [] if partition_indexes is NEW else partition_indexes
 
 
-@dataclass(slots=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(Message):
     """What a client asks, version 0."""
 
-    topics: list[TopicRequest] = field(default_factory=list)
+    __slots__ = ("topics",)
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[TopicRequest] = NEW,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class ProducerState:
-    producer_id: int = 0
-    producer_epoch: int = 0
-    last_sequence: int = -1
-    last_timestamp: int = -1
-    coordinator_epoch: int = 0
-    current_txn_start_offset: int = -1
+class ProducerState(Message):
+    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset")
+
+    def __init__(
+        self,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        last_sequence: int = -1,
+        last_timestamp: int = -1,
+        coordinator_epoch: int = 0,
+        current_txn_start_offset: int = -1,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.last_sequence = last_sequence
+        self.last_timestamp = last_timestamp
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_start_offset = current_txn_start_offset
 
 
-@dataclass(slots=True)
-class PartitionResponse:
-    partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    active_producers: list[ProducerState] = field(default_factory=list)
+class PartitionResponse(Message):
+    __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
+    arrays = ("active_producers",)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        active_producers: list[ProducerState] = NEW,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.error_message = error_message
+        self.active_producers = [] if active_producers is NEW else active_producers
 
 
-@dataclass(slots=True)
-class TopicResponse:
-    name: str = ""
-    partitions: list[PartitionResponse] = field(default_factory=list)
+class TopicResponse(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[PartitionResponse] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DescribeProducersResponse:
+class DescribeProducersResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    topics: list[TopicResponse] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: list[TopicResponse] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeProducersRequest, int]:

@@ -2,15 +2,16 @@
 """DescribeQuorum, Kafka API key 55, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -54,72 +55,142 @@ _unpack_iqqqB = struct.Struct(">iqqqB").unpack_from
 _unpack_iuqqqB = struct.Struct(">i16sqqqB").unpack_from
 
 
-@dataclass(slots=True)
-class DescribeQuorumPartition:
-    partition_index: int = 0
+class DescribeQuorumPartition(Message):
+    __slots__ = ("partition_index",)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
 
 
-@dataclass(slots=True)
-class DescribeQuorumTopic:
-    topic_name: str = ""
-    partitions: list[DescribeQuorumPartition] = field(default_factory=list)
+class DescribeQuorumTopic(Message):
+    __slots__ = ("topic_name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic_name: str = "",
+        partitions: list[DescribeQuorumPartition] = NEW,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    topics: list[DescribeQuorumTopic] = field(default_factory=list)
+    __slots__ = ("topics",)
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[DescribeQuorumTopic] = NEW,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class ReplicaState:
-    replica_id: int = 0
-    replica_directory_id: bytes = ZERO_UUID  # v2+
-    log_end_offset: int = 0
-    last_fetch_timestamp: int = -1  # v1+
-    last_caught_up_timestamp: int = -1  # v1+
+class ReplicaState(Message):
+    __slots__ = ("replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp")
+
+    def __init__(
+        self,
+        replica_id: int = 0,
+        replica_directory_id: bytes = ZERO_UUID,  # v2+
+        log_end_offset: int = 0,
+        last_fetch_timestamp: int = -1,  # v1+
+        last_caught_up_timestamp: int = -1,  # v1+
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_directory_id = replica_directory_id
+        self.log_end_offset = log_end_offset
+        self.last_fetch_timestamp = last_fetch_timestamp
+        self.last_caught_up_timestamp = last_caught_up_timestamp
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponsePartition:
-    partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = None  # v2+
-    leader_id: int = 0
-    leader_epoch: int = 0
-    high_watermark: int = 0
-    current_voters: list[ReplicaState] = field(default_factory=list)
-    observers: list[ReplicaState] = field(default_factory=list)
+class DescribeQuorumResponsePartition(Message):
+    __slots__ = ("partition_index", "error_code", "error_message", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers")
+    arrays = ("current_voters", "observers")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,  # v2+
+        leader_id: int = 0,
+        leader_epoch: int = 0,
+        high_watermark: int = 0,
+        current_voters: list[ReplicaState] = NEW,
+        observers: list[ReplicaState] = NEW,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.error_message = error_message
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.high_watermark = high_watermark
+        self.current_voters = [] if current_voters is NEW else current_voters
+        self.observers = [] if observers is NEW else observers
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponseTopic:
-    topic_name: str = ""
-    partitions: list[DescribeQuorumResponsePartition] = field(default_factory=list)
+class DescribeQuorumResponseTopic(Message):
+    __slots__ = ("topic_name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic_name: str = "",
+        partitions: list[DescribeQuorumResponsePartition] = NEW,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class DescribeQuorumListener:
-    name: str = ""
-    host: str = ""
-    port: int = 0
+class DescribeQuorumListener(Message):
+    __slots__ = ("name", "host", "port")
+
+    def __init__(
+        self,
+        name: str = "",
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
 
 
-@dataclass(slots=True)
-class DescribeQuorumNode:
-    node_id: int = 0
-    listeners: list[DescribeQuorumListener] = field(default_factory=list)
+class DescribeQuorumNode(Message):
+    __slots__ = ("node_id", "listeners")
+    arrays = ("listeners",)
+
+    def __init__(
+        self,
+        node_id: int = 0,
+        listeners: list[DescribeQuorumListener] = NEW,
+    ) -> None:
+        self.node_id = node_id
+        self.listeners = [] if listeners is NEW else listeners
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    error_code: int = 0
-    error_message: str | None = None  # v2+
-    topics: list[DescribeQuorumResponseTopic] = field(default_factory=list)
-    nodes: list[DescribeQuorumNode] = field(default_factory=list)  # v2+
+    __slots__ = ("error_code", "error_message", "topics", "nodes")
+    arrays = ("topics", "nodes")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = None,  # v2+
+        topics: list[DescribeQuorumResponseTopic] = NEW,
+        nodes: list[DescribeQuorumNode] = NEW,  # v2+
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topics = [] if topics is NEW else topics
+        self.nodes = [] if nodes is NEW else nodes
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeQuorumRequest, int]:

@@ -2,15 +2,16 @@
 """DescribeTopicPartitions, Kafka API key 75, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -47,56 +48,108 @@ _unpack_ib = struct.Struct(">ib").unpack_from
 _unpack_uoB = struct.Struct(">16s?B").unpack_from
 
 
-@dataclass(slots=True)
-class TopicRequest:
-    name: str = ""
+class TopicRequest(Message):
+    __slots__ = ("name",)
+
+    def __init__(
+        self,
+        name: str = "",
+    ) -> None:
+        self.name = name
 
 
-@dataclass(slots=True)
-class Cursor:
-    topic_name: str = ""
-    partition_index: int = 0
+class Cursor(Message):
+    __slots__ = ("topic_name", "partition_index")
+
+    def __init__(
+        self,
+        topic_name: str = "",
+        partition_index: int = 0,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partition_index = partition_index
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Message):
     """What a client asks, version 0."""
 
-    topics: list[TopicRequest] = field(default_factory=list)
-    response_partition_limit: int = 2000
-    cursor: Cursor | None = None
+    __slots__ = ("topics", "response_partition_limit", "cursor")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[TopicRequest] = NEW,
+        response_partition_limit: int = 2000,
+        cursor: Cursor | None = None,
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.response_partition_limit = response_partition_limit
+        self.cursor = cursor
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponsePartition:
-    error_code: int = 0
-    partition_index: int = 0
-    leader_id: int = 0
-    leader_epoch: int = -1
-    replica_nodes: list[int] = field(default_factory=list)
-    isr_nodes: list[int] = field(default_factory=list)
-    eligible_leader_replicas: list[int] | None = None
-    last_known_elr: list[int] | None = None
-    offline_replicas: list[int] = field(default_factory=list)
+class DescribeTopicPartitionsResponsePartition(Message):
+    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "eligible_leader_replicas", "last_known_elr", "offline_replicas")
+    arrays = ("replica_nodes", "isr_nodes", "eligible_leader_replicas", "last_known_elr", "offline_replicas")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = -1,
+        replica_nodes: list[int] = NEW,
+        isr_nodes: list[int] = NEW,
+        eligible_leader_replicas: list[int] | None = None,
+        last_known_elr: list[int] | None = None,
+        offline_replicas: list[int] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.partition_index = partition_index
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.replica_nodes = [] if replica_nodes is NEW else replica_nodes
+        self.isr_nodes = [] if isr_nodes is NEW else isr_nodes
+        self.eligible_leader_replicas = eligible_leader_replicas
+        self.last_known_elr = last_known_elr
+        self.offline_replicas = [] if offline_replicas is NEW else offline_replicas
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponseTopic:
-    error_code: int = 0
-    name: str | None = ""
-    topic_id: bytes = ZERO_UUID
-    is_internal: bool = False
-    partitions: list[DescribeTopicPartitionsResponsePartition] = field(default_factory=list)
-    topic_authorized_operations: int = -2147483648
+class DescribeTopicPartitionsResponseTopic(Message):
+    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        name: str | None = "",
+        topic_id: bytes = ZERO_UUID,
+        is_internal: bool = False,
+        partitions: list[DescribeTopicPartitionsResponsePartition] = NEW,
+        topic_authorized_operations: int = -2147483648,
+    ) -> None:
+        self.error_code = error_code
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions = [] if partitions is NEW else partitions
+        self.topic_authorized_operations = topic_authorized_operations
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    topics: list[DescribeTopicPartitionsResponseTopic] = field(default_factory=list)
-    next_cursor: Cursor | None = None
+    __slots__ = ("throttle_time_ms", "topics", "next_cursor")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: list[DescribeTopicPartitionsResponseTopic] = NEW,
+        next_cursor: Cursor | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
+        self.next_cursor = next_cursor
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTopicPartitionsRequest, int]:

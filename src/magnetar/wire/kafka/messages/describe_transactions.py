@@ -2,14 +2,15 @@
 """DescribeTransactions, Kafka API key 65, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -40,37 +41,70 @@ _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_iqqhB = struct.Struct(">iqqhB").unpack_from
 
 
-@dataclass(slots=True)
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Message):
     """What a client asks, version 0."""
 
-    transactional_ids: list[str] = field(default_factory=list)
+    __slots__ = ("transactional_ids",)
+    arrays = ("transactional_ids",)
+
+    def __init__(
+        self,
+        transactional_ids: list[str] = NEW,
+    ) -> None:
+        self.transactional_ids = [] if transactional_ids is NEW else transactional_ids
 
 
-@dataclass(slots=True)
-class TopicData:
-    topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+class TopicData(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class TransactionState:
-    error_code: int = 0
-    transactional_id: str = ""
-    transaction_state: str = ""
-    transaction_timeout_ms: int = 0
-    transaction_start_time_ms: int = 0
-    producer_id: int = 0
-    producer_epoch: int = 0
-    topics: list[TopicData] = field(default_factory=list)
+class TransactionState(Message):
+    __slots__ = ("error_code", "transactional_id", "transaction_state", "transaction_timeout_ms", "transaction_start_time_ms", "producer_id", "producer_epoch", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        transactional_id: str = "",
+        transaction_state: str = "",
+        transaction_timeout_ms: int = 0,
+        transaction_start_time_ms: int = 0,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        topics: list[TopicData] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.transactional_id = transactional_id
+        self.transaction_state = transaction_state
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.transaction_start_time_ms = transaction_start_time_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    transaction_states: list[TransactionState] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "transaction_states")
+    arrays = ("transaction_states",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        transaction_states: list[TransactionState] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.transaction_states = [] if transaction_states is NEW else transaction_states
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeTransactionsRequest, int]:

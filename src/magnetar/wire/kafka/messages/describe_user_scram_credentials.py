@@ -2,14 +2,15 @@
 """DescribeUserScramCredentials, Kafka API key 50, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -37,40 +38,75 @@ _unpack_hB = struct.Struct(">hB").unpack_from
 _unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
-@dataclass(slots=True)
-class UserName:
-    name: str = ""
+class UserName(Message):
+    __slots__ = ("name",)
+
+    def __init__(
+        self,
+        name: str = "",
+    ) -> None:
+        self.name = name
 
 
-@dataclass(slots=True)
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(Message):
     """What a client asks, version 0."""
 
-    users: list[UserName] | None = field(default_factory=list)
+    __slots__ = ("users",)
+    arrays = ("users",)
+
+    def __init__(
+        self,
+        users: list[UserName] | None = NEW,
+    ) -> None:
+        self.users = [] if users is NEW else users
 
 
-@dataclass(slots=True)
-class CredentialInfo:
-    mechanism: int = 0
-    iterations: int = 0
+class CredentialInfo(Message):
+    __slots__ = ("mechanism", "iterations")
+
+    def __init__(
+        self,
+        mechanism: int = 0,
+        iterations: int = 0,
+    ) -> None:
+        self.mechanism = mechanism
+        self.iterations = iterations
 
 
-@dataclass(slots=True)
-class DescribeUserScramCredentialsResult:
-    user: str = ""
-    error_code: int = 0
-    error_message: str | None = ""
-    credential_infos: list[CredentialInfo] = field(default_factory=list)
+class DescribeUserScramCredentialsResult(Message):
+    __slots__ = ("user", "error_code", "error_message", "credential_infos")
+    arrays = ("credential_infos",)
+
+    def __init__(
+        self,
+        user: str = "",
+        error_code: int = 0,
+        error_message: str | None = "",
+        credential_infos: list[CredentialInfo] = NEW,
+    ) -> None:
+        self.user = user
+        self.error_code = error_code
+        self.error_message = error_message
+        self.credential_infos = [] if credential_infos is NEW else credential_infos
 
 
-@dataclass(slots=True)
-class DescribeUserScramCredentialsResponse:
+class DescribeUserScramCredentialsResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    results: list[DescribeUserScramCredentialsResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
+    arrays = ("results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        results: list[DescribeUserScramCredentialsResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.results = [] if results is NEW else results
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[DescribeUserScramCredentialsRequest, int]:

@@ -2,14 +2,15 @@
 """ElectLeaders, Kafka API key 43, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -51,41 +52,78 @@ _unpack_ihi = struct.Struct(">ihi").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 
 
-@dataclass(slots=True)
-class TopicPartitions:
-    topic: str = ""
-    partitions: list[int] = field(default_factory=list)
+class TopicPartitions(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[int] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    election_type: int = 0  # v1+
-    topic_partitions: list[TopicPartitions] | None = field(default_factory=list)
-    timeout_ms: int = 60000
+    __slots__ = ("election_type", "topic_partitions", "timeout_ms")
+    arrays = ("topic_partitions",)
+
+    def __init__(
+        self,
+        election_type: int = 0,  # v1+
+        topic_partitions: list[TopicPartitions] | None = NEW,
+        timeout_ms: int = 60000,
+    ) -> None:
+        self.election_type = election_type
+        self.topic_partitions = [] if topic_partitions is NEW else topic_partitions
+        self.timeout_ms = timeout_ms
 
 
-@dataclass(slots=True)
-class PartitionResult:
-    partition_id: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
+class PartitionResult(Message):
+    __slots__ = ("partition_id", "error_code", "error_message")
+
+    def __init__(
+        self,
+        partition_id: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+    ) -> None:
+        self.partition_id = partition_id
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class ReplicaElectionResult:
-    topic: str = ""
-    partition_result: list[PartitionResult] = field(default_factory=list)
+class ReplicaElectionResult(Message):
+    __slots__ = ("topic", "partition_result")
+    arrays = ("partition_result",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partition_result: list[PartitionResult] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partition_result = [] if partition_result is NEW else partition_result
 
 
-@dataclass(slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0  # v1+
-    replica_election_results: list[ReplicaElectionResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "replica_election_results")
+    arrays = ("replica_election_results",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,  # v1+
+        replica_election_results: list[ReplicaElectionResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.replica_election_results = [] if replica_election_results is NEW else replica_election_results
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersRequest, int]:

@@ -2,13 +2,13 @@
 """EndTxn, Kafka API key 26, versions 0 to 5."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_length,
     left_over,
     malformed,
@@ -37,24 +37,40 @@ _unpack_qho = struct.Struct(">qh?").unpack_from
 _unpack_qhoB = struct.Struct(">qh?B").unpack_from
 
 
-@dataclass(slots=True)
-class EndTxnRequest:
+class EndTxnRequest(Message):
     """What a client asks, versions 0 to 5."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    committed: bool = False
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed")
+
+    def __init__(
+        self,
+        transactional_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        committed: bool = False,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.committed = committed
 
 
-@dataclass(slots=True)
-class EndTxnResponse:
+class EndTxnResponse(Message):
     """What it is answered, versions 0 to 5."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1  # v5+
-    producer_epoch: int = -1  # v5+
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id: int = -1,  # v5+
+        producer_epoch: int = -1,  # v5+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[EndTxnRequest, int]:

@@ -2,16 +2,17 @@
 """Fetch, Kafka API key 1, versions 4 to 18."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     bad_tag,
@@ -91,119 +92,236 @@ _unpack_u = struct.Struct(">16s").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class ReplicaState:
-    replica_id: int = -1  # v15+
-    replica_epoch: int = -1  # v15+
+class ReplicaState(Message):
+    __slots__ = ("replica_id", "replica_epoch")
+
+    def __init__(
+        self,
+        replica_id: int = -1,  # v15+
+        replica_epoch: int = -1,  # v15+
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
 
 
-@dataclass(slots=True)
-class FetchPartition:
-    partition: int = 0
-    current_leader_epoch: int = -1  # v9+
-    fetch_offset: int = 0
-    last_fetched_epoch: int = -1  # v12+
-    log_start_offset: int = -1  # v5+
-    partition_max_bytes: int = 0
-    replica_directory_id: bytes = ZERO_UUID  # v17+
-    high_watermark: int = 9223372036854775807  # v18+
+class FetchPartition(Message):
+    __slots__ = ("partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "log_start_offset", "partition_max_bytes", "replica_directory_id", "high_watermark")
+
+    def __init__(
+        self,
+        partition: int = 0,
+        current_leader_epoch: int = -1,  # v9+
+        fetch_offset: int = 0,
+        last_fetched_epoch: int = -1,  # v12+
+        log_start_offset: int = -1,  # v5+
+        partition_max_bytes: int = 0,
+        replica_directory_id: bytes = ZERO_UUID,  # v17+
+        high_watermark: int = 9223372036854775807,  # v18+
+    ) -> None:
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.partition_max_bytes = partition_max_bytes
+        self.replica_directory_id = replica_directory_id
+        self.high_watermark = high_watermark
 
 
-@dataclass(slots=True)
-class FetchTopic:
-    topic: str = ""  # v4-12
-    topic_id: bytes = ZERO_UUID  # v13+
-    partitions: list[FetchPartition] = field(default_factory=list)
+class FetchTopic(Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",  # v4-12
+        topic_id: bytes = ZERO_UUID,  # v13+
+        partitions: list[FetchPartition] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ForgottenTopic:
-    topic: str = ""  # v7-12
-    topic_id: bytes = ZERO_UUID  # v13+
-    partitions: list[int] = field(default_factory=list)  # v7+
+class ForgottenTopic(Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",  # v7-12
+        topic_id: bytes = ZERO_UUID,  # v13+
+        partitions: list[int] = NEW,  # v7+
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class FetchRequest:
+class FetchRequest(Message):
     """What a client asks, versions 4 to 18."""
 
-    cluster_id: str | None = None  # v12+
-    replica_id: int = -1  # v4-14
-    replica_state: ReplicaState | None = None  # v15+
-    max_wait_ms: int = 0
-    min_bytes: int = 0
-    max_bytes: int = 2147483647
-    isolation_level: int = 0
-    session_id: int = 0  # v7+
-    session_epoch: int = -1  # v7+
-    topics: list[FetchTopic] = field(default_factory=list)
-    forgotten_topics_data: list[ForgottenTopic] = field(default_factory=list)  # v7+
-    rack_id: str = ""  # v11+
+    __slots__ = ("cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id")
+    arrays = ("topics", "forgotten_topics_data")
+
+    def __init__(
+        self,
+        cluster_id: str | None = None,  # v12+
+        replica_id: int = -1,  # v4-14
+        replica_state: ReplicaState | None = None,  # v15+
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 2147483647,
+        isolation_level: int = 0,
+        session_id: int = 0,  # v7+
+        session_epoch: int = -1,  # v7+
+        topics: list[FetchTopic] = NEW,
+        forgotten_topics_data: list[ForgottenTopic] = NEW,  # v7+
+        rack_id: str = "",  # v11+
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.replica_id = replica_id
+        self.replica_state = replica_state
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.topics = [] if topics is NEW else topics
+        self.forgotten_topics_data = [] if forgotten_topics_data is NEW else forgotten_topics_data
+        self.rack_id = rack_id
 
 
-@dataclass(slots=True)
-class EpochEndOffset:
-    epoch: int = -1  # v12+
-    end_offset: int = -1  # v12+
+class EpochEndOffset(Message):
+    __slots__ = ("epoch", "end_offset")
+
+    def __init__(
+        self,
+        epoch: int = -1,  # v12+
+        end_offset: int = -1,  # v12+
+    ) -> None:
+        self.epoch = epoch
+        self.end_offset = end_offset
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
-    leader_id: int = -1  # v12+
-    leader_epoch: int = -1  # v12+
+class LeaderIdAndEpoch(Message):
+    __slots__ = ("leader_id", "leader_epoch")
+
+    def __init__(
+        self,
+        leader_id: int = -1,  # v12+
+        leader_epoch: int = -1,  # v12+
+    ) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
 
-@dataclass(slots=True)
-class SnapshotId:
-    end_offset: int = -1
-    epoch: int = -1
+class SnapshotId(Message):
+    __slots__ = ("end_offset", "epoch")
+
+    def __init__(
+        self,
+        end_offset: int = -1,
+        epoch: int = -1,
+    ) -> None:
+        self.end_offset = end_offset
+        self.epoch = epoch
 
 
-@dataclass(slots=True)
-class AbortedTransaction:
-    producer_id: int = 0
-    first_offset: int = 0
+class AbortedTransaction(Message):
+    __slots__ = ("producer_id", "first_offset")
+
+    def __init__(
+        self,
+        producer_id: int = 0,
+        first_offset: int = 0,
+    ) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
 
 
-@dataclass(slots=True)
-class PartitionData:
-    partition_index: int = 0
-    error_code: int = 0
-    high_watermark: int = 0
-    last_stable_offset: int = -1
-    log_start_offset: int = -1  # v5+
-    diverging_epoch: EpochEndOffset | None = None  # v12+
-    current_leader: LeaderIdAndEpoch | None = None  # v12+
-    snapshot_id: SnapshotId | None = None  # v12+
-    aborted_transactions: list[AbortedTransaction] | None = field(default_factory=list)
-    preferred_read_replica: int = -1  # v11+
-    records: Buffer | list[Buffer] | None = None
+class PartitionData(Message):
+    __slots__ = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions", "preferred_read_replica", "records")
+    arrays = ("aborted_transactions", "records")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        high_watermark: int = 0,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,  # v5+
+        diverging_epoch: EpochEndOffset | None = None,  # v12+
+        current_leader: LeaderIdAndEpoch | None = None,  # v12+
+        snapshot_id: SnapshotId | None = None,  # v12+
+        aborted_transactions: list[AbortedTransaction] | None = NEW,
+        preferred_read_replica: int = -1,  # v11+
+        records: Buffer | list[Buffer] | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.diverging_epoch = diverging_epoch
+        self.current_leader = current_leader
+        self.snapshot_id = snapshot_id
+        self.aborted_transactions = [] if aborted_transactions is NEW else aborted_transactions
+        self.preferred_read_replica = preferred_read_replica
+        self.records = records
 
 
-@dataclass(slots=True)
-class FetchableTopicResponse:
-    topic: str = ""  # v4-12
-    topic_id: bytes = ZERO_UUID  # v13+
-    partitions: list[PartitionData] = field(default_factory=list)
+class FetchableTopicResponse(Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",  # v4-12
+        topic_id: bytes = ZERO_UUID,  # v13+
+        partitions: list[PartitionData] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class NodeEndpoint:
-    node_id: int = 0  # v16+
-    host: str = ""  # v16+
-    port: int = 0  # v16+
-    rack: str | None = None  # v16+
+class NodeEndpoint(Message):
+    __slots__ = ("node_id", "host", "port", "rack")
+
+    def __init__(
+        self,
+        node_id: int = 0,  # v16+
+        host: str = "",  # v16+
+        port: int = 0,  # v16+
+        rack: str | None = None,  # v16+
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
 
-@dataclass(slots=True)
-class FetchResponse:
+class FetchResponse(Message):
     """What it is answered, versions 4 to 18."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0  # v7+
-    session_id: int = 0  # v7+
-    responses: list[FetchableTopicResponse] = field(default_factory=list)
-    node_endpoints: list[NodeEndpoint] = field(default_factory=list)  # v16+
+    __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
+    arrays = ("responses", "node_endpoints")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,  # v7+
+        session_id: int = 0,  # v7+
+        responses: list[FetchableTopicResponse] = NEW,
+        node_endpoints: list[NodeEndpoint] = NEW,  # v16+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.session_id = session_id
+        self.responses = [] if responses is NEW else responses
+        self.node_endpoints = [] if node_endpoints is NEW else node_endpoints
 
 
 def _decode_request_v4(buffer: memoryview, position: int) -> tuple[FetchRequest, int]:

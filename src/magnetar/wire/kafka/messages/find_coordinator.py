@@ -2,15 +2,16 @@
 """FindCoordinator, Kafka API key 10, versions 0 to 6."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -49,36 +50,66 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ihh = struct.Struct(">ihh").unpack_from
 
 
-@dataclass(slots=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Message):
     """What a client asks, versions 0 to 6."""
 
-    key: str = ""  # v0-3
-    key_type: int = 0  # v1+
-    coordinator_keys: list[str] = field(default_factory=list)  # v4+
+    __slots__ = ("key", "key_type", "coordinator_keys")
+    arrays = ("coordinator_keys",)
+
+    def __init__(
+        self,
+        key: str = "",  # v0-3
+        key_type: int = 0,  # v1+
+        coordinator_keys: list[str] = NEW,  # v4+
+    ) -> None:
+        self.key = key
+        self.key_type = key_type
+        self.coordinator_keys = [] if coordinator_keys is NEW else coordinator_keys
 
 
-@dataclass(slots=True)
-class Coordinator:
-    key: str = ""  # v4+
-    node_id: int = 0  # v4+
-    host: str = ""  # v4+
-    port: int = 0  # v4+
-    error_code: int = 0  # v4+
-    error_message: str | None = ""  # v4+
+class Coordinator(Message):
+    __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message")
+
+    def __init__(
+        self,
+        key: str = "",  # v4+
+        node_id: int = 0,  # v4+
+        host: str = "",  # v4+
+        port: int = 0,  # v4+
+        error_code: int = 0,  # v4+
+        error_message: str | None = "",  # v4+
+    ) -> None:
+        self.key = key
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.error_code = error_code
+        self.error_message = error_message
 
 
-@dataclass(slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Message):
     """What it is answered, versions 0 to 6."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0  # v0-3
-    error_message: str | None = ""  # v1-3
-    node_id: int = 0  # v0-3
-    host: str = ""  # v0-3
-    port: int = 0  # v0-3
-    coordinators: list[Coordinator] = field(default_factory=list)  # v4+
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators")
+    arrays = ("coordinators",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v1+
+        error_code: int = 0,  # v0-3
+        error_message: str | None = "",  # v1-3
+        node_id: int = 0,  # v0-3
+        host: str = "",  # v0-3
+        port: int = 0,  # v0-3
+        coordinators: list[Coordinator] = NEW,  # v4+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.coordinators = [] if coordinators is NEW else coordinators
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[FindCoordinatorRequest, int]:

@@ -2,15 +2,16 @@
 """GetTelemetrySubscriptions, Kafka API key 71, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -40,26 +41,45 @@ _unpack_iioB = struct.Struct(">ii?B").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class GetTelemetrySubscriptionsRequest:
+class GetTelemetrySubscriptionsRequest(Message):
     """What a client asks, version 0."""
 
-    client_instance_id: bytes = ZERO_UUID
+    __slots__ = ("client_instance_id",)
+
+    def __init__(
+        self,
+        client_instance_id: bytes = ZERO_UUID,
+    ) -> None:
+        self.client_instance_id = client_instance_id
 
 
-@dataclass(slots=True)
-class GetTelemetrySubscriptionsResponse:
+class GetTelemetrySubscriptionsResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    client_instance_id: bytes = ZERO_UUID
-    subscription_id: int = 0
-    accepted_compression_types: list[int] = field(default_factory=list)
-    push_interval_ms: int = 0
-    telemetry_max_bytes: int = 0
-    delta_temporality: bool = False
-    requested_metrics: list[str] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "client_instance_id", "subscription_id", "accepted_compression_types", "push_interval_ms", "telemetry_max_bytes", "delta_temporality", "requested_metrics")
+    arrays = ("accepted_compression_types", "requested_metrics")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        client_instance_id: bytes = ZERO_UUID,
+        subscription_id: int = 0,
+        accepted_compression_types: list[int] = NEW,
+        push_interval_ms: int = 0,
+        telemetry_max_bytes: int = 0,
+        delta_temporality: bool = False,
+        requested_metrics: list[str] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.client_instance_id = client_instance_id
+        self.subscription_id = subscription_id
+        self.accepted_compression_types = [] if accepted_compression_types is NEW else accepted_compression_types
+        self.push_interval_ms = push_interval_ms
+        self.telemetry_max_bytes = telemetry_max_bytes
+        self.delta_temporality = delta_temporality
+        self.requested_metrics = [] if requested_metrics is NEW else requested_metrics
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:

@@ -2,13 +2,13 @@
 """Heartbeat, Kafka API key 12, versions 0 to 4."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_length,
     left_over,
     malformed,
@@ -34,22 +34,36 @@ _unpack_ih = struct.Struct(">ih").unpack_from
 _unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
-@dataclass(slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Message):
     """What a client asks, versions 0 to 4."""
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None  # v3+
+    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id")
+
+    def __init__(
+        self,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,  # v3+
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
 
 
-@dataclass(slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Message):
     """What it is answered, versions 0 to 4."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
+    __slots__ = ("throttle_time_ms", "error_code")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v1+
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[HeartbeatRequest, int]:

@@ -2,13 +2,13 @@
 """InitProducerId, Kafka API key 22, versions 0 to 6."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_length,
     left_over,
     malformed,
@@ -41,28 +41,48 @@ _unpack_iqhB = struct.Struct(">iqhB").unpack_from
 _unpack_iqhooB = struct.Struct(">iqh??B").unpack_from
 
 
-@dataclass(slots=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(Message):
     """What a client asks, versions 0 to 6."""
 
-    transactional_id: str | None = ""
-    transaction_timeout_ms: int = 0
-    producer_id: int = -1  # v3+
-    producer_epoch: int = -1  # v3+
-    enable_2pc: bool = False  # v6+
-    keep_prepared_txn: bool = False  # v6+
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_2pc", "keep_prepared_txn")
+
+    def __init__(
+        self,
+        transactional_id: str | None = "",
+        transaction_timeout_ms: int = 0,
+        producer_id: int = -1,  # v3+
+        producer_epoch: int = -1,  # v3+
+        enable_2pc: bool = False,  # v6+
+        keep_prepared_txn: bool = False,  # v6+
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.enable_2pc = enable_2pc
+        self.keep_prepared_txn = keep_prepared_txn
 
 
-@dataclass(slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Message):
     """What it is answered, versions 0 to 6."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
-    ongoing_txn_producer_id: int = -1  # v6+
-    ongoing_txn_producer_epoch: int = -1  # v6+
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "ongoing_txn_producer_id", "ongoing_txn_producer_epoch")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+        ongoing_txn_producer_id: int = -1,  # v6+
+        ongoing_txn_producer_epoch: int = -1,  # v6+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.ongoing_txn_producer_id = ongoing_txn_producer_id
+        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[InitProducerIdRequest, int]:

@@ -2,14 +2,15 @@
 """JoinGroup, Kafka API key 11, versions 0 to 9."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -50,46 +51,86 @@ _unpack_iih = struct.Struct(">iih").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
 
-@dataclass(slots=True)
-class JoinGroupRequestProtocol:
-    name: str = ""
-    metadata: bytes = b""
+class JoinGroupRequestProtocol(Message):
+    __slots__ = ("name", "metadata")
+
+    def __init__(
+        self,
+        name: str = "",
+        metadata: bytes = b"",
+    ) -> None:
+        self.name = name
+        self.metadata = metadata
 
 
-@dataclass(slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(Message):
     """What a client asks, versions 0 to 9."""
 
-    group_id: str = ""
-    session_timeout_ms: int = 0
-    rebalance_timeout_ms: int = -1  # v1+
-    member_id: str = ""
-    group_instance_id: str | None = None  # v5+
-    protocol_type: str = ""
-    protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
-    reason: str | None = None  # v8+
+    __slots__ = ("group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type", "protocols", "reason")
+    arrays = ("protocols",)
+
+    def __init__(
+        self,
+        group_id: str = "",
+        session_timeout_ms: int = 0,
+        rebalance_timeout_ms: int = -1,  # v1+
+        member_id: str = "",
+        group_instance_id: str | None = None,  # v5+
+        protocol_type: str = "",
+        protocols: list[JoinGroupRequestProtocol] = NEW,
+        reason: str | None = None,  # v8+
+    ) -> None:
+        self.group_id = group_id
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.protocol_type = protocol_type
+        self.protocols = [] if protocols is NEW else protocols
+        self.reason = reason
 
 
-@dataclass(slots=True)
-class JoinGroupResponseMember:
-    member_id: str = ""
-    group_instance_id: str | None = None  # v5+
-    metadata: bytes = b""
+class JoinGroupResponseMember(Message):
+    __slots__ = ("member_id", "group_instance_id", "metadata")
+
+    def __init__(
+        self,
+        member_id: str = "",
+        group_instance_id: str | None = None,  # v5+
+        metadata: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.metadata = metadata
 
 
-@dataclass(slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Message):
     """What it is answered, versions 0 to 9."""
 
-    throttle_time_ms: int = 0  # v2+
-    error_code: int = 0
-    generation_id: int = -1
-    protocol_type: str | None = None  # v7+
-    protocol_name: str | None = ""
-    leader: str = ""
-    skip_assignment: bool = False  # v9+
-    member_id: str = ""
-    members: list[JoinGroupResponseMember] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members")
+    arrays = ("members",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v2+
+        error_code: int = 0,
+        generation_id: int = -1,
+        protocol_type: str | None = None,  # v7+
+        protocol_name: str | None = "",
+        leader: str = "",
+        skip_assignment: bool = False,  # v9+
+        member_id: str = "",
+        members: list[JoinGroupResponseMember] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.leader = leader
+        self.skip_assignment = skip_assignment
+        self.member_id = member_id
+        self.members = [] if members is NEW else members
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[JoinGroupRequest, int]:

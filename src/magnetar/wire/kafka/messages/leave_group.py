@@ -2,14 +2,15 @@
 """LeaveGroup, Kafka API key 13, versions 0 to 5."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -41,36 +42,66 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ihi = struct.Struct(">ihi").unpack_from
 
 
-@dataclass(slots=True)
-class MemberIdentity:
-    member_id: str = ""  # v3+
-    group_instance_id: str | None = None  # v3+
-    reason: str | None = None  # v5+
+class MemberIdentity(Message):
+    __slots__ = ("member_id", "group_instance_id", "reason")
+
+    def __init__(
+        self,
+        member_id: str = "",  # v3+
+        group_instance_id: str | None = None,  # v3+
+        reason: str | None = None,  # v5+
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.reason = reason
 
 
-@dataclass(slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(Message):
     """What a client asks, versions 0 to 5."""
 
-    group_id: str = ""
-    member_id: str = ""  # v0-2
-    members: list[MemberIdentity] = field(default_factory=list)  # v3+
+    __slots__ = ("group_id", "member_id", "members")
+    arrays = ("members",)
+
+    def __init__(
+        self,
+        group_id: str = "",
+        member_id: str = "",  # v0-2
+        members: list[MemberIdentity] = NEW,  # v3+
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.members = [] if members is NEW else members
 
 
-@dataclass(slots=True)
-class MemberResponse:
-    member_id: str = ""  # v3+
-    group_instance_id: str | None = ""  # v3+
-    error_code: int = 0  # v3+
+class MemberResponse(Message):
+    __slots__ = ("member_id", "group_instance_id", "error_code")
+
+    def __init__(
+        self,
+        member_id: str = "",  # v3+
+        group_instance_id: str | None = "",  # v3+
+        error_code: int = 0,  # v3+
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Message):
     """What it is answered, versions 0 to 5."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
-    members: list[MemberResponse] = field(default_factory=list)  # v3+
+    __slots__ = ("throttle_time_ms", "error_code", "members")
+    arrays = ("members",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v1+
+        error_code: int = 0,
+        members: list[MemberResponse] = NEW,  # v3+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.members = [] if members is NEW else members
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[LeaveGroupRequest, int]:

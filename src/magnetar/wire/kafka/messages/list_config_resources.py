@@ -2,14 +2,15 @@
 """ListConfigResources, Kafka API key 74, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -36,26 +37,46 @@ _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
-@dataclass(slots=True)
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    resource_types: list[int] = field(default_factory=list)  # v1+
+    __slots__ = ("resource_types",)
+    arrays = ("resource_types",)
+
+    def __init__(
+        self,
+        resource_types: list[int] = NEW,  # v1+
+    ) -> None:
+        self.resource_types = [] if resource_types is NEW else resource_types
 
 
-@dataclass(slots=True)
-class ConfigResource:
-    resource_name: str = ""
-    resource_type: int = 16  # v1+
+class ConfigResource(Message):
+    __slots__ = ("resource_name", "resource_type")
+
+    def __init__(
+        self,
+        resource_name: str = "",
+        resource_type: int = 16,  # v1+
+    ) -> None:
+        self.resource_name = resource_name
+        self.resource_type = resource_type
 
 
-@dataclass(slots=True)
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    config_resources: list[ConfigResource] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "config_resources")
+    arrays = ("config_resources",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        config_resources: list[ConfigResource] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.config_resources = [] if config_resources is NEW else config_resources
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListConfigResourcesRequest, int]:

@@ -2,14 +2,15 @@
 """ListGroups, Kafka API key 16, versions 0 to 5."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -38,29 +39,52 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ihi = struct.Struct(">ihi").unpack_from
 
 
-@dataclass(slots=True)
-class ListGroupsRequest:
+class ListGroupsRequest(Message):
     """What a client asks, versions 0 to 5."""
 
-    states_filter: list[str] = field(default_factory=list)  # v4+
-    types_filter: list[str] = field(default_factory=list)  # v5+
+    __slots__ = ("states_filter", "types_filter")
+    arrays = ("states_filter", "types_filter")
+
+    def __init__(
+        self,
+        states_filter: list[str] = NEW,  # v4+
+        types_filter: list[str] = NEW,  # v5+
+    ) -> None:
+        self.states_filter = [] if states_filter is NEW else states_filter
+        self.types_filter = [] if types_filter is NEW else types_filter
 
 
-@dataclass(slots=True)
-class ListedGroup:
-    group_id: str = ""
-    protocol_type: str = ""
-    group_state: str = ""  # v4+
-    group_type: str = ""  # v5+
+class ListedGroup(Message):
+    __slots__ = ("group_id", "protocol_type", "group_state", "group_type")
+
+    def __init__(
+        self,
+        group_id: str = "",
+        protocol_type: str = "",
+        group_state: str = "",  # v4+
+        group_type: str = "",  # v5+
+    ) -> None:
+        self.group_id = group_id
+        self.protocol_type = protocol_type
+        self.group_state = group_state
+        self.group_type = group_type
 
 
-@dataclass(slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Message):
     """What it is answered, versions 0 to 5."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
-    groups: list[ListedGroup] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "groups")
+    arrays = ("groups",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v1+
+        error_code: int = 0,
+        groups: list[ListedGroup] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.groups = [] if groups is NEW else groups
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListGroupsRequest, int]:

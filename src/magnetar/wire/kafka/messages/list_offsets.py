@@ -2,15 +2,16 @@
 """ListOffsets, Kafka API key 2, versions 1 to 11."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -55,50 +56,96 @@ _unpack_iiqB = struct.Struct(">iiqB").unpack_from
 _unpack_iq = struct.Struct(">iq").unpack_from
 
 
-@dataclass(slots=True)
-class ListOffsetsPartition:
-    partition_index: int = 0
-    current_leader_epoch: int = -1  # v4+
-    timestamp: int = 0
+class ListOffsetsPartition(Message):
+    __slots__ = ("partition_index", "current_leader_epoch", "timestamp")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        current_leader_epoch: int = -1,  # v4+
+        timestamp: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.current_leader_epoch = current_leader_epoch
+        self.timestamp = timestamp
 
 
-@dataclass(slots=True)
-class ListOffsetsTopic:
-    name: str = ""
-    partitions: list[ListOffsetsPartition] = field(default_factory=list)
+class ListOffsetsTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[ListOffsetsPartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Message):
     """What a client asks, versions 1 to 11."""
 
-    replica_id: int = -1
-    isolation_level: int = 0  # v2+
-    topics: list[ListOffsetsTopic] = field(default_factory=list)
-    timeout_ms: int = 0  # v10+
+    __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        replica_id: int = -1,
+        isolation_level: int = 0,  # v2+
+        topics: list[ListOffsetsTopic] = NEW,
+        timeout_ms: int = 0,  # v10+
+    ) -> None:
+        self.replica_id = replica_id
+        self.isolation_level = isolation_level
+        self.topics = [] if topics is NEW else topics
+        self.timeout_ms = timeout_ms
 
 
-@dataclass(slots=True)
-class ListOffsetsPartitionResponse:
-    partition_index: int = 0
-    error_code: int = 0
-    timestamp: int = -1
-    offset: int = -1
-    leader_epoch: int = -1  # v4+
+class ListOffsetsPartitionResponse(Message):
+    __slots__ = ("partition_index", "error_code", "timestamp", "offset", "leader_epoch")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        timestamp: int = -1,
+        offset: int = -1,
+        leader_epoch: int = -1,  # v4+
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.timestamp = timestamp
+        self.offset = offset
+        self.leader_epoch = leader_epoch
 
 
-@dataclass(slots=True)
-class ListOffsetsTopicResponse:
-    name: str = ""
-    partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
+class ListOffsetsTopicResponse(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[ListOffsetsPartitionResponse] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Message):
     """What it is answered, versions 1 to 11."""
 
-    throttle_time_ms: int = 0  # v2+
-    topics: list[ListOffsetsTopicResponse] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v2+
+        topics: list[ListOffsetsTopicResponse] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsRequest, int]:

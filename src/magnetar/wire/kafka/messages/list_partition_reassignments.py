@@ -2,14 +2,15 @@
 """ListPartitionReassignments, Kafka API key 46, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -37,42 +38,81 @@ _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsTopics:
-    name: str = ""
-    partition_indexes: list[int] = field(default_factory=list)
+class ListPartitionReassignmentsTopics(Message):
+    __slots__ = ("name", "partition_indexes")
+    arrays = ("partition_indexes",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partition_indexes: list[int] = NEW,
+    ) -> None:
+        self.name = name
+        self.partition_indexes = [] if partition_indexes is NEW else partition_indexes
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Message):
     """What a client asks, version 0."""
 
-    timeout_ms: int = 60000
-    topics: list[ListPartitionReassignmentsTopics] | None = None
+    __slots__ = ("timeout_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        timeout_ms: int = 60000,
+        topics: list[ListPartitionReassignmentsTopics] | None = None,
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.topics = topics
 
 
-@dataclass(slots=True)
-class OngoingPartitionReassignment:
-    partition_index: int = 0
-    replicas: list[int] = field(default_factory=list)
-    adding_replicas: list[int] = field(default_factory=list)
-    removing_replicas: list[int] = field(default_factory=list)
+class OngoingPartitionReassignment(Message):
+    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas")
+    arrays = ("replicas", "adding_replicas", "removing_replicas")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        replicas: list[int] = NEW,
+        adding_replicas: list[int] = NEW,
+        removing_replicas: list[int] = NEW,
+    ) -> None:
+        self.partition_index = partition_index
+        self.replicas = [] if replicas is NEW else replicas
+        self.adding_replicas = [] if adding_replicas is NEW else adding_replicas
+        self.removing_replicas = [] if removing_replicas is NEW else removing_replicas
 
 
-@dataclass(slots=True)
-class OngoingTopicReassignment:
-    name: str = ""
-    partitions: list[OngoingPartitionReassignment] = field(default_factory=list)
+class OngoingTopicReassignment(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[OngoingPartitionReassignment] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    topics: list[OngoingTopicReassignment] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        topics: list[OngoingTopicReassignment] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListPartitionReassignmentsRequest, int]:

@@ -2,14 +2,15 @@
 """ListTransactions, Kafka API key 66, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -38,31 +39,56 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_qB = struct.Struct(">qB").unpack_from
 
 
-@dataclass(slots=True)
-class ListTransactionsRequest:
+class ListTransactionsRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    state_filters: list[str] = field(default_factory=list)
-    producer_id_filters: list[int] = field(default_factory=list)
-    duration_filter: int = -1  # v1+
-    transactional_id_pattern: str | None = None  # v2+
+    __slots__ = ("state_filters", "producer_id_filters", "duration_filter", "transactional_id_pattern")
+    arrays = ("state_filters", "producer_id_filters")
+
+    def __init__(
+        self,
+        state_filters: list[str] = NEW,
+        producer_id_filters: list[int] = NEW,
+        duration_filter: int = -1,  # v1+
+        transactional_id_pattern: str | None = None,  # v2+
+    ) -> None:
+        self.state_filters = [] if state_filters is NEW else state_filters
+        self.producer_id_filters = [] if producer_id_filters is NEW else producer_id_filters
+        self.duration_filter = duration_filter
+        self.transactional_id_pattern = transactional_id_pattern
 
 
-@dataclass(slots=True)
-class TransactionState:
-    transactional_id: str = ""
-    producer_id: int = 0
-    transaction_state: str = ""
+class TransactionState(Message):
+    __slots__ = ("transactional_id", "producer_id", "transaction_state")
+
+    def __init__(
+        self,
+        transactional_id: str = "",
+        producer_id: int = 0,
+        transaction_state: str = "",
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.transaction_state = transaction_state
 
 
-@dataclass(slots=True)
-class ListTransactionsResponse:
+class ListTransactionsResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    unknown_state_filters: list[str] = field(default_factory=list)
-    transaction_states: list[TransactionState] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "error_code", "unknown_state_filters", "transaction_states")
+    arrays = ("unknown_state_filters", "transaction_states")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        unknown_state_filters: list[str] = NEW,
+        transaction_states: list[TransactionState] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.unknown_state_filters = [] if unknown_state_filters is NEW else unknown_state_filters
+        self.transaction_states = [] if transaction_states is NEW else transaction_states
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[ListTransactionsRequest, int]:

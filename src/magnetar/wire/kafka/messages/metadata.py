@@ -2,16 +2,17 @@
 """Metadata, Kafka API key 3, versions 0 to 13."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -72,62 +73,120 @@ _unpack_uB = struct.Struct(">16sB").unpack_from
 _unpack_uoB = struct.Struct(">16s?B").unpack_from
 
 
-@dataclass(slots=True)
-class MetadataRequestTopic:
-    topic_id: bytes = ZERO_UUID  # v10+
-    name: str | None = ""
+class MetadataRequestTopic(Message):
+    __slots__ = ("topic_id", "name")
+
+    def __init__(
+        self,
+        topic_id: bytes = ZERO_UUID,  # v10+
+        name: str | None = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.name = name
 
 
-@dataclass(slots=True)
-class MetadataRequest:
+class MetadataRequest(Message):
     """What a client asks, versions 0 to 13."""
 
-    topics: list[MetadataRequestTopic] | None = field(default_factory=list)
-    allow_auto_topic_creation: bool = True  # v4+
-    include_cluster_authorized_operations: bool = False  # v8-10
-    include_topic_authorized_operations: bool = False  # v8+
+    __slots__ = ("topics", "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        topics: list[MetadataRequestTopic] | None = NEW,
+        allow_auto_topic_creation: bool = True,  # v4+
+        include_cluster_authorized_operations: bool = False,  # v8-10
+        include_topic_authorized_operations: bool = False,  # v8+
+    ) -> None:
+        self.topics = [] if topics is NEW else topics
+        self.allow_auto_topic_creation = allow_auto_topic_creation
+        self.include_cluster_authorized_operations = include_cluster_authorized_operations
+        self.include_topic_authorized_operations = include_topic_authorized_operations
 
 
-@dataclass(slots=True)
-class MetadataResponseBroker:
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None  # v1+
+class MetadataResponseBroker(Message):
+    __slots__ = ("node_id", "host", "port", "rack")
+
+    def __init__(
+        self,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,  # v1+
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
 
-@dataclass(slots=True)
-class MetadataResponsePartition:
-    error_code: int = 0
-    partition_index: int = 0
-    leader_id: int = 0
-    leader_epoch: int = -1  # v7+
-    replica_nodes: list[int] = field(default_factory=list)
-    isr_nodes: list[int] = field(default_factory=list)
-    offline_replicas: list[int] = field(default_factory=list)  # v5+
+class MetadataResponsePartition(Message):
+    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas")
+    arrays = ("replica_nodes", "isr_nodes", "offline_replicas")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = -1,  # v7+
+        replica_nodes: list[int] = NEW,
+        isr_nodes: list[int] = NEW,
+        offline_replicas: list[int] = NEW,  # v5+
+    ) -> None:
+        self.error_code = error_code
+        self.partition_index = partition_index
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.replica_nodes = [] if replica_nodes is NEW else replica_nodes
+        self.isr_nodes = [] if isr_nodes is NEW else isr_nodes
+        self.offline_replicas = [] if offline_replicas is NEW else offline_replicas
 
 
-@dataclass(slots=True)
-class MetadataResponseTopic:
-    error_code: int = 0
-    name: str | None = ""
-    topic_id: bytes = ZERO_UUID  # v10+
-    is_internal: bool = False  # v1+
-    partitions: list[MetadataResponsePartition] = field(default_factory=list)
-    topic_authorized_operations: int = -2147483648  # v8+
+class MetadataResponseTopic(Message):
+    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        name: str | None = "",
+        topic_id: bytes = ZERO_UUID,  # v10+
+        is_internal: bool = False,  # v1+
+        partitions: list[MetadataResponsePartition] = NEW,
+        topic_authorized_operations: int = -2147483648,  # v8+
+    ) -> None:
+        self.error_code = error_code
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions = [] if partitions is NEW else partitions
+        self.topic_authorized_operations = topic_authorized_operations
 
 
-@dataclass(slots=True)
-class MetadataResponse:
+class MetadataResponse(Message):
     """What it is answered, versions 0 to 13."""
 
-    throttle_time_ms: int = 0  # v3+
-    brokers: list[MetadataResponseBroker] = field(default_factory=list)
-    cluster_id: str | None = None  # v2+
-    controller_id: int = -1  # v1+
-    topics: list[MetadataResponseTopic] = field(default_factory=list)
-    cluster_authorized_operations: int = -2147483648  # v8-10
-    error_code: int = 0  # v13+
+    __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations", "error_code")
+    arrays = ("brokers", "topics")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v3+
+        brokers: list[MetadataResponseBroker] = NEW,
+        cluster_id: str | None = None,  # v2+
+        controller_id: int = -1,  # v1+
+        topics: list[MetadataResponseTopic] = NEW,
+        cluster_authorized_operations: int = -2147483648,  # v8-10
+        error_code: int = 0,  # v13+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.brokers = [] if brokers is NEW else brokers
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.topics = [] if topics is NEW else topics
+        self.cluster_authorized_operations = cluster_authorized_operations
+        self.error_code = error_code
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[MetadataRequest, int]:

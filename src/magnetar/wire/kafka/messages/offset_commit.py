@@ -2,16 +2,17 @@
 """OffsetCommit, Kafka API key 8, versions 2 to 10."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -54,52 +55,100 @@ _unpack_qi = struct.Struct(">qi").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class OffsetCommitRequestPartition:
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1  # v6+
-    committed_metadata: str | None = ""
+class OffsetCommitRequestPartition(Message):
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,  # v6+
+        committed_metadata: str | None = "",
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.committed_metadata = committed_metadata
 
 
-@dataclass(slots=True)
-class OffsetCommitRequestTopic:
-    name: str = ""  # v2-9
-    topic_id: bytes = ZERO_UUID  # v10+
-    partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
+class OffsetCommitRequestTopic(Message):
+    __slots__ = ("name", "topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",  # v2-9
+        topic_id: bytes = ZERO_UUID,  # v10+
+        partitions: list[OffsetCommitRequestPartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(Message):
     """What a client asks, versions 2 to 10."""
 
-    group_id: str = ""
-    generation_id_or_member_epoch: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None  # v7+
-    retention_time_ms: int = -1  # v2-4
-    topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
+    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        group_id: str = "",
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,  # v7+
+        retention_time_ms: int = -1,  # v2-4
+        topics: list[OffsetCommitRequestTopic] = NEW,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.retention_time_ms = retention_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class OffsetCommitResponsePartition:
-    partition_index: int = 0
-    error_code: int = 0
+class OffsetCommitResponsePartition(Message):
+    __slots__ = ("partition_index", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class OffsetCommitResponseTopic:
-    name: str = ""  # v2-9
-    topic_id: bytes = ZERO_UUID  # v10+
-    partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
+class OffsetCommitResponseTopic(Message):
+    __slots__ = ("name", "topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",  # v2-9
+        topic_id: bytes = ZERO_UUID,  # v10+
+        partitions: list[OffsetCommitResponsePartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Message):
     """What it is answered, versions 2 to 10."""
 
-    throttle_time_ms: int = 0  # v3+
-    topics: list[OffsetCommitResponseTopic] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v3+
+        topics: list[OffsetCommitResponseTopic] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetCommitRequest, int]:

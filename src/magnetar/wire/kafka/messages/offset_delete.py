@@ -2,14 +2,15 @@
 """OffsetDelete, Kafka API key 47, version 0."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -33,44 +34,84 @@ _unpack_i = struct.Struct(">i").unpack_from
 _unpack_ih = struct.Struct(">ih").unpack_from
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestPartition:
-    partition_index: int = 0
+class OffsetDeleteRequestPartition(Message):
+    __slots__ = ("partition_index",)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequestTopic:
-    name: str = ""
-    partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
+class OffsetDeleteRequestTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[OffsetDeleteRequestPartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Message):
     """What a client asks, version 0."""
 
-    group_id: str = ""
-    topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
+    __slots__ = ("group_id", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        group_id: str = "",
+        topics: list[OffsetDeleteRequestTopic] = NEW,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponsePartition:
-    partition_index: int = 0
-    error_code: int = 0
+class OffsetDeleteResponsePartition(Message):
+    __slots__ = ("partition_index", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponseTopic:
-    name: str = ""
-    partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
+class OffsetDeleteResponseTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[OffsetDeleteResponsePartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Message):
     """What it is answered, version 0."""
 
-    error_code: int = 0
-    throttle_time_ms: int = 0
-    topics: list[OffsetDeleteResponseTopic] = field(default_factory=list)
+    __slots__ = ("error_code", "throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetDeleteResponseTopic] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteRequest, int]:

@@ -2,15 +2,16 @@
 """OffsetFetch, Kafka API key 9, versions 1 to 10."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -54,83 +55,166 @@ _unpack_oB = struct.Struct(">?B").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestTopic:
-    name: str = ""  # v1-7
-    partition_indexes: list[int] = field(default_factory=list)  # v1-7
+class OffsetFetchRequestTopic(Message):
+    __slots__ = ("name", "partition_indexes")
+    arrays = ("partition_indexes",)
+
+    def __init__(
+        self,
+        name: str = "",  # v1-7
+        partition_indexes: list[int] = NEW,  # v1-7
+    ) -> None:
+        self.name = name
+        self.partition_indexes = [] if partition_indexes is NEW else partition_indexes
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestTopics:
-    name: str = ""  # v8-9
-    topic_id: bytes = ZERO_UUID  # v10+
-    partition_indexes: list[int] = field(default_factory=list)  # v8+
+class OffsetFetchRequestTopics(Message):
+    __slots__ = ("name", "topic_id", "partition_indexes")
+    arrays = ("partition_indexes",)
+
+    def __init__(
+        self,
+        name: str = "",  # v8-9
+        topic_id: bytes = ZERO_UUID,  # v10+
+        partition_indexes: list[int] = NEW,  # v8+
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_indexes = [] if partition_indexes is NEW else partition_indexes
 
 
-@dataclass(slots=True)
-class OffsetFetchRequestGroup:
-    group_id: str = ""  # v8+
-    member_id: str | None = None  # v9+
-    member_epoch: int = -1  # v9+
-    topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)  # v8+
+class OffsetFetchRequestGroup(Message):
+    __slots__ = ("group_id", "member_id", "member_epoch", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        group_id: str = "",  # v8+
+        member_id: str | None = None,  # v9+
+        member_epoch: int = -1,  # v9+
+        topics: list[OffsetFetchRequestTopics] | None = NEW,  # v8+
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(Message):
     """What a client asks, versions 1 to 10."""
 
-    group_id: str = ""  # v1-7
-    topics: list[OffsetFetchRequestTopic] | None = field(default_factory=list)  # v1-7
-    groups: list[OffsetFetchRequestGroup] = field(default_factory=list)  # v8+
-    require_stable: bool = False  # v7+
+    __slots__ = ("group_id", "topics", "groups", "require_stable")
+    arrays = ("topics", "groups")
+
+    def __init__(
+        self,
+        group_id: str = "",  # v1-7
+        topics: list[OffsetFetchRequestTopic] | None = NEW,  # v1-7
+        groups: list[OffsetFetchRequestGroup] = NEW,  # v8+
+        require_stable: bool = False,  # v7+
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is NEW else topics
+        self.groups = [] if groups is NEW else groups
+        self.require_stable = require_stable
 
 
-@dataclass(slots=True)
-class OffsetFetchResponsePartition:
-    partition_index: int = 0  # v1-7
-    committed_offset: int = 0  # v1-7
-    committed_leader_epoch: int = -1  # v5-7
-    metadata: str | None = ""  # v1-7
-    error_code: int = 0  # v1-7
+class OffsetFetchResponsePartition(Message):
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,  # v1-7
+        committed_offset: int = 0,  # v1-7
+        committed_leader_epoch: int = -1,  # v5-7
+        metadata: str | None = "",  # v1-7
+        error_code: int = 0,  # v1-7
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.metadata = metadata
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseTopic:
-    name: str = ""  # v1-7
-    partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)  # v1-7
+class OffsetFetchResponseTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",  # v1-7
+        partitions: list[OffsetFetchResponsePartition] = NEW,  # v1-7
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetFetchResponsePartitions:
-    partition_index: int = 0  # v8+
-    committed_offset: int = 0  # v8+
-    committed_leader_epoch: int = -1  # v8+
-    metadata: str | None = ""  # v8+
-    error_code: int = 0  # v8+
+class OffsetFetchResponsePartitions(Message):
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,  # v8+
+        committed_offset: int = 0,  # v8+
+        committed_leader_epoch: int = -1,  # v8+
+        metadata: str | None = "",  # v8+
+        error_code: int = 0,  # v8+
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.metadata = metadata
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseTopics:
-    name: str = ""  # v8-9
-    topic_id: bytes = ZERO_UUID  # v10+
-    partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)  # v8+
+class OffsetFetchResponseTopics(Message):
+    __slots__ = ("name", "topic_id", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",  # v8-9
+        topic_id: bytes = ZERO_UUID,  # v10+
+        partitions: list[OffsetFetchResponsePartitions] = NEW,  # v8+
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetFetchResponseGroup:
-    group_id: str = ""  # v8+
-    topics: list[OffsetFetchResponseTopics] = field(default_factory=list)  # v8+
-    error_code: int = 0  # v8+
+class OffsetFetchResponseGroup(Message):
+    __slots__ = ("group_id", "topics", "error_code")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        group_id: str = "",  # v8+
+        topics: list[OffsetFetchResponseTopics] = NEW,  # v8+
+        error_code: int = 0,  # v8+
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is NEW else topics
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Message):
     """What it is answered, versions 1 to 10."""
 
-    throttle_time_ms: int = 0  # v3+
-    topics: list[OffsetFetchResponseTopic] = field(default_factory=list)  # v1-7
-    error_code: int = 0  # v2-7
-    groups: list[OffsetFetchResponseGroup] = field(default_factory=list)  # v8+
+    __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
+    arrays = ("topics", "groups")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v3+
+        topics: list[OffsetFetchResponseTopic] = NEW,  # v1-7
+        error_code: int = 0,  # v2-7
+        groups: list[OffsetFetchResponseGroup] = NEW,  # v8+
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
+        self.error_code = error_code
+        self.groups = [] if groups is NEW else groups
 
 
 def _decode_request_v1(buffer: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:

@@ -2,15 +2,16 @@
 """OffsetForLeaderEpoch, Kafka API key 23, versions 2 to 4."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -45,47 +46,90 @@ _unpack_iii = struct.Struct(">iii").unpack_from
 _unpack_iiiB = struct.Struct(">iiiB").unpack_from
 
 
-@dataclass(slots=True)
-class OffsetForLeaderPartition:
-    partition: int = 0
-    current_leader_epoch: int = -1
-    leader_epoch: int = 0
+class OffsetForLeaderPartition(Message):
+    __slots__ = ("partition", "current_leader_epoch", "leader_epoch")
+
+    def __init__(
+        self,
+        partition: int = 0,
+        current_leader_epoch: int = -1,
+        leader_epoch: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.leader_epoch = leader_epoch
 
 
-@dataclass(slots=True)
-class OffsetForLeaderTopic:
-    topic: str = ""
-    partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
+class OffsetForLeaderTopic(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[OffsetForLeaderPartition] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Message):
     """What a client asks, versions 2 to 4."""
 
-    replica_id: int = -2  # v3+
-    topics: list[OffsetForLeaderTopic] = field(default_factory=list)
+    __slots__ = ("replica_id", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        replica_id: int = -2,  # v3+
+        topics: list[OffsetForLeaderTopic] = NEW,
+    ) -> None:
+        self.replica_id = replica_id
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class EpochEndOffset:
-    error_code: int = 0
-    partition: int = 0
-    leader_epoch: int = -1
-    end_offset: int = -1
+class EpochEndOffset(Message):
+    __slots__ = ("error_code", "partition", "leader_epoch", "end_offset")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        partition: int = 0,
+        leader_epoch: int = -1,
+        end_offset: int = -1,
+    ) -> None:
+        self.error_code = error_code
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
 
 
-@dataclass(slots=True)
-class OffsetForLeaderTopicResult:
-    topic: str = ""
-    partitions: list[EpochEndOffset] = field(default_factory=list)
+class OffsetForLeaderTopicResult(Message):
+    __slots__ = ("topic", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        topic: str = "",
+        partitions: list[EpochEndOffset] = NEW,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Message):
     """What it is answered, versions 2 to 4."""
 
-    throttle_time_ms: int = 0
-    topics: list[OffsetForLeaderTopicResult] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetForLeaderTopicResult] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v2(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:

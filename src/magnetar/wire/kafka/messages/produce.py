@@ -2,15 +2,16 @@
 """Produce, Kafka API key 0, versions 3 to 13."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     bad_tag,
@@ -63,75 +64,147 @@ _unpack_iiB = struct.Struct(">iiB").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
-@dataclass(slots=True)
-class PartitionProduceData:
-    index: int = 0
-    records: Buffer | None = None
+class PartitionProduceData(Message):
+    __slots__ = ("index", "records")
+
+    def __init__(
+        self,
+        index: int = 0,
+        records: Buffer | None = None,
+    ) -> None:
+        self.index = index
+        self.records = records
 
 
-@dataclass(slots=True)
-class TopicProduceData:
-    name: str = ""  # v3-12
-    topic_id: bytes = ZERO_UUID  # v13+
-    partition_data: list[PartitionProduceData] = field(default_factory=list)
+class TopicProduceData(Message):
+    __slots__ = ("name", "topic_id", "partition_data")
+    arrays = ("partition_data",)
+
+    def __init__(
+        self,
+        name: str = "",  # v3-12
+        topic_id: bytes = ZERO_UUID,  # v13+
+        partition_data: list[PartitionProduceData] = NEW,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_data = [] if partition_data is NEW else partition_data
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Message):
     """What a client asks, versions 3 to 13."""
 
-    transactional_id: str | None = None
-    acks: int = 0
-    timeout_ms: int = 0
-    topic_data: list[TopicProduceData] = field(default_factory=list)
+    __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
+    arrays = ("topic_data",)
+
+    def __init__(
+        self,
+        transactional_id: str | None = None,
+        acks: int = 0,
+        timeout_ms: int = 0,
+        topic_data: list[TopicProduceData] = NEW,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topic_data = [] if topic_data is NEW else topic_data
 
 
-@dataclass(slots=True)
-class BatchIndexAndErrorMessage:
-    batch_index: int = 0  # v8+
-    batch_index_error_message: str | None = None  # v8+
+class BatchIndexAndErrorMessage(Message):
+    __slots__ = ("batch_index", "batch_index_error_message")
+
+    def __init__(
+        self,
+        batch_index: int = 0,  # v8+
+        batch_index_error_message: str | None = None,  # v8+
+    ) -> None:
+        self.batch_index = batch_index
+        self.batch_index_error_message = batch_index_error_message
 
 
-@dataclass(slots=True)
-class LeaderIdAndEpoch:
-    leader_id: int = -1  # v10+
-    leader_epoch: int = -1  # v10+
+class LeaderIdAndEpoch(Message):
+    __slots__ = ("leader_id", "leader_epoch")
+
+    def __init__(
+        self,
+        leader_id: int = -1,  # v10+
+        leader_epoch: int = -1,  # v10+
+    ) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
 
-@dataclass(slots=True)
-class PartitionProduceResponse:
-    index: int = 0
-    error_code: int = 0
-    base_offset: int = 0
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1  # v5+
-    record_errors: list[BatchIndexAndErrorMessage] = field(default_factory=list)  # v8+
-    error_message: str | None = None  # v8+
-    current_leader: LeaderIdAndEpoch | None = None  # v10+
+class PartitionProduceResponse(Message):
+    __slots__ = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors", "error_message", "current_leader")
+    arrays = ("record_errors",)
+
+    def __init__(
+        self,
+        index: int = 0,
+        error_code: int = 0,
+        base_offset: int = 0,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,  # v5+
+        record_errors: list[BatchIndexAndErrorMessage] = NEW,  # v8+
+        error_message: str | None = None,  # v8+
+        current_leader: LeaderIdAndEpoch | None = None,  # v10+
+    ) -> None:
+        self.index = index
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = [] if record_errors is NEW else record_errors
+        self.error_message = error_message
+        self.current_leader = current_leader
 
 
-@dataclass(slots=True)
-class TopicProduceResponse:
-    name: str = ""  # v3-12
-    topic_id: bytes = ZERO_UUID  # v13+
-    partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
+class TopicProduceResponse(Message):
+    __slots__ = ("name", "topic_id", "partition_responses")
+    arrays = ("partition_responses",)
+
+    def __init__(
+        self,
+        name: str = "",  # v3-12
+        topic_id: bytes = ZERO_UUID,  # v13+
+        partition_responses: list[PartitionProduceResponse] = NEW,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_responses = [] if partition_responses is NEW else partition_responses
 
 
-@dataclass(slots=True)
-class NodeEndpoint:
-    node_id: int = 0  # v10+
-    host: str = ""  # v10+
-    port: int = 0  # v10+
-    rack: str | None = None  # v10+
+class NodeEndpoint(Message):
+    __slots__ = ("node_id", "host", "port", "rack")
+
+    def __init__(
+        self,
+        node_id: int = 0,  # v10+
+        host: str = "",  # v10+
+        port: int = 0,  # v10+
+        rack: str | None = None,  # v10+
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
 
-@dataclass(slots=True)
-class ProduceResponse:
+class ProduceResponse(Message):
     """What it is answered, versions 3 to 13."""
 
-    responses: list[TopicProduceResponse] = field(default_factory=list)
-    throttle_time_ms: int = 0
-    node_endpoints: list[NodeEndpoint] = field(default_factory=list)  # v10+
+    __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
+    arrays = ("responses", "node_endpoints")
+
+    def __init__(
+        self,
+        responses: list[TopicProduceResponse] = NEW,
+        throttle_time_ms: int = 0,
+        node_endpoints: list[NodeEndpoint] = NEW,  # v10+
+    ) -> None:
+        self.responses = [] if responses is NEW else responses
+        self.throttle_time_ms = throttle_time_ms
+        self.node_endpoints = [] if node_endpoints is NEW else node_endpoints
 
 
 def _decode_request_v3(buffer: memoryview, position: int) -> tuple[ProduceRequest, int]:

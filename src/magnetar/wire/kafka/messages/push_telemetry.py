@@ -2,7 +2,6 @@
 """PushTelemetry, Kafka API key 72, version 0."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
@@ -10,6 +9,7 @@ from magnetar.wire.kafka.runtime import (
     RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
+    Message,
     bad_length,
     left_over,
     malformed,
@@ -31,23 +31,38 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_uiobB = struct.Struct(">16si?bB").unpack_from
 
 
-@dataclass(slots=True)
-class PushTelemetryRequest:
+class PushTelemetryRequest(Message):
     """What a client asks, version 0."""
 
-    client_instance_id: bytes = ZERO_UUID
-    subscription_id: int = 0
-    terminating: bool = False
-    compression_type: int = 0
-    metrics: bytes = b""
+    __slots__ = ("client_instance_id", "subscription_id", "terminating", "compression_type", "metrics")
+
+    def __init__(
+        self,
+        client_instance_id: bytes = ZERO_UUID,
+        subscription_id: int = 0,
+        terminating: bool = False,
+        compression_type: int = 0,
+        metrics: bytes = b"",
+    ) -> None:
+        self.client_instance_id = client_instance_id
+        self.subscription_id = subscription_id
+        self.terminating = terminating
+        self.compression_type = compression_type
+        self.metrics = metrics
 
 
-@dataclass(slots=True)
-class PushTelemetryResponse:
+class PushTelemetryResponse(Message):
     """What it is answered, version 0."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("throttle_time_ms", "error_code")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[PushTelemetryRequest, int]:

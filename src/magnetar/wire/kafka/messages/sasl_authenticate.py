@@ -2,13 +2,13 @@
 """SaslAuthenticate, Kafka API key 36, versions 0 to 2."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_length,
     left_over,
     malformed,
@@ -37,21 +37,34 @@ _unpack_q = struct.Struct(">q").unpack_from
 _unpack_qB = struct.Struct(">qB").unpack_from
 
 
-@dataclass(slots=True)
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(Message):
     """What a client asks, versions 0 to 2."""
 
-    auth_bytes: bytes = b""
+    __slots__ = ("auth_bytes",)
+
+    def __init__(
+        self,
+        auth_bytes: bytes = b"",
+    ) -> None:
+        self.auth_bytes = auth_bytes
 
 
-@dataclass(slots=True)
-class SaslAuthenticateResponse:
+class SaslAuthenticateResponse(Message):
     """What it is answered, versions 0 to 2."""
 
-    error_code: int = 0
-    error_message: str | None = ""
-    auth_bytes: bytes = b""
-    session_lifetime_ms: int = 0  # v1+
+    __slots__ = ("error_code", "error_message", "auth_bytes", "session_lifetime_ms")
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        error_message: str | None = "",
+        auth_bytes: bytes = b"",
+        session_lifetime_ms: int = 0,  # v1+
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.auth_bytes = auth_bytes
+        self.session_lifetime_ms = session_lifetime_ms
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SaslAuthenticateRequest, int]:

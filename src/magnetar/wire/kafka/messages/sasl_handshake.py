@@ -2,14 +2,15 @@
 """SaslHandshake, Kafka API key 17, versions 0 to 1."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -28,19 +29,31 @@ _unpack_h = struct.Struct(">h").unpack_from
 _unpack_hi = struct.Struct(">hi").unpack_from
 
 
-@dataclass(slots=True)
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(Message):
     """What a client asks, versions 0 to 1."""
 
-    mechanism: str = ""
+    __slots__ = ("mechanism",)
+
+    def __init__(
+        self,
+        mechanism: str = "",
+    ) -> None:
+        self.mechanism = mechanism
 
 
-@dataclass(slots=True)
-class SaslHandshakeResponse:
+class SaslHandshakeResponse(Message):
     """What it is answered, versions 0 to 1."""
 
-    error_code: int = 0
-    mechanisms: list[str] = field(default_factory=list)
+    __slots__ = ("error_code", "mechanisms")
+    arrays = ("mechanisms",)
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        mechanisms: list[str] = NEW,
+    ) -> None:
+        self.error_code = error_code
+        self.mechanisms = [] if mechanisms is NEW else mechanisms
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SaslHandshakeRequest, int]:

@@ -2,14 +2,15 @@
 """SyncGroup, Kafka API key 14, versions 0 to 5."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -43,34 +44,61 @@ _unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ihi = struct.Struct(">ihi").unpack_from
 
 
-@dataclass(slots=True)
-class SyncGroupRequestAssignment:
-    member_id: str = ""
-    assignment: bytes = b""
+class SyncGroupRequestAssignment(Message):
+    __slots__ = ("member_id", "assignment")
+
+    def __init__(
+        self,
+        member_id: str = "",
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.assignment = assignment
 
 
-@dataclass(slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(Message):
     """What a client asks, versions 0 to 5."""
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None  # v3+
-    protocol_type: str | None = None  # v5+
-    protocol_name: str | None = None  # v5+
-    assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
+    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments")
+    arrays = ("assignments",)
+
+    def __init__(
+        self,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,  # v3+
+        protocol_type: str | None = None,  # v5+
+        protocol_name: str | None = None,  # v5+
+        assignments: list[SyncGroupRequestAssignment] = NEW,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignments = [] if assignments is NEW else assignments
 
 
-@dataclass(slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Message):
     """What it is answered, versions 0 to 5."""
 
-    throttle_time_ms: int = 0  # v1+
-    error_code: int = 0
-    protocol_type: str | None = None  # v5+
-    protocol_name: str | None = None  # v5+
-    assignment: bytes = b""
+    __slots__ = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,  # v1+
+        error_code: int = 0,
+        protocol_type: str | None = None,  # v5+
+        protocol_name: str | None = None,  # v5+
+        assignment: bytes = b"",
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignment = assignment
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[SyncGroupRequest, int]:

@@ -2,14 +2,15 @@
 """TxnOffsetCommit, Kafka API key 28, versions 0 to 5."""
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
+    NEW,
     PACED_MIN,
     RESPONSE_ELEMENTS_MAX,
     Buffer,
+    Message,
     bad_count,
     bad_length,
     left_over,
@@ -52,52 +53,100 @@ _unpack_qhi = struct.Struct(">qhi").unpack_from
 _unpack_qhiB = struct.Struct(">qhiB").unpack_from
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequestPartition:
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1  # v2+
-    committed_metadata: str | None = ""
+class TxnOffsetCommitRequestPartition(Message):
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,  # v2+
+        committed_metadata: str | None = "",
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.committed_metadata = committed_metadata
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequestTopic:
-    name: str = ""
-    partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
+class TxnOffsetCommitRequestTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[TxnOffsetCommitRequestPartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Message):
     """What a client asks, versions 0 to 5."""
 
-    transactional_id: str = ""
-    group_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    generation_id: int = -1  # v3+
-    member_id: str = ""  # v3+
-    group_instance_id: str | None = None  # v3+
-    topics: list[TxnOffsetCommitRequestTopic] = field(default_factory=list)
+    __slots__ = ("transactional_id", "group_id", "producer_id", "producer_epoch", "generation_id", "member_id", "group_instance_id", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        transactional_id: str = "",
+        group_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        generation_id: int = -1,  # v3+
+        member_id: str = "",  # v3+
+        group_instance_id: str | None = None,  # v3+
+        topics: list[TxnOffsetCommitRequestTopic] = NEW,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.group_id = group_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.topics = [] if topics is NEW else topics
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponsePartition:
-    partition_index: int = 0
-    error_code: int = 0
+class TxnOffsetCommitResponsePartition(Message):
+    __slots__ = ("partition_index", "error_code")
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponseTopic:
-    name: str = ""
-    partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
+class TxnOffsetCommitResponseTopic(Message):
+    __slots__ = ("name", "partitions")
+    arrays = ("partitions",)
+
+    def __init__(
+        self,
+        name: str = "",
+        partitions: list[TxnOffsetCommitResponsePartition] = NEW,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is NEW else partitions
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Message):
     """What it is answered, versions 0 to 5."""
 
-    throttle_time_ms: int = 0
-    topics: list[TxnOffsetCommitResponseTopic] = field(default_factory=list)
+    __slots__ = ("throttle_time_ms", "topics")
+    arrays = ("topics",)
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: list[TxnOffsetCommitResponseTopic] = NEW,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is NEW else topics
 
 
 def _decode_request_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitRequest, int]:
