@@ -41,6 +41,7 @@ from magnetar.admin.routes import (
     topics,
     unserved,
 )
+from magnetar.base.exposition import render
 from magnetar.base.metrics import Metrics
 from magnetar.broker.cluster.model import Endpoint
 from magnetar.broker.usecases.cases import UseCases
@@ -102,7 +103,7 @@ def create_app(
     async def read_metrics(request: Request) -> Response:
         await cases.metrics.refresh(caller_of(request), progress)
         # On a worker thread: with many partitions it takes long, and the event loop belongs to the clients.
-        return Response(await asyncio.to_thread(metrics.render), media_type=METRICS_TYPE)
+        return Response(await asyncio.to_thread(render, metrics), media_type=METRICS_TYPE)
 
     about = routing.Router()
     about.add("/metrics", read_metrics, ["GET"], "Every number about the server")

@@ -1,7 +1,7 @@
 """Numbers about the server, cheap to count and shown at /metrics.
 
-The hot path holds a `Counter` and does `counter.value += n`; nothing else happens until it is read.  A
-`Metrics` is a prometheus-client collector that turns what was counted into samples then.
+The hot path holds a `Counter` and does `counter.value += n`; nothing else happens until it is read, which
+`exposition.py` does.
 
 Names are those of KoP and Pulsar where they exist, so that their dashboards work.  Many of those do not end
 in `_total`, as Prometheus' counters must; such a name goes out as it is, and untyped.  Dashboards depend on names: each
@@ -11,10 +11,6 @@ is written whole where it is declared.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, TypeVar
-
-from prometheus_client import generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 # Seconds: a request served from memory takes under a millisecond, a long poll tens of seconds.
 LATENCY_BUCKETS_S: Final = (
@@ -88,24 +84,24 @@ class Family(Generic[Child]):
         self.children.pop(values, None)
 
 
-class Metrics(Collector):
+class Metrics:
     """Every metric of one server."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, Family[Counter]] = {}
-        self._histograms: dict[str, Family[Histogram]] = {}
-        self._gauges: dict[str, tuple[str, Labels, Read]] = {}
-        self._totals: dict[str, tuple[str, Labels, Read]] = {}
+        self.counters: dict[str, Family[Counter]] = {}
+        self.histograms: dict[str, Family[Histogram]] = {}
+        self.gauges: dict[str, tuple[str, Labels, Read]] = {}
+        self.totals: dict[str, tuple[str, Labels, Read]] = {}
 
     def counter(self, name: str, documentation: str, labels: Labels = ()) -> Family[Counter]:
         self._check_new(name)
-        return self._counters.setdefault(name, Family(name, documentation, labels, Counter))
+        return self.counters.setdefault(name, Family(name, documentation, labels, Counter))
 
     def histogram(
         self, name: str, documentation: str, labels: Labels = (), bounds: Sequence[float] = LATENCY_BUCKETS_S
     ) -> Family[Histogram]:
         self._check_new(name)
-        return self._histograms.setdefault(
+        return self.histograms.setdefault(
             name, Family(name, documentation, labels, lambda: Histogram(bounds))
         )
 
@@ -118,62 +114,14 @@ class Metrics(Collector):
     ) -> None:
         """A number that exists anyway: `read` yields (label values, value) whenever it is read."""
         self._check_new(name)
-        self._gauges[name] = (documentation, labels, read)
+        self.gauges[name] = (documentation, labels, read)
 
     def total(self, name: str, documentation: str, read: Read, labels: Labels = ()) -> None:
         """As `gauge`, for a number that only grows."""
         self._check_new(name)
-        self._totals[name] = (documentation, labels, read)
-
-    def collect(self) -> Iterable[Metric]:
-        for counters in self._counters.values():
-            yield _counter_samples(counters)
-        for histograms in self._histograms.values():
-            yield _histogram_samples(histograms)
-        for name, (documentation, labels, read) in self._gauges.items():
-            gauge = GaugeMetricFamily(name, documentation, labels=labels)
-            for values, value in read():
-                gauge.add_metric(values, value)
-            yield gauge
-        for name, (documentation, labels, read) in self._totals.items():
-            yield _total_samples(name, documentation, labels, read())
-
-    def render(self) -> bytes:
-        """Prometheus' text format, version 0.0.4."""
-        return generate_latest(self)
+        self.totals[name] = (documentation, labels, read)
 
     def _check_new(self, name: str) -> None:
-        declared = (self._counters, self._histograms, self._gauges, self._totals)
+        declared = (self.counters, self.histograms, self.gauges, self.totals)
         taken = any(name in families for families in declared)
         assert not taken, f"metric {name} is declared twice"
-
-
-def _counter_samples(family: Family[Counter]) -> Metric:
-    values = ((labels, counter.value) for labels, counter in list(family.children.items()))
-    return _total_samples(family.name, family.documentation, family.label_names, values)
-
-
-def _total_samples(
-    name: str, documentation: str, labels: Labels, samples: Iterable[tuple[Labels, float]]
-) -> Metric:
-    if name.endswith("_total"):
-        typed = CounterMetricFamily(name, documentation, labels=labels)
-        for values, value in samples:
-            typed.add_metric(values, value)
-        return typed
-    untyped = Metric(name, documentation, "unknown")
-    for values, value in samples:
-        untyped.add_sample(name, dict(zip(labels, values, strict=True)), value)
-    return untyped
-
-
-def _histogram_samples(family: Family[Histogram]) -> Metric:
-    metric = HistogramMetricFamily(family.name, family.documentation, labels=family.label_names)
-    for values, histogram in list(family.children.items()):
-        total = 0
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
-            total += count
-            buckets.append((bound, total))
-        metric.add_metric(values, buckets, histogram.sum)
-    return metric

@@ -1,5 +1,6 @@
 """What is counted of conversions is shown."""
 
+from magnetar.base.exposition import samples
 from magnetar.base.metrics import Metrics
 from magnetar.broker.interop.convert import Form
 from magnetar.broker.interop.interop import Interop
@@ -17,7 +18,7 @@ def test_every_number_of_the_conversions_is_shown() -> None:
     declare_interop_metrics(metrics, interop)
     shown = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in metrics.collect()
+        for family in samples(metrics)
         for sample in family.samples
     }
     interop.close()

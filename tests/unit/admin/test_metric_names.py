@@ -7,6 +7,7 @@ from typing import Any
 
 from magnetar.admin.app import create_app
 from magnetar.admin.network_metrics import declare_network_metrics
+from magnetar.base.exposition import render
 from magnetar.base.metrics import LATENCY_BUCKETS_S, Counter, Family, Histogram, Labels, Metrics, Read
 from magnetar.broker.broker import Broker
 from magnetar.protocols.kafka.metrics import declare_kafka_metrics
@@ -57,7 +58,7 @@ def test_metrics_have_the_names_types_and_labels_that_are_known(make_broker: Cal
 
     asyncio.run(main())
     types = dict(
-        line.split(" ")[2:] for line in metrics.render().decode().splitlines() if line.startswith("# TYPE ")
+        line.split(" ")[2:] for line in render(metrics).decode().splitlines() if line.startswith("# TYPE ")
     )
     assert types.keys() == metrics.labels.keys()
     found = [f"{name} {types[name]} {','.join(labels)}".strip() for name, labels in metrics.labels.items()]

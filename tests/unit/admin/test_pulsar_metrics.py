@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from magnetar.base.exposition import render
 from magnetar.base.metrics import Metrics
 from magnetar.protocols.pulsar.metrics import declare_pulsar_metrics
 from magnetar.testing.pulsar import running_door
@@ -18,7 +19,7 @@ def test_commands_and_connections_are_counted(tmp_path: Path) -> None:
             await door.connected()
             for _ in range(3):
                 await client.ask(CommandPing(), BaseCommand.PONG)
-            return metrics.render().decode()
+            return render(metrics).decode()
 
     page = asyncio.run(scenario())
     assert "pulsar_active_connections 2" in page

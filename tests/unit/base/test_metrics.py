@@ -2,13 +2,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.base import metrics as module
+from magnetar.base.exposition import render
 from magnetar.base.metrics import Histogram, Metrics
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
     return {
         sample.name + "".join(f"[{value}]" for _, value in sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(metrics.render().decode())
+        for family in text_string_to_metric_families(render(metrics).decode())
         for sample in family.samples
     }
 
@@ -65,7 +66,7 @@ def test_a_gauge_is_read_when_a_client_asks() -> None:
 def test_label_values_of_clients_are_escaped() -> None:
     metrics = Metrics()
     metrics.counter("c", "C.", ("group",)).labels('a"\n\\').value = 1
-    assert len(metrics.render().decode().strip().splitlines()) == 3
+    assert len(render(metrics).decode().strip().splitlines()) == 3
     assert list(samples(metrics).values()) == [1]
 
 
