@@ -11,6 +11,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a source tree is run without ask
     sys.exit(f"magnetar: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -129,8 +130,7 @@ def standalone(
     ] = None,
 ) -> None:
     """Run the server in this process until SIGTERM."""
-    from magnetar.base.logging import configure_logging
-    from magnetar.base.settings import load_settings
+    from magnetar.server.garbage import paused
 
     flags = {
         "data.dir": data_dir,
@@ -143,12 +143,23 @@ def standalone(
         "log.level": log_level,
         "log.format": log_format,
     }
+    with paused():
+        code = _serve(
+            config_file,
+            assignments or (),
+            {key: str(value) for key, value in flags.items() if value is not None},
+        )
+    raise typer.Exit(code)
+
+
+def _serve(config_file: Path | None, assignments: Sequence[str], flags: Mapping[str, str]) -> int:
+    """Run the server; its exit code.  Raises ConfigError."""
+    from magnetar.base.logging import configure_logging
+    from magnetar.base.settings import load_settings
+
     try:
         settings = load_settings(
-            file=config_file,
-            environment=os.environ,
-            assignments=assignments or (),
-            flags={key: str(value) for key, value in flags.items() if value is not None},
+            file=config_file, environment=os.environ, assignments=assignments, flags=flags
         )
     except OSError as error:
         raise ConfigError(f"configuration file {config_file} cannot be read: {error.strerror}") from error
@@ -163,7 +174,7 @@ def standalone(
     from magnetar.server import standalone as server
 
     try:
-        code = server.run(settings)
+        return server.run(settings)
     except OSError as error:
         if error.filename is None or not Path(str(error.filename)).is_relative_to(settings.data_dir):
             raise
@@ -171,7 +182,6 @@ def standalone(
             f"data dir {settings.data_dir} cannot be used: {error.strerror} ({error.filename});"
             " fix it, or choose another one with --data-dir"
         ) from error
-    raise typer.Exit(code)
 
 
 def _complain(sentence: str, code: int) -> int:
