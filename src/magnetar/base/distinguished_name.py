@@ -13,6 +13,8 @@ taken, or BER, which no authority writes: it has no name.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from magnetar.base.names import PRINCIPAL_BYTES_MAX
+
 # Under this name a transport with TLS has the name in the certificate that its client has shown (`server/tls.py`).
 CERTIFICATE_NAME: Final = "certificate_name"
 
@@ -28,7 +30,6 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 OBJECT_ID_BYTES_MAX: Final = 64
-NAME_BYTES_MAX: Final = 16 << 10  # Kafka's protocol has room for 32 KiB with what is before it
 _SEQUENCE, _SET, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x06, 0xA0
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java reads all of them as UTF-8.
 _STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
@@ -60,7 +61,7 @@ def distinguished_name(certificate: bytes) -> str:
         raise ValueError("a certificate without a field for its name")
     parts = list(_values(_content(fields[_SUBJECT_AT], _SEQUENCE)))
     name = ",".join(_part(one) for one in reversed(parts))
-    if len(name.encode()) > NAME_BYTES_MAX:
+    if len(name.encode()) > PRINCIPAL_BYTES_MAX:
         raise ValueError("a name that is too long")
     return name
 

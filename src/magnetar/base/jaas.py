@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from magnetar.base.errors import ConfigError
+
 _FLAGS: Final = frozenset(("required", "requisite", "sufficient", "optional"))
 _TOKEN: Final = re.compile(
     r"(?P<space>\s+|//[^\n]*|/\*.*?\*/)"
@@ -28,6 +30,21 @@ _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 class JaasEntry:
     module: str
     options: dict[str, str] = field(repr=False)
+
+
+def jaas_options(name: str, text: str, module: str) -> dict[str, str]:
+    """The options of the one entry in `text`, which the setting `name` has, and which must be for `module`.
+
+    Raises:
+        ConfigError: it is another one, or none.
+    """
+    try:
+        entry = parse_jaas(text)
+    except ValueError as error:
+        raise ConfigError(f"{name} {error}") from None
+    if entry.module != module:
+        raise ConfigError(f"{name} must be for {module}")
+    return entry.options
 
 
 def parse_jaas(text: str) -> JaasEntry:

@@ -20,6 +20,7 @@ LOCAL_NAME_CHARS_MAX: Final = (
     249  # Kafka: a log directory's name must stay below 255 with "-<partition>" behind it
 )
 NAMED_ENTITY_CHARS_MAX: Final = 128  # a tenant or a namespace
+PRINCIPAL_BYTES_MAX: Final = 16 << 10  # Kafka's protocol has room for 32 KiB with what is before it
 FULL_NAME_CHARS_MAX: Final = (
     len("non-persistent://") + 2 * (NAMED_ENTITY_CHARS_MAX + 1) + LOCAL_NAME_CHARS_MAX
 )

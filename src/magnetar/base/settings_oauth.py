@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
-from magnetar.base.jaas import parse_jaas
+from magnetar.base.jaas import jaas_options
 from magnetar.base.server_key import ServerKey
 from magnetar.base.settings_tls import Given, Lookup
 
@@ -190,13 +190,8 @@ def _options(given: Given) -> dict[str, str]:
     """Those of unsigned tokens."""
     if not given.text:
         return {}
-    try:
-        entry = parse_jaas(given.text)
-    except ValueError as error:
-        raise ConfigError(f"{given.name} {error}") from None
-    if entry.module != _MODULE:
-        raise ConfigError(f"{given.name} must be for {_MODULE}")
-    options = {name: value for name, value in entry.options.items() if name.startswith(_OPTION)}
+    said = jaas_options(given.name, given.text, _MODULE)
+    options = {name: value for name, value in said.items() if name.startswith(_OPTION)}
     for name in options:
         if name not in (_CLAIM_OPTION, _SKEW_OPTION):
             raise ConfigError(f"{given.name} has {name[:100]}, which is not served")

@@ -10,7 +10,7 @@ from typing import Final
 
 from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
-from magnetar.base.jaas import parse_jaas
+from magnetar.base.jaas import jaas_options
 from magnetar.base.server_key import ServerKey
 from magnetar.base.settings_authentication import takes_tokens
 from magnetar.base.settings_oauth import OAUTH_KEYS, OAuthSettings, kafka_oauth
@@ -162,17 +162,8 @@ def _users(listener: str, look_up: Lookup) -> dict[str, str]:
             f"listener {listener} takes PLAIN and has no users: set"
             f" listener.name.{listener.lower()}.{PLAIN_USERS}, or let clients show tokens: authenticationEnabled"
         )
-    try:
-        entry = parse_jaas(given.text)
-    except ValueError as error:
-        raise ConfigError(f"{given.name} {error}") from None
-    if entry.module != _PLAIN_MODULE:
-        raise ConfigError(f"{given.name} must be for {_PLAIN_MODULE}")
-    users = {
-        name.removeprefix(_USER): password
-        for name, password in entry.options.items()
-        if name.startswith(_USER)
-    }
+    said = jaas_options(given.name, given.text, _PLAIN_MODULE)
+    users = {name.removeprefix(_USER): password for name, password in said.items() if name.startswith(_USER)}
     # Neither could ever log in: the protocol has no such name and no such password.
     if any(not one or "\0" in one for pair in users.items() for one in pair):
         raise ConfigError(f"{given.name} has a user without a name or a password")

@@ -4,8 +4,6 @@ import json
 import logging
 import secrets
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.http_answers import ask
 
 pytestmark = pytest.mark.clients
 TOKEN_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
@@ -51,13 +50,8 @@ class Guarded:
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        try:
-            with urllib.request.urlopen(
-                urllib.request.Request(self.server.http_url + path, headers=headers), timeout=20
-            ) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+        status, body = ask(self.server.http_url + path, headers)
+        return status, body.decode()
 
 
 @pytest.fixture(scope="module")

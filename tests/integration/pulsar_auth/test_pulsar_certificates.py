@@ -4,8 +4,6 @@ import logging
 import shutil
 import socket
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,12 @@ from magnetar.testing.pulsar import framed
 from magnetar.testing.server import MagnetarProcess, free_ports
 from magnetar.wire.pulsar.commands import read_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, CommandConnect
+from tests.integration.http_answers import ask
 
-pytestmark = pytest.mark.clients
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl program"),
+]
 PACKAGE = "org.apache.pulsar.broker.authentication."
 SECRET = bytes(range(1, 33))
 
@@ -90,8 +92,6 @@ def by(issued: Issued) -> pulsar.Authentication:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl program")
     one = Guarded(tmp_path_factory.mktemp("certificates"))
     with MagnetarProcess(settings=one.settings) as server:
         one.server = server
@@ -133,15 +133,7 @@ def test_certificate_gives_the_role_over_https_where_nothing_else_is_shown(guard
         context = ssl.create_default_context(cafile=str(guarded.authority.certificate))
         if name:
             context.load_cert_chain(guarded.authority.issue(name).both)
-        request = urllib.request.Request(
-            f"https://localhost:{guarded.https}/admin/v2/{path}", headers=headers
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=20, context=context) as answer:
-                code: int = answer.status
-                return code
-        except urllib.error.HTTPError as error:
-            return error.code
+        return ask(f"https://localhost:{guarded.https}/admin/v2/{path}", headers, context=context)[0]
 
     method = "X-Pulsar-Auth-Method-Name"
     assert status("boss", "clusters") == 200
@@ -175,8 +167,6 @@ def test_without_a_certificate_there_is_no_role(guarded: Guarded, tls: bool, met
 
 
 def test_where_a_certificate_is_required_it_is_a_role_too(tmp_path: Path) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl program")
     strict = Guarded(
         tmp_path,
         authenticationProviders=f"{PACKAGE}AuthenticationProviderTls",

@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,7 @@ import pulsar
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.http_answers import ask
 
 pytestmark = pytest.mark.clients
 PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderBasic"
@@ -45,13 +45,7 @@ def client(url: str, user: str, password: str, timeout_s: int = 10) -> pulsar.Cl
 
 def status(server: MagnetarProcess, path: str, user: str, password: str) -> int:
     shown = base64.b64encode(f"{user}:{password}".encode()).decode()
-    request = urllib.request.Request(server.http_url + path, headers={"authorization": f"Basic {shown}"})
-    try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            code: int = answer.status
-            return code
-    except urllib.error.HTTPError as error:
-        return error.code
+    return ask(server.http_url + path, {"authorization": f"Basic {shown}"})[0]
 
 
 @pytest.mark.parametrize("by", ["pulsar_url", "http_url"])

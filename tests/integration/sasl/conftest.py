@@ -1,6 +1,9 @@
 """One server for each module whose clients have to log in, with TLS and without."""
 
+import itertools
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,6 +27,25 @@ def clean_log(request: pytest.FixtureRequest) -> Iterator[None]:
     log = request.getfixturevalue("guarded").server.log
     for word in ("Traceback", "never retrieved", "Fatal", "exception", "-secret"):
         assert word not in log, log[-5000:]
+
+
+@pytest.fixture
+def closed_socket_pairs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A producer of kafka-python that does not begin leaves its sockets to the garbage collector, which finds them in
+    any later test.
+    """
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+    make_pair = socket.socketpair
+
+    def seen_pair(*args: Any) -> tuple[socket.socket, socket.socket]:
+        pairs.append(make_pair(*args))
+        return pairs[-1]
+
+    monkeypatch.setattr(socket, "socketpair", seen_pair)
+    yield
+    assert pairs
+    for end in itertools.chain(*pairs):
+        end.close()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Clients that we did not write log in, and are refused."""
 
 import asyncio
-import itertools
-import socket
 from typing import Any
 
 import confluent_kafka
@@ -13,10 +11,11 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
+from tests.integration.librdkafka import AUTHENTICATION
+
 from .guarded import Guarded
 
 pytestmark = pytest.mark.clients
-AUTHENTICATION = -169  # librdkafka's _AUTHENTICATION
 WRONG = [("alice", "wrong"), ("mallory", "alice-secret")]
 
 
@@ -63,23 +62,10 @@ def test_kafka_python(guarded: Guarded, topic: str) -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), WRONG)
-def test_kafka_python_is_refused(
-    guarded: Guarded, user: str, password: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A producer that does not begin leaves its sockets to the garbage collector, which finds them in any later test.
-    pairs: list[tuple[socket.socket, socket.socket]] = []
-    make_pair = socket.socketpair
-
-    def seen_pair(*args: Any) -> tuple[socket.socket, socket.socket]:
-        pairs.append(make_pair(*args))
-        return pairs[-1]
-
-    monkeypatch.setattr(socket, "socketpair", seen_pair)
+@pytest.mark.usefixtures("closed_socket_pairs")
+def test_kafka_python_is_refused(guarded: Guarded, user: str, password: str) -> None:
     with pytest.raises(KafkaError):
         KafkaProducer(**guarded.python(user, password), bootstrap_timeout_ms=2000)
-    assert pairs
-    for end in itertools.chain(*pairs):
-        end.close()
 
 
 def test_aiokafka(guarded: Guarded, topic: str) -> None:

@@ -1,9 +1,7 @@
 """Clients that we did not write log in with tokens of an identity provider, whose keys are at a URL or in a file."""
 
 import asyncio
-import itertools
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +20,9 @@ from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from magnetar.testing.server import MagnetarProcess, free_ports
+from tests.integration.librdkafka import AUTHENTICATION, TOPIC_DENIED, produced
 
 pytestmark = pytest.mark.clients
-AUTHENTICATION = -169  # librdkafka's _AUTHENTICATION
-DENIED = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 ISSUER, AUDIENCE = "https://issuer.test", "magnetar-test"
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 HANDLER = "oauthbearer.sasl.server.callback.handler.class"
@@ -141,15 +138,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         provider.close()
 
 
-def produced(settings: dict[str, Any], topic: str) -> int:
-    """The error that a record is answered with, 0 for none."""
-    codes: list[int] = []
-    producer = confluent_kafka.Producer({**settings, "enable.idempotence": False})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
-    assert producer.flush(20) == 0
-    return codes[0]
-
-
 def refused(settings: dict[str, Any]) -> str:
     """What librdkafka says."""
     said: list[Any] = []
@@ -167,7 +155,7 @@ def refused(settings: dict[str, Any]) -> str:
 def test_librdkafka(guarded: Guarded, topic: str, listener: str) -> None:
     token = guarded.provider.token
     assert produced(guarded.confluent(token("writer"), listener), topic) == 0
-    assert produced(guarded.confluent(token("reader"), listener), topic) == DENIED
+    assert produced(guarded.confluent(token("reader"), listener), topic) == TOPIC_DENIED
 
 
 def test_librdkafka_shows_new_tokens_before_old_ones_end(guarded: Guarded, topic: str) -> None:
@@ -229,24 +217,14 @@ class PythonTokens(AbstractTokenProvider):  # type: ignore[misc]
         return {"logicalCluster": "one"}
 
 
-def test_kafka_python(guarded: Guarded, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("closed_socket_pairs")
+def test_kafka_python(guarded: Guarded, topic: str) -> None:
     producer = KafkaProducer(**guarded.python(PythonTokens(guarded.provider.token("writer"))))
     producer.send(topic, b"value").get(30)
     producer.close()
-    # A producer that does not begin leaves its sockets to the garbage collector, which finds them in any later test.
-    pairs: list[tuple[socket.socket, socket.socket]] = []
-    make_pair = socket.socketpair
-
-    def seen_pair(*args: Any) -> tuple[socket.socket, socket.socket]:
-        pairs.append(make_pair(*args))
-        return pairs[-1]
-
-    monkeypatch.setattr(socket, "socketpair", seen_pair)
     wrong = PythonTokens(guarded.provider.token("writer", life_s=-1))
     with pytest.raises(KafkaError):
         KafkaProducer(**guarded.python(wrong), bootstrap_timeout_ms=2000)
-    for end in itertools.chain(*pairs):
-        end.close()
 
 
 class AioTokens(AiokafkaTokens):  # type: ignore[misc]

@@ -16,12 +16,12 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.librdkafka import TOPIC_DENIED, produced
 
 from .guarded import Guarded
 
 pytestmark = pytest.mark.clients
 SECRET = secrets.token_bytes(32)
-DENIED = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 @pytest.fixture(scope="module")
@@ -46,25 +46,16 @@ def password(role: str, life_s: float = 600, key: bytes | None = None) -> str:
     return "token:" + jwt.encode({"sub": role, "exp": time.time() + life_s}, signed, "HS256")
 
 
-def produced(settings: dict[str, Any], topic: str) -> int:
-    """The error that a record is answered with, 0 for none."""
-    codes: list[int] = []
-    producer = confluent_kafka.Producer({**settings, "enable.idempotence": False})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
-    assert producer.flush(20) == 0
-    return codes[0]
-
-
 @pytest.mark.parametrize("tls", [False, True])
 def test_librdkafka(guarded: Guarded, topic: str, tls: bool) -> None:
     assert produced(guarded.confluent("public/default", password("writer"), tls=tls), topic) == 0
     # The token says who it is, and nothing else does.
-    assert produced(guarded.confluent("writer", password("reader"), tls=tls), topic) == DENIED
+    assert produced(guarded.confluent("writer", password("reader"), tls=tls), topic) == TOPIC_DENIED
 
 
 def test_users_log_in_as_before(guarded: Guarded, topic: str) -> None:
     assert produced(guarded.confluent("admin", "admin-secret"), topic) == 0
-    assert produced(guarded.confluent("alice", "alice-secret"), topic) == DENIED
+    assert produced(guarded.confluent("alice", "alice-secret"), topic) == TOPIC_DENIED
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from confluent_kafka.admin import (
 
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.librdkafka import GROUP_DENIED, TOPIC_DENIED, produced
 
 from .guarded import Guarded
 
 pytestmark = pytest.mark.clients
-TOPIC_DENIED, GROUP_DENIED = 29, 30
 ANYTHING: Any = None
 
 
@@ -42,15 +42,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 def acl(kind: Any, name: str, operation: Any) -> AclBinding:
     literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     return AclBinding(kind, name, literal, "User:alice", "*", operation, allow)
-
-
-def produced(settings: dict[str, Any], topic: str) -> int:
-    """The error that a record is answered with, 0 for none."""
-    codes: list[int] = []
-    producer = confluent_kafka.Producer({**settings, "enable.idempotence": False})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
-    assert producer.flush(20) == 0
-    return codes[0]
 
 
 def consumed(settings: dict[str, Any], topic: str, group: str) -> int:

@@ -3,8 +3,6 @@
 import json
 import socket
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+from tests.integration import http_answers
 from tests.integration.server.wire import eventually
 
 from .secured import HOSTS, Secured
@@ -37,12 +36,8 @@ def secured(authority: Authority, port: int) -> Iterator[Secured]:
 
 
 def ask(secured: Secured, url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=20, context=secured.context()) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    headers = {"Content-Type": "application/json"}
+    return http_answers.ask(url, headers, method=method, body=body, context=secured.context())
 
 
 def test_what_is_done_over_tls_is_seen_without_and_the_other_way_round(secured: Secured, port: int) -> None:

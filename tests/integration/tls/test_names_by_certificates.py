@@ -1,7 +1,6 @@
 """Clients that we did not write are who their certificates say, and rules hold for that name."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import confluent_kafka
 import pytest
@@ -18,11 +17,11 @@ from kafka import KafkaProducer
 
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess, free_ports
+from tests.integration.librdkafka import TOPIC_DENIED, produced
 
 from .secured import Secured
 
 pytestmark = pytest.mark.clients
-TOPIC_DENIED = 29
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=alice-secret;"
 
 
@@ -79,15 +78,6 @@ def allow(secured: Named, topic: str, principal: str) -> None:
     client = admin(secured)
     for one in client.create_acls([binding]).values():
         one.result(20)
-
-
-def produced(settings: dict[str, Any], topic: str) -> int:
-    """The error that a record is answered with, 0 for none."""
-    codes: list[int] = []
-    producer = confluent_kafka.Producer({**settings, "enable.idempotence": False})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
-    assert producer.flush(20) == 0
-    return codes[0]
 
 
 def test_whole_name(secured: Named, made: str) -> None:

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID as Oid
 
-from magnetar.base.distinguished_name import NAME_BYTES_MAX, common_name, distinguished_name
+from magnetar.base.distinguished_name import common_name, distinguished_name
+from magnetar.base.names import PRINCIPAL_BYTES_MAX
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -139,7 +140,7 @@ def test_what_is_damaged_is_a_value_error_or_another_name() -> None:
 
 
 def test_names_that_no_protocol_could_carry_are_refused() -> None:
-    long = [part((Oid.ORGANIZATIONAL_UNIT_NAME, "x" * 60)) for _ in range(NAME_BYTES_MAX // 60)]
+    long = [part((Oid.ORGANIZATIONAL_UNIT_NAME, "x" * 60)) for _ in range(PRINCIPAL_BYTES_MAX // 60)]
     with pytest.raises(ValueError, match="a name that is too long"):
         distinguished_name(certificate(*long))
 

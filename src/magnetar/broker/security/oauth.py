@@ -23,7 +23,7 @@ from magnetar.broker.security.tokens import (
     lifetime_of,
     named_key,
     require_audience,
-    require_text,
+    require_name,
     signed_claims,
     unsigned_claims,
 )
@@ -79,11 +79,7 @@ class BearerTokens:
                 raise InvalidToken("it is of another issuer")
             if settings.audiences or claims.get("aud") is not None:
                 require_audience(claims, "aud", *settings.audiences)
-        user = claims.get(settings.subject_claim)
-        if not isinstance(user, str) or not user.strip():
-            raise InvalidToken(f"it has no user in {settings.subject_claim!r}")
-        require_text(user)
-        return user, ends_s
+        return require_name(claims.get(settings.subject_claim), settings.subject_claim), ends_s
 
     def _claims(self, token: str) -> Mapping[str, Any]:
         if self._keys is None:

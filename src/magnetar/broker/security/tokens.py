@@ -33,12 +33,12 @@ from jwt.algorithms import HMACAlgorithm
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
+from magnetar.base.names import PRINCIPAL_BYTES_MAX
 from magnetar.broker.security.authentication import Method
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials, Identity
 
 TOKEN_BYTES_MAX: Final = 64 << 10
-NAME_BYTES_MAX: Final = 16 << 10  # Kafka's protocol has room for 32 KiB with what is before it
 RSA_BITS_MIN: Final = 2048
 SECONDS_MAX: Final = 10**12  # 30,000 years: what is further away is no time
 SUBJECT: Final = "sub"
@@ -65,6 +65,8 @@ _NOTHING: Final[Any] = {
     "verify_jti": False,
 }
 _ONLY_SIGNATURE: Final[Any] = {**_NOTHING, "verify_signature": True}
+# What PyJWT raises for what is no token, and lets through from the libraries that it uses.
+_UNREADABLE: Final = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
 
 
 class InvalidToken(AuthenticationFailed):
@@ -144,7 +146,10 @@ class TokenValidator:
         lifetime = lifetime_of(claims, self._clock)
         if self._audience_claim:
             require_audience(claims, self._audience_claim, self._audience)
-        return Identity(_role(claims, self._role_claim), *lifetime)
+        role = claims.get(self._role_claim)
+        if isinstance(role, list) and role:
+            role = role[0]
+        return Identity(require_name(role, self._role_claim), *lifetime)
 
 
 def token_method(validator: TokenValidator) -> Method:
@@ -173,7 +178,7 @@ def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:
         raise InvalidToken("it is signed in another way than the key is for") from None
     except jwt.InvalidSignatureError:
         raise InvalidToken("another key has signed it, or it was changed since") from None
-    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+    except _UNREADABLE:
         raise InvalidToken("it is no token") from None
     return claims
 
@@ -189,7 +194,7 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
         raise InvalidToken("it is signed, and only unsigned ones are taken here")
     try:
         claims: Mapping[str, Any] = jwt.decode(token, options=_NOTHING)
-    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+    except _UNREADABLE:
         raise InvalidToken("it is no token") from None
     return claims
 
@@ -211,7 +216,7 @@ def _header(token: str) -> Mapping[str, Any]:
     _check_form(token)
     try:
         header: Mapping[str, Any] = jwt.get_unverified_header(token)
-    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+    except _UNREADABLE:
         raise InvalidToken("it is no token") from None
     return header
 
@@ -244,14 +249,21 @@ def lifetime_of(claims: Mapping[str, Any], clock: Clock, skew_ms: int = 0) -> tu
     return ends_ms, clock.monotonic() + (ends_ms - now_ms) / 1000
 
 
-def require_text(name: str) -> None:
-    """Raises InvalidToken: no protocol could carry this name."""
+def require_name(name: object, claim: str) -> str:
+    """The name that a token has in `claim`.
+
+    Raises:
+        InvalidToken: it is none, or no protocol could carry it.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidToken(f"it has no name in {claim!r}")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise InvalidToken("the name in it is no text") from None
-    if size > NAME_BYTES_MAX:
-        raise InvalidToken(f"the name in it is longer than {NAME_BYTES_MAX} bytes")
+    if size > PRINCIPAL_BYTES_MAX:
+        raise InvalidToken(f"the name in it is longer than {PRINCIPAL_BYTES_MAX} bytes")
+    return name
 
 
 def require_audience(claims: Mapping[str, Any], claim: str, *audiences: str) -> None:
@@ -259,17 +271,6 @@ def require_audience(claims: Mapping[str, Any], claim: str, *audiences: str) -> 
     named = claims.get(claim)
     if not any(one in audiences for one in (named if isinstance(named, list) else [named])):
         raise InvalidToken("it is for another audience")
-
-
-def _role(claims: Mapping[str, Any], claim: str) -> str:
-    """The text of the claim, or the first one of a list."""
-    role = claims.get(claim)
-    if isinstance(role, list) and role:
-        role = role[0]
-    if not isinstance(role, str) or not role.strip():
-        raise InvalidToken(f"it has no role in {claim!r}")
-    require_text(role)
-    return role
 
 
 def _instant_ms(claims: Mapping[str, Any], claim: str) -> int | None:

@@ -169,14 +169,14 @@ def test_length_is_bounded() -> None:
     "claims", [{}, {"sub": ""}, {"sub": " "}, {"sub": None}, {"sub": 7}, {"sub": []}, {"sub": [7]}]
 )
 def test_token_without_a_role_is_refused(claims: dict[str, Any]) -> None:
-    with pytest.raises(InvalidToken, match="no role"):
+    with pytest.raises(InvalidToken, match="no name"):
         validator()(forged({"alg": "HS256"}, claims, SECRET))
 
 
 def test_role_stands_in_the_claim_that_is_configured() -> None:
     token = jwt.encode({"sub": "alice", "role": ["bob", "carol"]}, SECRET, "HS256")
     assert validator(None, None, "role")(token).role == "bob"
-    with pytest.raises(InvalidToken, match="no role in 'group'"):
+    with pytest.raises(InvalidToken, match="no name in 'group'"):
         validator(None, None, "group")(token)
 
 

@@ -11,12 +11,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from magnetar.base.names import PRINCIPAL_BYTES_MAX
 from magnetar.base.settings_oauth import KeySetSettings, OAuthSettings
 from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
 from magnetar.broker.security.key_sets import KeySet, NamedKey
 from magnetar.broker.security.model import Authenticated, Principal, Refused
 from magnetar.broker.security.oauth import MESSAGE_BYTES_MAX, REFUSAL, BearerTokens
-from magnetar.broker.security.tokens import NAME_BYTES_MAX, TokenKey
+from magnetar.broker.security.tokens import TokenKey
 from magnetar.testing.clock import FakeClock
 
 NOW_S = 1_700_000_000
@@ -103,10 +104,10 @@ def test_a_good_token(said: bytes) -> None:
         (token(aud="elsewhere"), "it is for another audience"),
         (token(aud=[]), "it is for another audience"),
         (token(aud=None), "it is for another audience"),
-        (token(sub=None), "it has no user in 'sub'"),
-        (token(sub=" "), "it has no user in 'sub'"),
+        (token(sub=None), "it has no name in 'sub'"),
+        (token(sub=" "), "it has no name in 'sub'"),
         (token(sub="a\ud800"), "the name in it is no text"),
-        (token(sub="a" * (NAME_BYTES_MAX + 1)), "the name in it is longer than"),
+        (token(sub="a" * (PRINCIPAL_BYTES_MAX + 1)), "the name in it is longer than"),
         ("x" * 70_000, "it is longer than 65536 bytes"),
     ],
 )
