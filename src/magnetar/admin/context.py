@@ -1,17 +1,20 @@
 """What every admin route has at hand: the use cases, their caller, and the addresses that clients are to connect to."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.types import Scope
 
 from magnetar.admin.access import NO_PORTS, Access, WebPorts
 from magnetar.admin.peek import Bodies
 from magnetar.broker.cluster.model import Endpoint
-from magnetar.broker.security.model import ANONYMOUS, PIPELINES_WORKER, Caller
+from magnetar.broker.security.model import ANONYMOUS, PIPELINES_WORKER, Caller, Origin
 from magnetar.broker.usecases.cases import UseCases
 
-PRINCIPAL: Final = "magnetar.principal"  # of a request, in its scope: who has logged in (`login.py`)
+CALLER: Final = "magnetar.caller"  # of a request, in its scope: who has logged in (`login.py`)
+DOOR: Final = "http"  # in the audit log
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,19 @@ def cases_of(request: Request) -> UseCases:
     return context_of(request).cases
 
 
+def stranger_of(scope: Scope, headers: Headers) -> Caller:
+    """The caller that a request has until it is known whose it is."""
+    client = scope.get("client")
+    origin = Origin(DOOR, scope.get("scheme", DOOR), headers.get("user-agent", ""))
+    return Caller(ANONYMOUS, client[0] if client else "", origin)
+
+
 def caller_of(request: Request) -> Caller:
     """The caller: the pipelines' worker by its token, any other client by its login, or anonymous without one."""
-    host = request.client.host if request.client is not None else ""
     if context_of(request).access.is_worker(request.headers.get("authorization", "")):
-        return Caller(PIPELINES_WORKER, host)
-    return Caller(request.scope.get(PRINCIPAL, ANONYMOUS), host)
+        return replace(stranger_of(request.scope, request.headers), principal=PIPELINES_WORKER)
+    known: Caller | None = request.scope.get(CALLER)
+    return stranger_of(request.scope, request.headers) if known is None else known
 
 
 def web_url(request: Request) -> str:

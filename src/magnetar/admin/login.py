@@ -23,11 +23,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin.access import Access
 from magnetar.admin.answers import OWN_PATHS, failure
-from magnetar.admin.context import PRINCIPAL
+from magnetar.admin.context import CALLER, stranger_of
 from magnetar.base.distinguished_name import CERTIFICATE_NAME, common_name
 from magnetar.base.settings_authentication import BASIC, TLS, TOKEN
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import Credentials
+from magnetar.broker.security.model import Caller, Credentials
 from magnetar.broker.usecases.logins import LoginCases
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _CHALLENGES: Final = {TOKEN: "Bearer", BASIC: 'Basic realm="Magnetar"'}
 
 
 class Filter:
-    """ASGI middleware: answers 401, or notes the client's principal for `caller_of`."""
+    """ASGI middleware: answers 401, or notes who the client is for `caller_of`."""
 
     def __init__(self, app: ASGIApp, logins: LoginCases, access: Access) -> None:
         self._app = app
@@ -67,6 +67,18 @@ class Filter:
             return None
         return Credentials(TLS, certificate_name=name) if headers.get(_METHOD, "") in ("", TLS) else None
 
+    async def _log_in(self, scope: Scope, headers: Headers) -> Caller:
+        stranger = stranger_of(scope, headers)
+        try:
+            shown = self._by_certificate(scope, headers) or _shown(headers)
+        except AuthenticationFailed as error:
+            self._logins.failed(stranger, "", error)
+            raise
+        if shown.method == BASIC:
+            async with self._passwords:
+                await asyncio.sleep(0)
+        return self._logins.log_in(stranger, shown, headers.get(_ORIGINAL, ""))[1]
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
@@ -75,16 +87,11 @@ class Filter:
             )  # the caller by that (`caller_of`)
             if not is_worker and not self._is_open(scope["path"], headers):
                 try:
-                    shown = self._by_certificate(scope, headers) or _shown(headers)
-                    if shown.method == BASIC:
-                        async with self._passwords:
-                            await asyncio.sleep(0)
-                    login = self._logins.log_in(shown, headers.get(_ORIGINAL, ""))
+                    scope[CALLER] = await self._log_in(scope, headers)
                 except AuthenticationFailed as error:
                     log.debug("%s %r is refused: %s", scope["method"], scope["path"], error)
                     await _refusal(Request(scope), headers, self._logins.methods)(scope, receive, send)
                     return
-                scope[PRINCIPAL] = login.principal
         await self._app(scope, receive, send)
 
 

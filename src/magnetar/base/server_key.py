@@ -12,6 +12,7 @@ class Section(Enum):
     SASL = "SASL"
     AUTHENTICATION = "Who clients of Pulsar and HTTP are"
     AUTHORIZATION = "Authorization"
+    AUDIT = "Audit log"
     NODES = "Nodes"
     STORAGE = "Storage"
     TOPICS = "Topics"

@@ -26,6 +26,7 @@ from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section
+from magnetar.base.settings_audit import AuditSettings, audit
 from magnetar.base.settings_authentication import (
     AUTHENTICATION_NAMES,
     TLS,
@@ -160,6 +161,7 @@ class ServerSettings:
     producer_ids_max: int
     pipelines: PipelineSettings
     authorization: AuthorizationSettings | None
+    audit: AuditSettings | None
     messaging_protocols: tuple[str, ...]
     door_options: Mapping[str, Mapping[str, str]]
     is_secured: bool
@@ -290,6 +292,7 @@ class _Reader(Values):
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
             ),
             authorization=self._authorization(),
+            audit=audit(self._text, self._notice),
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,
             is_secured=self._boolean(SECURE),

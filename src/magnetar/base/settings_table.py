@@ -12,6 +12,7 @@ from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import parse_pulsar_url
 from magnetar.base.server_key import Alias, Section, ServerKey, aliases
+from magnetar.base.settings_audit import AUDIT_KEYS
 from magnetar.base.settings_authentication import AUTHENTICATION_KEYS
 from magnetar.base.settings_authorization import AUTHORIZATION_KEYS
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
@@ -458,6 +459,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
         (Section.SASL, KAFKA_SASL_KEYS),
         (Section.AUTHENTICATION, AUTHENTICATION_KEYS),
         (Section.AUTHORIZATION, AUTHORIZATION_KEYS),
+        (Section.AUDIT, AUDIT_KEYS),
         (Section.NODES, _NODES),
         (Section.STORAGE, _STORAGE),
         (Section.TOPICS, _TOPICS),

@@ -34,6 +34,7 @@ from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.security.decisions import Decisions
@@ -113,12 +114,13 @@ class Broker:
         authorizer: Authorizer | None = None,
         authentication: Authentication | None = None,
         bearer_of: BearerOf | None = None,
+        audit: Audit | None = None,
     ) -> None:
         """`authorizer` says who may do what instead of the rules that `settings.authorization` asks for.
 
         `authentication` knows clients of Pulsar's door and of HTTP, and tokens that Kafka's clients show by PLAIN;
         without it those two need not say who they are.  `bearer_of` begins logins by OAUTHBEARER, at listeners that
-        take them.
+        take them.  Without `audit` there is no audit log.
         """
         self.settings = settings
         self.store = store
@@ -250,7 +252,9 @@ class Broker:
         )
         self.rates = RateBoard(clock, self.upkeep, self._counts)
         by_rules = AllowAll() if self.rules is None else self.rules.decisions
-        self.cases = compose(self, AccessControl(authorizer or by_rules), authentication, bearer_of)
+        audit = audit or Audit(clock)
+        access = AccessControl(authorizer or by_rules, audit)
+        self.cases = compose(self, access, audit, authentication, bearer_of)
 
     async def start(self) -> None:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""

@@ -40,6 +40,7 @@ from magnetar.base.worker_token import ensure_token
 from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.groups.settings import GroupSettings
+from magnetar.broker.security.audit import Audit
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.broker.upkeep.health import Health, files_probe, space_probe
 from magnetar.metadata.sqlite import SqliteMetadataStore
@@ -47,6 +48,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.protocols.door import DoorContext
 from magnetar.protocols.pulsar.door import NAME as PULSAR
 from magnetar.protocols.pulsar.door import TLS_NAME as PULSAR_TLS
+from magnetar.server.audit_log import AuditLog
 from magnetar.server.authentication import make_authentication
 from magnetar.server.bearer import BearerLogins
 from magnetar.server.binding import bind as bind_stores
@@ -108,6 +110,12 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
+        audit_log = None
+        if settings.audit is not None:
+            audit_log = AuditLog.open(settings.audit.target, settings.data_dir, clock)
+            stack.callback(audit_log.close)
+        audit = Audit(clock, audit_log, with_logins=settings.audit is not None and settings.audit.with_logins)
+        stack.callback(audit.close)
         worker_token = ensure_token(settings.data_dir / worker_token_file)
         security = Security(settings, clock) if settings.is_secured else None
         authentication = (
@@ -175,7 +183,10 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             nodes,
             authentication=authentication,
             bearer_of=bearer_logins.of,
+            audit=audit,
         )
+        if audit_log is not None:
+            broker.health.note("audit_log", lambda: audit_log.problem)
         binding.start(broker.upkeep)
         await broker.start()
         stack.push_async_callback(broker.stop)

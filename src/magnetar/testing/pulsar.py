@@ -26,6 +26,7 @@ from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.protocols.pulsar.session import PulsarSession
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.pulsar.commands import Buffer, frame_command, read_command
@@ -147,12 +148,18 @@ class PulsarDoor:
     """A Pulsar service with its broker; times of `clock` go by when a test says so."""
 
     def __init__(
-        self, service: PulsarService, broker: Broker, clock: FakeClock, metadata: MemoryMetadataStore
+        self,
+        service: PulsarService,
+        broker: Broker,
+        clock: FakeClock,
+        metadata: MemoryMetadataStore,
+        audit: MemoryAudit,
     ) -> None:
         self.service = service
         self.broker = broker
         self.clock = clock
         self.metadata = metadata
+        self.audit = audit
 
     def client(self, certificate_name: str | None = None) -> PulsarClient:
         return PulsarClient(self.service, certificate_name=certificate_name)
@@ -170,19 +177,23 @@ async def running_door(
     pulsar: Mapping[str, Any] | None = None,
     authorizer: Authorizer | None = None,
     authentication: Authentication | None = None,
+    with_logins: bool = False,
 ) -> AsyncIterator[PulsarDoor]:
-    """A fresh broker whose ledgers are in `folder`; `pulsar` are fields of `PulsarSettings`."""
+    """A fresh broker whose ledgers are in `folder`; `pulsar` are fields of `PulsarSettings`, `with_logins` is whether
+    good logins are in its audit log.
+    """
     metadata = MemoryMetadataStore()
     clock = FakeClock()
     settings = settings or BrokerSettings(data_dir=str(folder), entry_cache_bytes=1 << 20)
     door_settings = replace(PulsarSettings(Endpoint("broker.example", 6650)), **(pulsar or {}))
     store = await LocalLedgerStore.start(folder, settings=_SMALL, clock=clock)
     nodes = Nodes([Node(1, None, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})])
-    broker = Broker(settings, store, metadata, clock, nodes, authorizer, authentication)
+    audit = MemoryAudit(with_logins=with_logins)
+    broker = Broker(settings, store, metadata, clock, nodes, authorizer, authentication, audit=audit.audit)
     await broker.start()
     service = PulsarService(broker.cases, Arena(64 << 20), door_settings, load_commands())
     try:
-        yield PulsarDoor(service, broker, clock, metadata)
+        yield PulsarDoor(service, broker, clock, metadata, audit)
     finally:
         for session in list(service.sessions):
             session.closed()

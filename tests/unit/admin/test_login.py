@@ -17,6 +17,7 @@ from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Caller, Credentials, Identity, Operation, Resource, ResourceType
+from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.metadata import MemoryMetadataStore
 
 CLUSTERS = "/admin/v2/clusters"
@@ -35,6 +36,7 @@ class Noting:
 
     def __init__(self) -> None:
         self.callers: list[str] = []
+        self.audit = MemoryAudit(with_logins=True)
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         self.callers.append(str(caller.principal))
@@ -62,6 +64,7 @@ def with_http(scenario: Scenario, anonymous_role: str = "", asks_for_metrics: bo
             Nodes([Node(1)]),
             rules,
             authentication,
+            audit=rules.audit.audit,
         )
         access = Access.of(["test"], ["https://console.test"], WORKER_TOKEN, asks_for_metrics)
         transport = httpx.ASGITransport(create_app(broker.cases, Metrics(), access=access))
@@ -258,4 +261,26 @@ def test_passwords_are_looked_at_one_in_each_pass_of_the_loop(monkeypatch: pytes
         assert len(set(looked)) == len(looked) == 20
 
     monkeypatch.setitem(globals(), "method", note)
+    with_http(scenario)
+
+
+def test_logins_are_in_the_audit_log_and_one_like_another_is_counted() -> None:
+    async def scenario(http: httpx.AsyncClient, rules: Noting) -> None:
+        for _ in range(3):
+            await http.get(CLUSTERS, headers={**bearer("good-alice"), "user-agent": "probe"})
+        for headers in bearer("stolen"), {"authorization": "Basic stolen"}, {}:
+            assert (await http.get(CLUSTERS, headers=headers)).status_code == 401
+        assert (await http.get("/health")).status_code in (200, 503)
+        assert b"stolen" not in b"".join(rules.audit.raw)
+        lines = rules.audit.take()
+        assert [(line["result"], line.get("method"), line.get("count", 1)) for line in lines] == [
+            ("accepted", "token", 1),
+            ("refused", "token", 1),
+            ("refused", None, 1),
+            ("refused", None, 1),
+            ("accepted", "token", 2),
+        ]
+        assert (lines[0]["principal"], lines[0]["client"]) == ("User:alice", "probe")
+        assert (lines[0]["door"], lines[0]["listener"]) == ("http", "http")
+
     with_http(scenario)

@@ -10,9 +10,11 @@ Operations are those of Kafka's ACLs, as both protocols can be said in them: Pul
 administered.  A Kafka group is a subscription without a topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from magnetar.broker.security.audit import Audit, Recording, Recordings
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.errors import (
     ClusterNotAuthorized,
     DelegationTokenNotAuthorized,
@@ -78,11 +80,12 @@ class AllowAll:
 
 
 class AccessControl:
-    """What the use cases ask."""
+    """What the use cases ask, and what writes down what they change and what is refused: `audit`."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorizer, audit: Audit) -> None:
         self._authorizer = authorizer
         self._allows = authorizer.allows
+        self._audit = audit
 
     def require(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """Go on only if the caller may.
@@ -91,12 +94,38 @@ class AccessControl:
             NotAuthorized: the one of the resource's type.
         """
         if not self._allows(caller, operation, resource):
+            self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"{resource.type.value} {resource.name}")
 
     def require_unnamed(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """As `require`, where the caller has not said the resource's name: the refusal does not tell it."""
         if not self._allows(caller, operation, resource):
+            self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"a {resource.type.value} that it has not named")
+
+    def change(
+        self, caller: Caller, operation: Operation, resource: Resource, change: Change, /, **details: object
+    ) -> Recording:
+        """As `require`, for what changes state: it is done within what is returned."""
+        self.require(caller, operation, resource)
+        return Recording(self._audit, caller, change, resource, details)
+
+    def record(self, caller: Caller, change: Change, resource: Resource, /, **details: object) -> Recording:
+        """As `change`, where the right is asked for by itself: before anything that may fail."""
+        return Recording(self._audit, caller, change, resource, details)
+
+    def record_each(self, several: Sequence[Recording]) -> Recordings:
+        """As `record`, for changes that are one step."""
+        return Recordings(self._audit, several)
+
+    async def note(self, caller: Caller, change: Change, resource: Resource, /, **details: object) -> None:
+        """A change that was made on the way to something else."""
+        self._audit.changed(caller, change, resource, details)
+        await self._audit.handed_over()
+
+    def note_often(self, caller: Caller, change: Change, resource: Resource) -> None:
+        """As `Audit.changed_often`."""
+        self._audit.changed_often(caller, change, resource)
 
     def permits(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         """For listings, which leave out what the caller may not see, and for what depends on a right."""

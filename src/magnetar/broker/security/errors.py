@@ -9,10 +9,11 @@ from magnetar.base.errors import BrokerError
 
 class AuthenticationFailed(BrokerError):
     """A client did not show who it is.  The text is for the log, and has nothing that the client sent: clients do not
-    learn what was wrong.
+    learn what was wrong.  `user` is whom it wanted to be, if the server knows a user of that name.
     """
 
     code: ClassVar[str] = "AUTHENTICATION_FAILED"
+    user: str = ""
 
 
 class LoginRefused(AuthenticationFailed):

@@ -23,11 +23,30 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """How a client has come: by which door and listener.  `client` is what its program calls itself, which no code
+    verifies; `proxy` is the role that has logged in, where the caller is another one that it speaks for.
+    """
+
+    door: str = ""
+    listener: str = ""
+    client: str = ""
+    proxy: str = ""
+
+
+UNKNOWN_ORIGIN: Final = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal at an address; `host` is numeric, and empty for the server itself."""
+    """A principal at an address; `host` is numeric, and empty for the server itself.
+
+    No right depends on `origin`: it is for the audit log.
+    """
 
     principal: Principal
     host: str = ""
+    origin: Origin = field(default=UNKNOWN_ORIGIN, compare=False)
 
 
 USER: Final = "User"

@@ -62,7 +62,9 @@ def password_method(hashes: dict[str, str]) -> Method:
         role = user.decode("utf-8", "replace")
         known = hashes.get(role, _OF_NO_USER)
         if not _form_of(known).verify(password, known):
-            raise AuthenticationFailed("there is no such user, or the password is another one")
+            refusal = AuthenticationFailed("there is no such user, or the password is another one")
+            refusal.user = role if role in hashes else ""
+            raise refusal
         return Identity(role)
 
     return identify

@@ -55,7 +55,9 @@ class PlainUsers:
         elif self._by_token is not None and password.startswith(_SHOWS_TOKEN):
             authenticated = _by_token(self._by_token, password[len(_SHOWS_TOKEN) :])
         else:
-            raise LoginRefused(_WRONG)
+            refusal = LoginRefused(_WRONG)
+            refusal.user = user.decode() if user in self._digests else ""
+            raise refusal
         if authorization_id not in (b"", user):
             raise LoginRefused(
                 "Authentication failed: Client requested an authorization id that is different from username"

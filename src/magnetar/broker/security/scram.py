@@ -53,11 +53,16 @@ class ScramCredential:
 
 
 class ScramExchange:
-    """One client's login; `find` gives the credential of a user, or one that belongs to no password."""
+    """One client's login; `find` gives the credential of a user, or one that belongs to no password, and `is_user`
+    says which of both.
+    """
 
-    def __init__(self, algorithm: str, find: Callable[[str], ScramCredential]) -> None:
+    def __init__(
+        self, algorithm: str, find: Callable[[str], ScramCredential], is_user: Callable[[str], bool]
+    ) -> None:
         self._algorithm = algorithm
         self._find = find
+        self._is_user = is_user
         self._user = self._header = self._nonce = ""
         self._credential: ScramCredential | None = None
         self._said = ""  # by both, as it is signed
@@ -71,7 +76,13 @@ class ScramExchange:
             text = message.decode()
         except UnicodeDecodeError:
             raise AuthenticationFailed from None
-        return self._begin(text) if self._credential is None else self._end(text, self._credential)
+        if self._credential is None:
+            return self._begin(text)
+        try:
+            return self._end(text, self._credential)
+        except AuthenticationFailed as refusal:
+            refusal.user = self._user if self._is_user(self._user) else ""
+            raise
 
     def _begin(self, text: str) -> Challenge:
         found = _CLIENT_FIRST.fullmatch(text)

@@ -79,7 +79,7 @@ class ScramCredentials:
             decoy = self._decoy(mechanism, user)  # also for those that need none: it takes its time
             return self._by_key.get((mechanism, user), decoy)
 
-        return ScramExchange(ALGORITHMS[mechanism], find)
+        return ScramExchange(ALGORITHMS[mechanism], find, lambda user: (mechanism, user) in self._by_key)
 
     # --- users that there are not ------------------------------------------------------------------------------------
 

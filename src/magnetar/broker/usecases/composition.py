@@ -15,6 +15,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.rules import Rules
@@ -115,10 +116,13 @@ class Parts(Measured, Protocol):
 def compose(
     parts: Parts,
     access: AccessControl,
+    audit: Audit,
     authentication: Authentication | None = None,
     bearer_of: BearerOf | None = None,
 ) -> UseCases:
-    """The use cases of a broker that has these parts; `access` is what each of them asks."""
+    """The use cases of a broker that has these parts; `access` is what each of them asks, and writes
+    `audit`, as logins do.
+    """
     settings = parts.settings
     topic_access = TopicAccess(access, parts.topics, parts.kafka_topics)
     standing = Standing(has_rules=parts.rules is not None)
@@ -139,7 +143,7 @@ def compose(
         clock=parts.clock,
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
-        logins=LoginCases(authentication),
+        logins=LoginCases(authentication, audit),
         sasl=SaslCases(parts.scram, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
         topics=TopicCases(

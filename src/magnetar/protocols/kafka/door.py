@@ -8,6 +8,7 @@ from magnetar.base.metrics import Metrics
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_network import client_host
 from magnetar.broker.cluster.model import Endpoint, Nodes
+from magnetar.broker.security.errors import LoginRefused
 from magnetar.broker.security.model import ANONYMOUS, USER, Principal
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import AcceptedPeer, Door, DoorContext, DoorListener, Session
@@ -17,6 +18,7 @@ from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.protocols.kafka.session import KafkaSession
 
 NAME: Final = "kafka"
+_CERTIFICATE: Final = "tls"  # how a client without SASL has shown who it is, in the audit log
 
 
 class KafkaDoor(Door):
@@ -84,7 +86,7 @@ class KafkaDoor(Door):
         if principal is None:
             # As in Kafka, a certificate that has no name by the rules is no certificate of a client.
             reason = "no rule of ssl.principal.mapping.rules fits the name in its certificate"
-            self._service.logins.failed(str(session), reason)
+            self._service.logins.failed(session, _CERTIFICATE, LoginRefused(reason))
             session.drop()
         return session
 

@@ -25,7 +25,8 @@ from typing import Any, Final, Protocol
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.base.rare_line import RareLine
 from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
-from magnetar.broker.security.model import Authenticated, Exchange, Principal, Refused
+from magnetar.broker.security.model import Authenticated, Caller, Exchange, Principal, Refused
+from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.protocols.door import LOGIN_S_MAX
 from magnetar.protocols.kafka.registry import Api
@@ -83,8 +84,9 @@ class LoggedIn:
 class LoginService:
     """What logins of all connections share."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, cases: LoginCases) -> None:
         self.clock = clock
+        self.cases = cases
         self.failed_count = 0
         self._large: dict[object, int] = {}
         self._failures = RareLine(log, clock)
@@ -100,14 +102,25 @@ class LoginService:
     def give_large(self, one: object) -> None:
         self._large.pop(one, None)
 
-    def failed(self, who: str, reason: str) -> None:
-        """Said once in a while, however many there are.  `reason` has no word of the client's."""
+    def failed(self, session: "LoginSession", method: str, error: AuthenticationFailed) -> None:
+        """Said once in a while, however many there are.  The error has no word of the client's."""
         self.failed_count += 1
-        self._failures.warn(f"login of connection {who} failed: {reason}", "failed")
+        reason = error.reason if isinstance(error, LoginRefused) else str(error)
+        self._failures.warn(f"login of connection {session} failed: {reason}", "failed")
+        self.cases.failed(session.caller, method, error)
 
 
 class LoginSession(Protocol):
     """The session that a login is for."""
+
+    @property
+    def caller(self) -> Caller:
+        """Who its client is until then."""
+        ...
+
+    def is_called(self, client_id: str | None) -> None:
+        """What the client's program calls itself, in the header of a request."""
+        ...
 
     def dispatch(self, frame: Frame) -> None:
         """Handle a request that anyone may make."""
@@ -193,6 +206,7 @@ class Login:
 
     def _shake_hands(self, frame: Frame) -> None:
         header = decode_request_header(frame.data)
+        self._session.is_called(header.client_id)
         request = sasl_handshake.decode_request(header.api_version, frame.data, header.position)
         exchange = self._logins.begin(request.mechanism)
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM if exchange is None else ErrorCode.NONE
@@ -241,11 +255,13 @@ class Login:
             told, reason = f"{told} {self._mechanism}", ""
             if isinstance(error, LoginRefused):
                 told, reason = str(error), error.reason
-            self._service.failed(str(self._session), reason or str(error) or told)
+            shown = LoginRefused(told, reason or str(error) or told)
+            shown.user = error.user
+            self._failed(shown)
             self._fail(header, told)
             return
         if isinstance(step, Refused):
-            self._service.failed(str(self._session), step.reason)
+            self._failed(LoginRefused("", step.reason))
             self._refusal = step.data.decode()
         logged_in, lifetime_ms = None, 0
         if isinstance(step, Authenticated):
@@ -262,6 +278,7 @@ class Login:
         if logged_in is not None:
             self.closed()
             self._session.let_in(logged_in)
+            self._service.cases.succeeded(self._session.caller, self._mechanism)
 
     def _require_same(self, principal: Principal) -> None:
         if self._before is not None and principal != self._before.principal:
@@ -299,24 +316,27 @@ class Login:
     def _end(self, reason: str) -> None:
         """Close behind the answer."""
         self._state = _State.OVER
-        self._service.failed(str(self._session), reason)
+        self._failed(LoginRefused(reason))
         self._session.finish()
 
     def _refuse(self, reason: str) -> None:
         """Close without an answer."""
         self._state = _State.OVER
-        self._service.failed(str(self._session), reason)
+        self._failed(LoginRefused(reason))
         self._session.drop()
 
     def _is_late(self) -> None:
         if self._state is not _State.OVER:
-            self._service.failed(str(self._session), f"it was not over after {LOGIN_S_MAX:g} s")
+            self._failed(LoginRefused(f"it was not over after {LOGIN_S_MAX:g} s"))
         self._session.drop()
 
     def malformed(self, reason: str) -> None:
         """The connection is about to end by what the client has sent: any program may send that, without end."""
         if self._state is not _State.OVER:
-            self._service.failed(str(self._session), reason)
+            self._failed(LoginRefused(reason))
+
+    def _failed(self, error: AuthenticationFailed) -> None:
+        self._service.failed(self._session, self._mechanism, error)
 
     def closed(self) -> None:
         """The connection is gone, or let in."""

@@ -60,7 +60,7 @@ class KafkaService(FramedTraffic):
         self.fetch_sessions = FetchSessions(cases.clock, settings.fetch_sessions_max)
         self.apis = apis
         self.large = LargeMessages(cases.clock.monotonic)
-        self.logins = LoginService(cases.clock)
+        self.logins = LoginService(cases.clock, cases.logins)
         self.flexible_since = {
             api.key: api.flexible_since for api in self.apis.values() if api.flexible_since is not None
         }

@@ -15,13 +15,15 @@ too, except ApiVersions, whose unknown versions are answered in version 0 so tha
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from struct import Struct
 from typing import Any, Final
 
 from magnetar.base.errors import WireError
 from magnetar.broker.cluster.model import Node
-from magnetar.broker.security.model import ANONYMOUS, Caller, Principal
+from magnetar.broker.security.errors import LoginRefused
+from magnetar.broker.security.model import ANONYMOUS, Caller, Origin, Principal
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import Peer
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 UNANSWERED_REQUESTS_MAX: Final = 2_000
 UNANSWERED_BYTES_MAX: Final = 64 << 20
 PRODUCE_KEY: Final = 0
+DOOR: Final = "kafka"  # in the audit log
 # What a request's objects occupy besides its bytes while it is not answered: an element of 33 bytes in a Fetch becomes
 # 500, and there are no more of them than `REQUEST_ELEMENTS_MAX`.  Produce's are few and gone when it waits; a large
 # request waits until there is room for them.
@@ -84,7 +87,7 @@ class KafkaSession:
         self._connection_id = connection_id
         self._client_host = client_host
         self._local_host = local_host
-        self._caller = Caller(principal, client_host)
+        self.caller = Caller(principal, client_host, Origin(DOOR, listener_name))
         self._context = self._context_of(0, None, False)
         self._logins = logins
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
@@ -152,7 +155,7 @@ class KafkaSession:
     def let_in(self, logged_in: LoggedIn) -> None:
         """The client has logged in: from here on it is as if it had been known from the beginning, until that ends."""
         self._login = None
-        self._caller = Caller(logged_in.principal, self._client_host)
+        self.caller = replace(self.caller, principal=logged_in.principal)
         self._context = self._context_of(0, None, False)
         handle = self._handle if logged_in.ends_s is None else partial(self._handle_until_end, logged_in)
         self.intake.let_in(handle, self._service.settings.request_bytes_max)
@@ -167,7 +170,8 @@ class KafkaSession:
             self.intake.let_in(handle, self._service.settings.request_bytes_max)
             handle(frame)
         elif logged_in.is_over(now_s):
-            service.failed(str(self), "its session has ended, and it did not log in anew")
+            error = LoginRefused("its session has ended, and it did not log in anew")
+            service.failed(self, logged_in.mechanism, error)
             self.drop()
         else:
             self._handle(frame)
@@ -243,12 +247,19 @@ class KafkaSession:
         if slot.counted_bytes:
             self._backpressure.look()
 
+    def is_called(self, client_id: str | None) -> None:
+        """What the client's program calls itself from now on, which it may say with each request."""
+        origin = self.caller.origin
+        if client_id is not None and client_id != origin.client:
+            self.caller = replace(self.caller, origin=replace(origin, client=client_id))
+
     def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
         service = self._service
+        self.is_called(client_id)
         return RequestContext(
             service,
             service.cases,
-            self._caller,
+            self.caller,
             self._node,
             self._listener_name,
             self._connection_id,

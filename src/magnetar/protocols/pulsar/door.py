@@ -57,7 +57,13 @@ class PulsarDoor(Door):
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
         return PulsarSession(
-            self._service, peer, connection_id, peer.client_host, peer.local_host, peer.certificate_name
+            self._service,
+            peer,
+            connection_id,
+            peer.client_host,
+            peer.local_host,
+            peer.certificate_name,
+            listener.name,
         )
 
     def declare_metrics(self, metrics: Metrics) -> None:

@@ -21,6 +21,7 @@ Trouble with the peer's bytes ends the connection with one log line.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
@@ -28,7 +29,7 @@ from magnetar.base.clock import TimerHandle
 from magnetar.base.distinguished_name import common_name
 from magnetar.base.errors import BrokerError, WireError
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login
+from magnetar.broker.security.model import ANONYMOUS, Caller, Credentials, Login, Origin
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import LOGIN_S_MAX, Peer
 from magnetar.protocols.intake import Intake, Limits
@@ -49,6 +50,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import (
 
 log = logging.getLogger(__name__)
 
+DOOR: Final = "pulsar"  # in the audit log
 AT_WORK_MAX: Final = 1_000  # Pulsar's maxPendingPublishRequestsPerConnection
 AT_WORK_BYTES_MAX: Final = 64 << 20
 UNTAKEN_ANSWER_BYTES_MAX: Final = 1 << 20  # for a peer that takes nothing, before no more is read from it
@@ -94,11 +96,12 @@ class PulsarSession:
         client_host: str,
         local_host: str,
         certificate_name: str | None = None,
+        listener_name: str = DOOR,
     ) -> None:
         """`certificate_name` is the one in the client's certificate, in full."""
         self.service = service
         self.cases = service.cases
-        self.caller = Caller(ANONYMOUS, client_host)
+        self.caller = Caller(ANONYMOUS, client_host, Origin(DOOR, listener_name))
         self.connection_id = connection_id
         self.client_host = client_host
         self.local_host = local_host  # the address that the client connected to
@@ -249,14 +252,18 @@ class PulsarSession:
         """What the client shows in a command, and by its connection."""
         return Credentials(method, data, self._common_name)
 
+    def is_called(self, client_version: str) -> None:
+        """What the client's program calls itself."""
+        origin = replace(self.caller.origin, client=client_version)
+        self.caller = replace(self.caller, origin=origin)
+
     def log_in(self, credentials: Credentials, original_role: str) -> None:
         """Be the client that this shows.
 
         Raises:
             AuthenticationFailed: the session is not let in.
         """
-        self.login = self.cases.logins.log_in(credentials, original_role)
-        self.caller = Caller(self.login.principal, self.client_host)
+        self.login, self.caller = self.cases.logins.log_in(self.caller, credentials, original_role)
         self.intake.allow(self._frame_bytes_max)
         self._forget_login_timer()
         self._watch_login()
@@ -268,7 +275,7 @@ class PulsarSession:
             AuthenticationFailed: it is not good, or not of the same client.
         """
         if self.login is not None:
-            self.login = self.cases.logins.renew(self.login, credentials)
+            self.login = self.cases.logins.renew(self.caller, self.login, credentials)
             self._is_asked_anew = False
             self._watch_login()
 

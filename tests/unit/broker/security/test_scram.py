@@ -21,7 +21,7 @@ def credential(algorithm: str = "sha256", password: bytes = b"pencil") -> ScramC
 
 
 def exchange(algorithm: str = "sha256") -> ScramExchange:
-    return ScramExchange(algorithm, lambda _: credential(algorithm))
+    return ScramExchange(algorithm, lambda _: credential(algorithm), lambda _: True)
 
 
 def final(
@@ -52,7 +52,7 @@ def test_the_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_example_of_rfc_5802_where_it_is_the_same_but_for_the_digest() -> None:
     salt = b64decode("QSXCR+Q6sek8bf92")
     salted = hashlib.pbkdf2_hmac("sha1", b"pencil", salt, 4096)
-    one = ScramExchange("sha1", lambda _: ScramCredential.of("sha1", salt, 4096, salted))
+    one = ScramExchange("sha1", lambda _: ScramCredential.of("sha1", salt, 4096, salted), lambda _: True)
     one._server_nonce = "3rfcNHYJY1ZVvWVs7j"
     nonce = "fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"
     one.respond(b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL")

@@ -24,6 +24,7 @@ from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
+from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.metadata import MemoryMetadataStore
 from magnetar.wire.kafka.runtime import Buffer
 
@@ -46,8 +47,11 @@ def record_batch(count: int, timestamp_ms: int, producer_id: int = -1) -> bytear
 class Client:
     """Asks handlers as a connection would: request and response go through their encoders and decoders."""
 
-    def __init__(self, broker: Broker, service: KafkaService, metadata: MemoryMetadataStore) -> None:
+    def __init__(
+        self, broker: Broker, service: KafkaService, metadata: MemoryMetadataStore, audit: MemoryAudit
+    ) -> None:
         self.service = service
+        self.audit = audit
         self.broker = broker
         self.metadata = metadata
 
@@ -107,12 +111,12 @@ async def _running(
             for node_id in range(1, node_count + 1)
         ]
     )
-    broker = Broker(settings, store, metadata, clock, nodes, authorizer)
+    audit = MemoryAudit(with_logins=True)
+    broker = Broker(settings, store, metadata, clock, nodes, authorizer, audit=audit.audit)
     await broker.start()
     try:
-        yield Client(
-            broker, KafkaService(broker.cases, Arena(64 << 20), KafkaSettings(), load_apis()), metadata
-        )
+        service = KafkaService(broker.cases, Arena(64 << 20), KafkaSettings(), load_apis())
+        yield Client(broker, service, metadata, audit)
     finally:
         await broker.stop()
         await store.close()

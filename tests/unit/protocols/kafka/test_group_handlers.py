@@ -21,6 +21,7 @@ from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
 from magnetar.protocols.kafka.registry import Deferred, is_coroutine
+from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.groups import GroupDriver, subscription
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -89,7 +90,7 @@ class Door:
             name=TopicName.parse, shown=lambda name: name.kafka_name(), home="public/default"
         )
         transactions: Any = SimpleNamespace(pending_offsets=lambda group_id: set())
-        access = AccessControl(AllowAll())
+        access = AccessControl(AllowAll(), MemoryAudit().audit)
         self.cases: Any = SimpleNamespace(
             kafka_names=names,
             groups=GroupCases(access, self.nodes, driver.coordinator, driver.cursors, names),

@@ -417,3 +417,30 @@ def test_what_is_malformed_is_a_login_that_failed_and_cannot_fill_the_log(
 
     with_client(scenario)
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+
+
+def test_logins_are_in_the_audit_log_without_what_was_typed_into_them(with_client: Run) -> None:
+    async def scenario(client: Any) -> None:
+        for message in (RIGHT, b"\0alice\0stolen", b"\0typed-password\0stolen", b"no PLAIN"):
+            one = Connection(client)
+            await one.shake_hands()
+            await one.authenticate(message)
+            one.session.closed()
+        one = Connection(client)
+        await one.shake_hands("GSSAPI")
+        written = b"".join(client.audit.raw)
+        assert not any(word in written for word in (b"typed", b"stolen", b"alice-secret"))
+        lines = client.audit.take()
+        assert [(line["result"], line.get("principal"), line.get("method")) for line in lines] == [
+            ("accepted", "User:alice", "PLAIN"),
+            ("refused", "User:alice", "PLAIN"),
+            ("refused", None, "PLAIN"),
+            ("refused", None, "PLAIN"),
+            ("refused", None, None),
+        ]
+        for line in lines:
+            assert (line["event"], line["host"]) == ("login", "127.0.0.1")
+            assert (line["door"], line["listener"], line["client"]) == ("kafka", "PLAINTEXT", "test")
+        assert [line.get("error") for line in lines] == [None, *["LOGIN_REFUSED"] * 4]
+
+    with_client(scenario)

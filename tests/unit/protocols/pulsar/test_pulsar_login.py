@@ -47,7 +47,9 @@ def with_logins(
         methods: dict[str, Method] = {"tls": by_certificate}
         authentication = Authentication(methods, anonymous_role, frozenset(["proxy"]))
         pulsar = {"refresh_check_s": CHECK_S, "keep_alive_s": 0.0}
-        async with running_door(tmp_path, None, pulsar, authentication=authentication) as door:
+        async with running_door(
+            tmp_path, None, pulsar, authentication=authentication, with_logins=True
+        ) as door:
             methods["token"] = token_method(TokenValidator(secret_key(SECRET), door.clock))
             await scenario(door)
 
@@ -286,3 +288,56 @@ def test_no_timer_runs_where_no_login_ends(tmp_path: Path) -> None:
         assert door.service.login_watch._timer is None
 
     with_logins(tmp_path, scenario)
+
+
+def test_logins_are_in_the_audit_log(tmp_path: Path) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        door.client().say(connect_command(auth_method_name="token", auth_data=b"stolen"))
+        door.client().say(
+            connect_command(auth_method_name="token", auth_data=token("proxy"), original_principal="stranger")
+        )
+        door.client().say(connect_command(auth_method_name="token", auth_data=token("proxy")))
+        assert b"stolen" not in b"".join(door.audit.raw)
+        refused, accepted, nobody = door.audit.take()
+        del refused["time"], refused["reason"]
+        assert refused == {
+            "event": "login",
+            "result": "refused",
+            "error": "INVALID_TOKEN",
+            "host": "127.0.0.1",
+            "door": "pulsar",
+            "listener": "pulsar",
+            "client": "test",
+            "method": "token",
+        }
+        assert (accepted["result"], accepted["principal"]) == ("accepted", "User:stranger")
+        assert (accepted["proxy"], accepted["method"]) == ("proxy", "token")
+        assert (nobody["result"], nobody["error"]) == ("refused", "INVALID_ROLES")
+
+    with_logins(tmp_path, scenario)
+
+
+def test_what_a_proxy_is_refused_names_both(tmp_path: Path) -> None:
+    class DenyAll:
+        def allows(self, *asked: Any) -> bool:
+            return False
+
+        def allows_any(self, *asked: Any) -> bool:
+            return False
+
+    async def main() -> None:
+        methods: dict[str, Method] = {}
+        authentication = Authentication(methods, "", frozenset(["proxy"]))
+        async with running_door(tmp_path, authorizer=DenyAll(), authentication=authentication) as door:
+            methods["token"] = token_method(TokenValidator(secret_key(SECRET), door.clock))
+            client = door.client()
+            command = connect_command(
+                auth_method_name="token", auth_data=token("proxy"), original_principal="alice"
+            )
+            await client.ask(command, BaseCommand.CONNECTED)
+            await client.ask(CommandProducer(topic="t", producer_id=1, request_id=1), BaseCommand.ERROR)
+            (line,) = door.audit.take()
+            assert (line["principal"], line["proxy"], line["operation"]) == ("User:alice", "proxy", "WRITE")
+            assert line["resource"] == "persistent://public/default/t"
+
+    asyncio.run(main())

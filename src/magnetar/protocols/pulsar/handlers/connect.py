@@ -26,6 +26,7 @@ _PONG = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
 
 
 def connect(session: PulsarSession, command: CommandConnect) -> Answer:
+    session.is_called(command.client_version)
     if session.cases.logins.are_required and not _is_let_in(session, command):
         return None
     session.client_version = command.client_version

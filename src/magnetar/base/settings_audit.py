@@ -1,0 +1,45 @@
+"""Settings of the audit log."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.config import ConfigType
+from magnetar.base.server_key import ServerKey
+
+STREAMS: Final = ("stdout", "stderr")
+
+AUDIT_KEYS: Final = (
+    ServerKey(
+        "audit.log",
+        ConfigType.STRING,
+        "",
+        "Where the audit log is written: a file (in the data directory, unless the path begins with /), `stdout` or"
+        " `stderr`.",
+        default_words="there is none",
+    ),
+    ServerKey(
+        "audit.log.logins",
+        ConfigType.STRING,
+        "refused",
+        "Which logins have a line there: those that are refused, or all.",
+        choices=("refused", "all"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """`target` is one of `STREAMS`, or the path of a file, which begins in the data directory."""
+
+    target: str
+    with_logins: bool
+
+
+def audit(text: Callable[[str], str], notice: Callable[[Collection[str], str], None]) -> AuditSettings | None:
+    """What the keys come to, by `text`; None when there is no audit log.  `notice` says that keys have no effect."""
+    target = text("audit.log")
+    if target:
+        return AuditSettings(target, text("audit.log.logins") == "all")
+    notice({"audit.log.logins"}, "audit.log is not set")
+    return None

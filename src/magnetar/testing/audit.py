@@ -1,0 +1,38 @@
+"""An audit log in memory."""
+
+import json
+from typing import Any
+
+from magnetar.broker.security.audit import Audit
+from magnetar.testing.clock import FakeClock
+
+
+class MemoryAudit:
+    """`audit` is what a broker is given; as an `AuditSink` this takes whatever comes, while it `has_room`.  Its clock
+    is its own, unless a test gives one.
+    """
+
+    def __init__(self, clock: FakeClock | None = None, *, with_logins: bool = False) -> None:
+        self._clock = clock = clock or FakeClock()
+        self.audit = Audit(clock, self, with_logins=with_logins)
+        self.raw: list[bytes] = []
+        self.has_room = True
+        self.handed_over_count = 0  # of lines, when a caller last waited for them
+
+    def put(self, line: bytes, *, is_change: bool) -> bool:
+        if self.has_room:
+            self.raw.append(line)
+        return self.has_room
+
+    async def handed_over(self) -> None:
+        self.handed_over_count = len(self.raw)
+
+    def take(self) -> list[dict[str, Any]]:
+        """The lines since the last time, those that were only counted among them.  A second goes by: however many
+        lines are taken one by one, each has its room.
+        """
+        self.audit.close()
+        self._clock.advance(1.0)
+        lines = [json.loads(line) for line in self.raw]
+        self.raw.clear()
+        return lines
