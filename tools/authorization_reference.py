@@ -96,27 +96,30 @@ and a revocation takes all of that, whoever wrote it.
 
 What gives each right that a verb below may ask for: an operation in an access control list on that kind of resource
 (for topics one that covers the namespace, where the right is to a namespace), and whether administering the tenant
-does. Super users have all of them.
+does. Super users have all of them. The last column of the tables that follow says what a verb that is allowed leaves in
+the [audit log](../operating/audit.md); whatever is refused is there, too.
 
 """
 
 
 def render() -> str:
-    rights = dict.fromkeys(right for _, line in _lines() for right in _split(line))
+    rights = dict.fromkeys(right for _, line, _ in _lines() for right in _split(line))
     rows = ["| right | access control list | tenant's administrator |", "|---|---|---|"]
     rows += [_row(right) for right in sorted(rights) if right != "nothing"]
     parts = [_HEAD, "\n".join(rows), "\n"]
     for title, file in (("Kafka", "kafka"), ("Pulsar", "pulsar"), ("HTTP", "rest")):
-        parts.append(f"\n## {title}\n\n| verb | asks |\n|---|---|\n")
-        parts += [f"| `{verb}` | {asked} |\n" for verb, asked in _lines(file)]
+        parts.append(f"\n## {title}\n\n| verb | asks | audit log |\n|---|---|---|\n")
+        parts += [f"| `{verb}` | {asked} | {told} |\n" for verb, asked, told in _lines(file)]
     return "".join(parts)
 
 
-def _lines(*files: str) -> Iterator[tuple[str, str]]:
+def _lines(*files: str) -> Iterator[tuple[str, str, str]]:
+    """Of each verb what it asks, and the changes that it leaves in the audit log."""
     for file in files or ("kafka", "pulsar", "rest"):
         for line in (ASKED / f"{file}.txt").read_text().splitlines():
             verb, _, asked = line.rpartition(": ")
-            yield verb, asked.partition(" (")[0]
+            asked, _, told = asked.partition(" > ")
+            yield verb, asked.partition(" (")[0], ", ".join(f"`{one}`" for one in _split(told) if one)
 
 
 def _split(asked: str) -> list[str]:

@@ -99,6 +99,10 @@ class SchemaRegistry:
         deleted = max((one.version for one in history if one.schema is None), default=-1)
         return history[deleted + 1 :]
 
+    def version_count(self, topic: TopicName) -> int:
+        """How many versions the topic has had, deletions among them; it only grows, until all are purged."""
+        return len(self._topics.get(_key(topic), ()))
+
     def has_schema(self, topic: TopicName) -> bool:
         stored = self._topics.get(_key(topic), [])
         return bool(stored and stored[-1][0] != _DELETED)

@@ -53,6 +53,9 @@ class PulsarTopics:
             raise NamespaceNotFound("Namespace not found")
         return self._topics.find(name)
 
+    def is_there(self, name: TopicName) -> bool:
+        return self._topics.find(name) is not None
+
     def get(self, name: TopicName) -> Topic:
         """As `find`; UnknownTopic when there is none."""
         topic = self.find(name)

@@ -16,9 +16,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from magnetar.base.names import InvalidTopicName, TopicName
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.errors import InvalidRule, SecurityDisabled
-from magnetar.broker.security.model import CLUSTER, Caller, Operation, ResourceType
+from magnetar.broker.security.model import CLUSTER, Caller, Operation, Resource, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target, namespace_of
 from magnetar.broker.security.rules import Rules
 
@@ -99,7 +101,10 @@ class AclCases:
         """
         self.check_changes(caller)
         added = [self._rule(acl) for acl in acls]
-        await self._book().change(lambda _: (added, ()))
+        async with self._access.record_each(
+            [self._recording(caller, Change.ACL_CREATE, one) for one in acls]
+        ):
+            await self._book().change(lambda _: (added, ()))
 
     async def delete(self, caller: Caller, wanted: Sequence[AclFilter]) -> list[Sequence[Acl]]:
         """Remove what any of the filters lets pass, all in one step; what each of them let pass.
@@ -111,8 +116,24 @@ class AclCases:
         book = self._book()
         found = [await self._find(book, one) for one in wanted]
         removed = [rule for rows in found for rule, _ in rows]
-        await book.change(lambda _: ((), removed))
+        told = dict.fromkeys(acl for rows in found for _, acl in rows)
+        async with self._access.record_each(
+            [self._recording(caller, Change.ACL_DELETE, one) for one in told]
+        ):
+            await book.change(lambda _: ((), removed))
         return [[acl for _, acl in rows] for rows in found]
+
+    def _recording(self, caller: Caller, change: Change, acl: Acl) -> Recording:
+        return self._access.record(
+            caller,
+            change,
+            Resource(acl.type, acl.name),
+            is_prefix=acl.is_prefix,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation.name,
+            allow=acl.allow,
+        )
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

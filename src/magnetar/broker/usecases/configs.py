@@ -7,17 +7,26 @@ for every one, unlike a Kafka broker.  Groups and client metrics have no setting
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from magnetar.base.masking import masked
 from magnetar.broker.cluster.model import Nodes
 from magnetar.broker.policy import logger_levels
 from magnetar.broker.policy.broker_config import describe_broker
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, group_resource
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.usecases.topic_access import TopicAccess
 
+_WORDS: Final = {
+    AlterOperation.SET: "set",
+    AlterOperation.APPEND: "appended",
+    AlterOperation.SUBTRACT: "subtracted",
+    AlterOperation.DELETE: "removed",
+}
 ALL_BROKERS: Final = ""  # as a broker's name: what was set for all of them while they ran, which is nothing
 
 
@@ -73,9 +82,16 @@ class ConfigCases:
             MetadataError
         """
         topic = self._topic_access.get(caller, Operation.ALTER_CONFIGS, kafka_name)
-        async with self._topics.changing(topic):
+        async with (
+            self._access.record(
+                caller, Change.TOPIC_CONFIGS, topic.resource, set=masked(configs), others="reset"
+            ) as recording,
+            self._topics.changing(topic),
+        ):
             overrides = self._topics.defaults.canonical(configs)
-            if not validate_only:
+            if validate_only:
+                recording.is_none()
+            else:
                 await self._topics.set_config(topic, overrides)
 
     async def alter_topic(
@@ -83,9 +99,14 @@ class ConfigCases:
     ) -> None:
         """Change single settings.  Raises as `replace_topic`."""
         topic = self._topic_access.get(caller, Operation.ALTER_CONFIGS, kafka_name)
-        async with self._topics.changing(topic):
+        async with (
+            self._access.record(caller, Change.TOPIC_CONFIGS, topic.resource, **_told(changes)) as recording,
+            self._topics.changing(topic),
+        ):
             overrides = self._topics.defaults.alter(topic.overrides, changes)
-            if not validate_only and overrides != topic.overrides:
+            if validate_only:
+                recording.is_none()
+            elif overrides != topic.overrides:
                 await self._topics.set_config(topic, overrides)
 
     # --- brokers -----------------------------------------------------------------------------------------------------
@@ -111,17 +132,20 @@ class ConfigCases:
         Raises:
             ClusterNotAuthorized, InvalidConfigRequest
         """
-        self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
-        if node != ALL_BROKERS:
-            self._node_id(node, "Broker")
-        _refuse(names)
+        with self._change(caller, Change.BROKER_CONFIGS, node=node, set=list(names)) as recording:
+            if node != ALL_BROKERS:
+                self._node_id(node, "Broker")
+            _refuse(names)
+            recording.is_none()
 
     def alter_broker(self, caller: Caller, node: str, changes: Sequence[ConfigChange]) -> None:
         """As `replace_broker`; nothing was ever set that could be taken back, so that changes nothing and succeeds."""
-        self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
-        if node != ALL_BROKERS:
-            self._node_id(node, "Node")
-        _refuse([one.name for one in changes if one.operation is not AlterOperation.DELETE])
+        names = [one.name for one in changes if one.operation is not AlterOperation.DELETE]
+        with self._change(caller, Change.BROKER_CONFIGS, node=node, set=names) as recording:
+            if node != ALL_BROKERS:
+                self._node_id(node, "Node")
+            _refuse(names)
+            recording.is_none()
 
     # --- loggers -----------------------------------------------------------------------------------------------------
 
@@ -144,9 +168,11 @@ class ConfigCases:
         Raises:
             ClusterNotAuthorized, InvalidConfig, InvalidConfigRequest
         """
-        self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
-        self._node_id(node, "Node")
-        logger_levels.change(changes, validate_only)
+        with self._change(caller, Change.LOGGER_LEVELS, **_told(changes)) as recording:
+            self._node_id(node, "Node")
+            logger_levels.change(changes, validate_only)
+            if validate_only:
+                recording.is_none()
 
     # --- what has no settings ----------------------------------------------------------------------------------------
 
@@ -172,6 +198,9 @@ class ConfigCases:
         self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
         _refuse_unknown("client metrics", changes)
 
+    def _change(self, caller: Caller, change: Change, **details: object) -> Recording:
+        return self._access.change(caller, Operation.ALTER_CONFIGS, CLUSTER, change, **details)
+
     def _node_id(self, name: str, kind: str) -> int:
         if not (name.isascii() and name.isdigit()) or len(name) > 10:
             raise InvalidConfigRequest(f"{kind} id must be an integer, but it is: {name[:200]}")
@@ -181,6 +210,18 @@ class ConfigCases:
                 f"Unexpected {kind.lower()} id, expected one of {known}, but received {name}"
             )
         return int(name)
+
+
+def _told(changes: Sequence[ConfigChange]) -> dict[str, object]:
+    """What the audit log has of changes: what was set, by operation, and what was given up."""
+    found: dict[str, object] = {}
+    for operation, word in _WORDS.items():
+        mine = [one for one in changes if one.operation is operation]
+        if operation is AlterOperation.DELETE:
+            found[word] = [one.name for one in mine]
+        elif mine:
+            found[word] = masked({one.name: one.value for one in mine})
+    return found
 
 
 def _refuse(names: Collection[str]) -> None:

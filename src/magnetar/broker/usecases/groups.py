@@ -19,6 +19,7 @@ from magnetar.broker.groups.model import (
     SyncRequest,
     SyncResult,
 )
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     CLUSTER,
@@ -151,10 +152,15 @@ class GroupCases:
             GroupNotAuthorized, NotCoordinator
             ClusterNotAuthorized: an offset is damaged, and who may not alter the cluster may not drop it unseen.
         """
-        self._access.require(caller, Operation.DELETE, group_resource(group_id))
-        self._nodes.check_coordinator(node, group_id)
-        self._require_elsewhere(caller, group_id)
-        return await self._groups.delete(group_id)
+        async with self._access.change(
+            caller, Operation.DELETE, group_resource(group_id), Change.GROUP_DELETE
+        ) as recording:
+            self._nodes.check_coordinator(node, group_id)
+            self._require_elsewhere(caller, group_id)
+            error = await self._groups.delete(group_id)
+            if error is not GroupError.NONE:
+                recording.fails(error.name)
+            return error
 
     def _require_elsewhere(self, caller: Caller, group_id: str) -> None:
         try:

@@ -10,6 +10,7 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.errors import InvalidNamespace, NamespaceNotFound
 from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, JsonValue, Namespace
 from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     CLUSTER,
@@ -20,6 +21,7 @@ from magnetar.broker.security.model import (
     topic_resource,
 )
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.usecases.policies import told
 
 
 class NamespaceCases:
@@ -68,8 +70,14 @@ class NamespaceCases:
         Raises:
             NamespaceNotAuthorized, TenantNotFound, NamespaceExists, InvalidNamespace, InvalidPolicy, MetadataError
         """
-        self._access.require(caller, Operation.CREATE, namespace_resource(name))
-        await self._namespaces.create(name, policies, bundle_count)
+        async with self._access.change(
+            caller,
+            Operation.CREATE,
+            namespace_resource(name),
+            Change.NAMESPACE_CREATE,
+            policies=told(policies),
+        ):
+            await self._namespaces.create(name, policies, bundle_count)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
         """Delete a namespace; with `force` its topics, too, if the caller may delete each of them.
@@ -77,13 +85,15 @@ class NamespaceCases:
         Raises:
             NamespaceNotAuthorized, TopicNotAuthorized, NamespaceNotFound, NamespaceNotEmpty, MetadataError
         """
-        self._access.require(caller, Operation.DELETE, namespace_resource(name))
-        if name not in self._namespaces:
-            raise NamespaceNotFound(f"Namespace {name} does not exist.")
-        if force:
-            for topic in self._pulsar_topics.of_namespace(name):
-                self._access.require_unnamed(caller, Operation.DELETE, topic.resource)
-        await self._pulsar_topics.delete_namespace(name, force=force)
+        async with self._access.change(
+            caller, Operation.DELETE, namespace_resource(name), Change.NAMESPACE_DELETE, force=force
+        ):
+            if name not in self._namespaces:
+                raise NamespaceNotFound(f"Namespace {name} does not exist.")
+            if force:
+                for topic in self._pulsar_topics.of_namespace(name):
+                    self._access.require_unnamed(caller, Operation.DELETE, topic.resource)
+            await self._pulsar_topics.delete_namespace(name, force=force)
 
     def check_replication(self, caller: Caller, name: str) -> None:
         """Whether the caller may set which clusters have the namespace: there is one, so nothing is changed.
@@ -119,21 +129,23 @@ class NamespaceCases:
             NamespaceNotAuthorized, NamespaceNotFound
             InvalidNamespace: it has no such part.
         """
-        self._access.require(caller, Operation.ALTER, namespace_resource(name))
-        if name not in self._namespaces:
-            raise NamespaceNotFound("Namespace not found")
-        low, high = 0, 1 << 32
-        if bundle:
-            boundaries = self._namespaces.require(name).bundle_boundaries
-            begin, _, end = bundle.partition("_")
-            if begin not in boundaries or end not in boundaries:
-                raise InvalidNamespace(f"Invalid bundle range {bundle[:100]}")
-            low = int(begin, 16)
-            high = int(end, 16) + (end == boundaries[-1])
-        topics = self._pulsar_topics
-        names = topics.names(name, persistent=True) + topics.names(name, persistent=False)
-        chosen = [one for one in names if low <= _position(one) < high]
-        await asyncio.gather(*(self._unload(topics.partition(one)) for one in chosen))
+        async with self._access.change(
+            caller, Operation.ALTER, namespace_resource(name), Change.NAMESPACE_UNLOAD, bundle=bundle
+        ):
+            if name not in self._namespaces:
+                raise NamespaceNotFound("Namespace not found")
+            low, high = 0, 1 << 32
+            if bundle:
+                boundaries = self._namespaces.require(name).bundle_boundaries
+                begin, _, end = bundle.partition("_")
+                if begin not in boundaries or end not in boundaries:
+                    raise InvalidNamespace(f"Invalid bundle range {bundle[:100]}")
+                low = int(begin, 16)
+                high = int(end, 16) + (end == boundaries[-1])
+            topics = self._pulsar_topics
+            names = topics.names(name, persistent=True) + topics.names(name, persistent=False)
+            chosen = [one for one in names if low <= _position(one) < high]
+            await asyncio.gather(*(self._unload(topics.partition(one)) for one in chosen))
 
 
 def _position(full_name: str) -> int:

@@ -14,6 +14,7 @@ from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest
 from magnetar.broker.groups.offsets import GroupOffsets
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     Caller,
@@ -79,9 +80,21 @@ class OffsetCases:
         self._nodes.check_coordinator(node, group_id)
         return [self._position(caller, group_id, one) for one in topics]
 
-    def commit(self, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
+    def commit(self, caller: Caller, request: CommitRequest) -> Coroutine[Any, Any, list[GroupError]]:
         """Commit offsets of what `to_commit` gave: checked now, and answered one by one when they are durable."""
-        return self._offsets.commit(request)
+        answer = self._offsets.commit(request)
+        return answer if request.member_id else self._commit_from_outside(caller, request, answer)
+
+    async def _commit_from_outside(
+        self, caller: Caller, request: CommitRequest, answer: Coroutine[Any, Any, list[GroupError]]
+    ) -> list[GroupError]:
+        # An administrator who sets offsets; or a consumer that takes no part in a group, which does it all the time.
+        errors = await answer
+        done = {one.topic for one, error in zip(request.offsets, errors, strict=True) if not error.value}
+        for topic in done:
+            resource = subscription_resource(topic, request.group_id)
+            self._access.note_often(caller, Change.GROUP_SET_OFFSETS, resource)
+        return errors
 
     def to_commit_in_transaction(
         self, caller: Caller, node: Node, transactional_id: str, group_id: str, topics: Iterable[TopicKey]
@@ -137,10 +150,21 @@ class OffsetCases:
         return [self._topic(caller, Operation.READ, one) for one in topics]
 
     async def delete(
-        self, group_id: str, partitions: Sequence[tuple[str, int]]
+        self, caller: Caller, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> tuple[GroupError, list[GroupError]]:
         """Delete offsets of what `to_delete` gave: what is wrong with all of it, and an answer for each partition."""
-        return await self._offsets.delete(group_id, partitions)
+        if not partitions:
+            return await self._offsets.delete(group_id, partitions)
+        resource = group_resource(group_id)
+        names = [f"{full}-{index}" for full, index in partitions]
+        async with self._access.record(
+            caller, Change.GROUP_DELETE_OFFSETS, resource, partitions=names
+        ) as recording:
+            error, errors = await self._offsets.delete(group_id, partitions)
+            found = next((one for one in (error, *errors) if one is not GroupError.NONE), None)
+            if found is not None:
+                recording.fails(found.name)
+            return error, errors
 
     # --- topics ------------------------------------------------------------------------------------------------------
 

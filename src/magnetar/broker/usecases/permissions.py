@@ -13,6 +13,7 @@ from typing import Final
 
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.decisions import Decisions
 from magnetar.broker.security.errors import InvalidRule, SecurityDisabled
@@ -23,9 +24,11 @@ from magnetar.broker.security.model import (
     ResourceType,
     namespace_resource,
     tenant_resource,
+    topic_resource,
 )
 from magnetar.broker.security.rule import EVERY_HOST, Pattern, Rule, Target, is_glob, of_user
-from magnetar.broker.security.rules import Change, Rules
+from magnetar.broker.security.rules import Change as RuleChange
+from magnetar.broker.security.rules import Rules
 from magnetar.broker.topics.pulsar import PulsarTopics
 
 ACTIONS: Final[Mapping[str, Operation]] = {
@@ -77,43 +80,65 @@ class PermissionCases:
 
     async def grant_namespace(self, caller: Caller, name: str, role: str, actions: Sequence[str]) -> None:
         """Raises TenantNotAuthorized, NamespaceNotFound, SecurityDisabled, InvalidRule, MetadataError."""
-        self._check_namespace(caller, name)
-        await self._replace(_topics_of(name), name, role, actions)
+        async with self._access.record(
+            caller, Change.PERMISSION_GRANT, namespace_resource(name), role=role, actions=actions
+        ):
+            self._check_namespace(caller, name)
+            await self._replace(_topics_of(name), name, role, actions)
 
     async def revoke_namespace(self, caller: Caller, name: str, role: str) -> None:
         """Take from a role what it has in a namespace.  Raises as `grant_namespace`."""
-        self._check_namespace(caller, name)
-        await self._replace(_topics_of(name), name, role, ())
+        async with self._access.record(caller, Change.PERMISSION_REVOKE, namespace_resource(name), role=role):
+            self._check_namespace(caller, name)
+            await self._replace(_topics_of(name), name, role, ())
 
     async def grant_topic(self, caller: Caller, topic: TopicName, role: str, actions: Sequence[str]) -> None:
         """Raises TenantNotAuthorized, NamespaceNotFound, UnknownTopic, SecurityDisabled, InvalidRule, MetadataError."""
-        self._check_topic(caller, topic)
-        await self._replace(_topic(topic), topic.full, role, actions)
+        async with self._access.record(
+            caller, Change.PERMISSION_GRANT, topic_resource(topic.full), role=role, actions=actions
+        ):
+            self._check_topic(caller, topic)
+            await self._replace(_topic(topic), topic.full, role, actions)
 
     async def revoke_topic(self, caller: Caller, topic: TopicName, role: str) -> None:
         """Take from a role what it has of a topic itself.  Raises as `grant_topic`."""
-        self._check_topic(caller, topic)
-        await self._replace(_topic(topic), topic.full, role, ())
+        async with self._access.record(
+            caller, Change.PERMISSION_REVOKE, topic_resource(topic.full), role=role
+        ):
+            self._check_topic(caller, topic)
+            await self._replace(_topic(topic), topic.full, role, ())
 
     async def grant_subscription(
         self, caller: Caller, name: str, subscription: str, roles: Collection[str]
     ) -> None:
         """Let these roles, and no others, have a subscription of a namespace's topics.  Raises as `grant_namespace`."""
-        self._check_namespace(caller, name)
-        if not subscription or len(subscription) > _ROLE_CHARS_MAX or len(roles) > _ROLES_MAX:
-            raise InvalidRule(f"a subscription has a name, and {_ROLES_MAX} roles at most")
-        target = Target(_SUBSCRIPTION, Pattern.LITERAL, subscription, name)
-        added = [self._rule(role, Operation.READ, target) for role in roles]
-        await self._book().change(lambda book: (added, list(book.of(target))))
+        async with self._access.record(
+            caller,
+            Change.PERMISSION_GRANT,
+            namespace_resource(name),
+            subscription=subscription,
+            roles=list(roles),
+        ):
+            self._check_namespace(caller, name)
+            if not subscription or len(subscription) > _ROLE_CHARS_MAX or len(roles) > _ROLES_MAX:
+                raise InvalidRule(f"a subscription has a name, and {_ROLES_MAX} roles at most")
+            target = Target(_SUBSCRIPTION, Pattern.LITERAL, subscription, name)
+            added = [self._rule(role, Operation.READ, target) for role in roles]
+            await self._book().change(lambda book: (added, list(book.of(target))))
 
     async def revoke_subscription(self, caller: Caller, name: str, subscription: str, role: str) -> None:
         """Take a subscription from a role; without any role left it is open to all that may consume.
 
         Raises as `grant_namespace`.
         """
-        self._check_namespace(caller, name)
-        target = Target(_SUBSCRIPTION, Pattern.LITERAL, subscription, name)
-        await self._book().change(lambda book: ((), [one for one in book.of(target) if _role(one) == role]))
+        async with self._access.record(
+            caller, Change.PERMISSION_REVOKE, namespace_resource(name), subscription=subscription, role=role
+        ):
+            self._check_namespace(caller, name)
+            target = Target(_SUBSCRIPTION, Pattern.LITERAL, subscription, name)
+            await self._book().change(
+                lambda book: ((), [one for one in book.of(target) if _role(one) == role])
+            )
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -148,7 +173,7 @@ class PermissionCases:
         if "consume" in actions:
             added.append(self._rule(role, Operation.READ, every))
 
-        def decide(book: Decisions) -> Change:
+        def decide(book: Decisions) -> RuleChange:
             shown = {Operation.ALL, *ACTIONS.values()}
             had = [*book.of(topics), *book.of(every)]
             return added, [one for one in had if _role(one) == role and one.operation in shown]

@@ -9,6 +9,7 @@ from typing import Any
 
 from magnetar.broker.jobs.model import Holder, Pipeline, State, WorkerSays
 from magnetar.broker.jobs.pipelines import Pipelines
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, pipeline_resource
 
@@ -75,31 +76,41 @@ class PipelineCases:
         Raises:
             PipelineNotAuthorized, InvalidPipeline, PipelineExists, MetadataError
         """
-        self._access.require(caller, Operation.CREATE, pipeline_resource(name))
-        return self._view(await self._pipelines.create(name, kind, config, start=start))
+        async with self._access.change(
+            caller, Operation.CREATE, pipeline_resource(name), Change.PIPELINE_CREATE, kind=kind, start=start
+        ):
+            return self._view(await self._pipelines.create(name, kind, config, start=start))
 
     async def start(self, caller: Caller, name: str) -> PipelineView:
         """Let it run.  Raises PipelineNotAuthorized, PipelineNotFound, MetadataError."""
-        self._access.require(caller, Operation.ALTER, pipeline_resource(name))
-        return self._view(await self._pipelines.start(name))
+        async with self._access.change(
+            caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_START
+        ):
+            return self._view(await self._pipelines.start(name))
 
     async def stop(self, caller: Caller, name: str) -> PipelineView:
         """Let it rest where it is.  Raises as `start`."""
-        self._access.require(caller, Operation.ALTER, pipeline_resource(name))
-        return self._view(await self._pipelines.stop(name))
+        async with self._access.change(
+            caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_STOP
+        ):
+            return self._view(await self._pipelines.stop(name))
 
     async def restart(self, caller: Caller, name: str) -> PipelineView:
         """Stop it, and let it run again.  Raises as `start`."""
-        self._access.require(caller, Operation.ALTER, pipeline_resource(name))
-        return self._view(await self._pipelines.restart(name))
+        async with self._access.change(
+            caller, Operation.ALTER, pipeline_resource(name), Change.PIPELINE_RESTART
+        ):
+            return self._view(await self._pipelines.restart(name))
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> bool:
         """Stop it for good: now (true), or as soon as the worker has stopped it (false), which `force` does not await.
 
         Raises as `start`.
         """
-        self._access.require(caller, Operation.DELETE, pipeline_resource(name))
-        return await self._pipelines.delete(name, force=force)
+        async with self._access.change(
+            caller, Operation.DELETE, pipeline_resource(name), Change.PIPELINE_DELETE, force=force
+        ):
+            return await self._pipelines.delete(name, force=force)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,18 @@
 What is set is {key: JSON value} of `broker/policy/policies.py`; what is set for a topic goes before its namespace's.
 """
 
+import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
+from magnetar.base.masking import masked
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.model import JsonValue, Level, Namespace
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.policies import POLICIES, checked
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change, shallow
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
 from magnetar.broker.topics.pulsar import PulsarTopics
@@ -61,18 +66,26 @@ class PolicyCases:
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound, InvalidPolicy, MetadataError: nothing has changed.
         """
-        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
-        await self._namespaces.change(name, update)
+        async with self._access.change(
+            caller, Operation.ALTER_CONFIGS, namespace_resource(name), Change.NAMESPACE_POLICIES
+        ) as recording:
+            await self._namespaces.change(name, partial(_compared, update, recording))
 
     async def remove_namespace_property(self, caller: Caller, name: str, key: str) -> str:
         """Remove one property of a namespace; what it was, empty when it was not set.
 
         Raises as `change_namespace`.
         """
-        self._access.require(caller, Operation.ALTER_CONFIGS, namespace_resource(name))
-        had: str = self._namespaces.require(name).policies.get(PROPERTIES, {}).get(key, "")
-        await self._namespaces.change(name, lambda values: without_property(values, key))
-        return had
+        async with self._access.change(
+            caller,
+            Operation.ALTER_CONFIGS,
+            namespace_resource(name),
+            Change.NAMESPACE_POLICIES,
+            removed_property=key,
+        ):
+            had: str = self._namespaces.require(name).policies.get(PROPERTIES, {}).get(key, "")
+            await self._namespaces.change(name, lambda values: without_property(values, key))
+            return had
 
     # --- of a topic --------------------------------------------------------------------------------------------------
 
@@ -93,9 +106,11 @@ class PolicyCases:
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic, InvalidPolicy, MetadataError: nothing has changed.
         """
-        self._access.require(caller, Operation.ALTER_CONFIGS, topic_resource(topic.full))
-        self._pulsar_topics.get(topic)
-        await self._namespaces.change_topic(topic, update)
+        async with self._access.change(
+            caller, Operation.ALTER_CONFIGS, topic_resource(topic.full), Change.TOPIC_POLICIES
+        ) as recording:
+            self._pulsar_topics.get(topic)
+            await self._namespaces.change_topic(topic, partial(_compared, update, recording))
 
     def topic_properties(self, caller: Caller, topic: TopicName) -> Mapping[str, str]:
         """What users have said of a topic.  Raises as `of_topic`."""
@@ -105,20 +120,48 @@ class PolicyCases:
 
     async def add_topic_properties(self, caller: Caller, topic: TopicName, added: Mapping[str, str]) -> None:
         """Add to a topic's properties, or change some.  Raises as `change_topic`."""
-        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
-        self._pulsar_topics.get(topic)
-        await self._namespaces.change_topic(topic, lambda values: with_properties(values, added))
+        async with self._access.change(
+            caller,
+            Operation.ALTER,
+            topic_resource(topic.full),
+            Change.TOPIC_POLICIES,
+            properties=sorted(added),
+        ):
+            self._pulsar_topics.get(topic)
+            await self._namespaces.change_topic(topic, lambda values: with_properties(values, added))
 
     async def remove_topic_property(self, caller: Caller, topic: TopicName, key: str) -> None:
         """Remove one property of a topic, if it is set.  Raises as `change_topic`."""
-        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
-        self._pulsar_topics.get(topic)
-        if key in self._properties(topic):
-            await self._namespaces.change_topic(topic, lambda values: without_property(values, key))
+        async with self._access.change(
+            caller, Operation.ALTER, topic_resource(topic.full), Change.TOPIC_POLICIES, removed_property=key
+        ):
+            self._pulsar_topics.get(topic)
+            if key in self._properties(topic):
+                await self._namespaces.change_topic(topic, lambda values: without_property(values, key))
 
     def _properties(self, topic: TopicName) -> Mapping[str, str]:
         found: Mapping[str, str] = self._namespaces.topic_policies(topic).get(PROPERTIES, {})
         return found
+
+
+def told(policies: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """What the audit log has of policies, which need not be good ones: of properties, which are what users like to
+    say, the names.
+    """
+    found: dict[str, JsonValue] = masked(shallow(policies))
+    if PROPERTIES in found:
+        found[PROPERTIES] = [*found[PROPERTIES]] if isinstance(found[PROPERTIES], Mapping) else "..."
+    return found
+
+
+def _compared(update: Update, recording: Recording, values: dict[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """As `update`, which says what it has changed."""
+    before = copy.deepcopy(values)
+    after = update(values)
+    changed = {key: value for key, value in after.items() if value != before.get(key)}
+    recording.details["set"] = told({key: value for key, value in changed.items() if value is not None})
+    recording.details["removed"] = [key for key in before if after.get(key) is None]
+    return after
 
 
 def with_properties(values: Mapping[str, JsonValue], added: Mapping[str, str]) -> dict[str, JsonValue]:

@@ -12,6 +12,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import OffsetOutOfRange
 from magnetar.broker.history.segments import SegmentCatalogue
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     Caller,
@@ -110,17 +111,20 @@ class PositionCases:
         Raises:
             GroupNotAuthorized, InvalidTopicName, SubscriptionBusy, MetadataError
         """
-        self._access.require(caller, Operation.DELETE, group_resource(name))
-        found = [
-            partition
-            for partition, _ in self._standing(name, topics)
-            if self._access.permits(
-                caller, Operation.DELETE, subscription_resource(partition.topic.name.full, name)
-            )
-        ]
-        for partition in found:
-            await self._admin.delete(partition, name, force=force)
-        return len(found)
+        async with self._access.change(
+            caller, Operation.DELETE, group_resource(name), Change.SUBSCRIPTION_DELETE, force=force
+        ) as recording:
+            found = [
+                partition
+                for partition, _ in self._standing(name, topics)
+                if self._access.permits(
+                    caller, Operation.DELETE, subscription_resource(partition.topic.name.full, name)
+                )
+            ]
+            for partition in found:
+                await self._admin.delete(partition, name, force=force)
+            recording.details["partitions"] = len(found)
+            return len(found)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

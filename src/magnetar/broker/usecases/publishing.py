@@ -29,8 +29,10 @@ from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.handles import WritableTopic
+from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_access import TopicAccess
+from magnetar.broker.usecases.topic_opening import open_topic
 from magnetar.ledger.entry import Entry
 from magnetar.storage.store import Done
 from magnetar.wire.kafka.records import read_header
@@ -193,7 +195,7 @@ class PublishCases:
         self._access.require(caller, Operation.WRITE, topic_resource(full))
         if initial_subscription:
             self._access.require(caller, Operation.READ, subscription_resource(full, initial_subscription))
-        partition = await self._pulsar_topics.open(topic)
+        partition = await open_topic(self._access, self._pulsar_topics, caller, topic)
         policies = self._namespaces.policies_of(partition.topic.name)
         if policies.encryption_required and not encrypts:
             raise EncryptionRequired(f"Encryption is required in {topic}")
@@ -201,7 +203,8 @@ class PublishCases:
         if 0 < policies.producers_max <= len(producers):
             raise TooManyProducers("Topic reached max producers limit")
         await self._check_backlog(partition, policies)
-        schema_version = await self._schemas.check_producer(partition.topic.name, schema)
+        async with noting_new_schema(self._access, self._schemas, caller, partition.topic.name):
+            schema_version = await self._schemas.check_producer(partition.topic.name, schema)
         if partition.is_terminated:
             raise TopicTerminated("Topic was already terminated")
         if initial_subscription and partition.topic.name.persistent:

@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.errors import PolicyViolation
 from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
 from magnetar.broker.topics.observers import TopicsObserver, TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.policies import PROPERTIES
+from magnetar.broker.usecases.topic_opening import count_or_create
 
 # A client that wants transactions asks first for the topic of their coordinators.
 _COORDINATORS: Final = TopicName("pulsar", "system", "transaction_coordinator_assign")
@@ -88,7 +90,7 @@ class PulsarTopicCases:
         name, _ = parse_partition(topic)
         self._access.require(caller, Operation.DESCRIBE, topic_resource(name.full))
         _refuse_transactions(name)
-        return await self._pulsar_topics.partition_count_or_create(topic, may_create=may_create)
+        return await count_or_create(self._access, self._pulsar_topics, caller, topic, may_create=may_create)
 
     async def metadata(self, caller: Caller, topic: str, *, may_create: bool) -> TopicMetadata:
         """The partition count, as `partition_count` or (`may_create`) as `partition_count_or_create`, with properties.
@@ -178,10 +180,16 @@ class PulsarTopicCases:
             TopicNotAuthorized, NamespaceNotFound, TopicExists, InvalidPartitions, InvalidPolicy, TooManyTopics,
             MetadataError
         """
-        self._access.require(caller, Operation.CREATE, topic_resource(topic.full))
-        await self._pulsar_topics.create(topic, partition_count)
-        if properties:
-            await self._namespaces.change_topic(topic, lambda values: {**values, PROPERTIES: properties})
+        async with self._access.change(
+            caller,
+            Operation.CREATE,
+            topic_resource(topic.full),
+            Change.TOPIC_CREATE,
+            partitions=partition_count,
+        ):
+            await self._pulsar_topics.create(topic, partition_count)
+            if properties:
+                await self._namespaces.change_topic(topic, lambda values: {**values, PROPERTIES: properties})
 
     async def grow(self, caller: Caller, topic: TopicName, partition_count: int) -> None:
         """Add partitions until there are `partition_count`.
@@ -189,8 +197,10 @@ class PulsarTopicCases:
         Raises:
             TopicNotAuthorized, NamespaceNotFound, NotPartitioned, InvalidPartitions, MetadataError
         """
-        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
-        await self._pulsar_topics.grow(topic, partition_count)
+        async with self._access.change(
+            caller, Operation.ALTER, topic_resource(topic.full), Change.TOPIC_GROW, partitions=partition_count
+        ):
+            await self._pulsar_topics.grow(topic, partition_count)
 
     def to_delete(self, caller: Caller, topic: TopicName) -> Topic:
         """A topic for `delete`.
@@ -201,13 +211,14 @@ class PulsarTopicCases:
         self._access.require(caller, Operation.DELETE, topic_resource(topic.full))
         return self._pulsar_topics.get(topic)
 
-    async def delete(self, topic: Topic, *, force: bool = False) -> None:
+    async def delete(self, caller: Caller, topic: Topic, *, force: bool = False) -> None:
         """Delete what `to_delete` has found, with everything that belongs to it; `force` disconnects its clients.
 
         Raises:
             UnknownTopic, TopicInUse, MetadataError
         """
-        await self._pulsar_topics.delete(topic.name, force=force)
+        async with self._access.record(caller, Change.TOPIC_DELETE, topic.resource, force=force):
+            await self._pulsar_topics.delete(topic.name, force=force)
 
 
 def _refuse_transactions(topic: TopicName) -> None:

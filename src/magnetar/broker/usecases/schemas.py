@@ -4,6 +4,8 @@ The persistent and the non-persistent topic of one name share their schemas; the
 that is named.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from magnetar.base.names import TopicName
@@ -18,6 +20,8 @@ from magnetar.broker.schemas.model import (
     encode_version,
 )
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, topic_resource
 from magnetar.broker.topics.pulsar import PulsarTopics
@@ -104,7 +108,10 @@ class SchemaCases:
         """
         self._access.require(caller, Operation.WRITE, topic_resource(topic.full))
         self._pulsar_topics.get(topic)
-        return b"" if schema is None else encode_version(await self._schemas.register(topic, schema))
+        if schema is None:
+            return b""
+        async with noting_new_schema(self._access, self._schemas, caller, topic):
+            return encode_version(await self._schemas.register(topic, schema))
 
     async def add(self, caller: Caller, topic: TopicName, schema: Schema) -> int:
         """The version of an administrator's schema, which may be new even when clients may bring nothing new.
@@ -112,8 +119,10 @@ class SchemaCases:
         Raises:
             TopicNotAuthorized, NamespaceNotFound, IncompatibleSchema, InvalidSchema, MetadataError
         """
-        self._require(caller, Operation.ALTER, topic)
-        return await self._schemas.register(topic, schema, may_update=True)
+        async with self._change(caller, topic, Change.SCHEMA_ADD, type=schema.type.name) as recording:
+            version = await self._schemas.register(topic, schema, may_update=True)
+            recording.details["version"] = version
+            return version
 
     async def delete(self, caller: Caller, topic: TopicName) -> int:
         """Hide all versions; the deletion is a version itself.
@@ -121,8 +130,8 @@ class SchemaCases:
         Raises:
             TopicNotAuthorized, NamespaceNotFound, MetadataError
         """
-        self._require(caller, Operation.ALTER, topic)
-        return await self._schemas.delete(topic)
+        async with self._change(caller, topic, Change.SCHEMA_DELETE):
+            return await self._schemas.delete(topic)
 
     async def purge(self, caller: Caller, topic: TopicName) -> None:
         """Delete all versions without a trace: the next schema has version 0.
@@ -130,12 +139,32 @@ class SchemaCases:
         Raises:
             TopicNotAuthorized, NamespaceNotFound, MetadataError
         """
-        self._require(caller, Operation.ALTER, topic)
-        await self._schemas.purge(topic)
+        async with self._change(caller, topic, Change.SCHEMA_DELETE, without_trace=True):
+            await self._schemas.purge(topic)
+
+    @asynccontextmanager
+    async def _change(
+        self, caller: Caller, topic: TopicName, change: Change, **details: object
+    ) -> AsyncIterator[Recording]:
+        resource = topic_resource(topic.full)
+        async with self._access.change(caller, Operation.ALTER, resource, change, **details) as recording:
+            self._namespaces.require(topic.namespace_name)
+            yield recording
 
     def _require(self, caller: Caller, operation: Operation, topic: TopicName) -> None:
         self._access.require(caller, operation, topic_resource(topic.full))
         self._namespaces.require(topic.namespace_name)
+
+
+@asynccontextmanager
+async def noting_new_schema(
+    access: AccessControl, schemas: SchemaRegistry, caller: Caller, topic: TopicName
+) -> AsyncIterator[None]:
+    """A client brings a schema: where the topic has a new version by that, it is a change."""
+    count = schemas.version_count(topic)
+    yield
+    if schemas.version_count(topic) > count:
+        await access.note(caller, Change.SCHEMA_ADD, topic_resource(topic.full), version=count)
 
 
 def _with_version(found: SchemaVersion) -> tuple[Schema, bytes]:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import CLUSTER, Caller, Operation
+from magnetar.broker.security.model import CLUSTER, Caller, Operation, Resource, ResourceType
 from magnetar.broker.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
 from magnetar.broker.security.scram_credentials import ALGORITHMS, Key, ScramCredentials
 
@@ -88,11 +90,33 @@ class ScramCases:
                 _note(results, self._deletion_problem(mechanism, user), seen, (mechanism, user))
             for one in upsertions:
                 _note(results, _upsertion_problem(one), seen, (one.mechanism, one.user))
+            recordings = [
+                self._recording(caller, Change.SCRAM_DELETE, results[user], mechanism=mechanism)
+                for mechanism, user in deletions
+            ]
+            recordings += [
+                self._recording(
+                    caller,
+                    Change.SCRAM_SET,
+                    results[one.user],
+                    mechanism=one.mechanism,
+                    iterations=one.iterations,
+                )
+                for one in upsertions
+            ]
             good = {user for user, result in results.items() if result.problem is None}
-            await self._credentials.change(
-                [key for key in deletions if key[1] in good], dict(_made(upsertions, good))
-            )
+            async with self._access.record_each(recordings):
+                await self._credentials.change(
+                    [key for key in deletions if key[1] in good], dict(_made(upsertions, good))
+                )
             return list(results.values())
+
+    def _recording(self, caller: Caller, change: Change, result: ScramResult, **details: object) -> Recording:
+        resource = Resource(ResourceType.USER, result.user)
+        recording = self._access.record(caller, change, resource, **details)
+        if result.problem is not None:
+            recording.fails(result.problem.name)
+        return recording
 
     def _deletion_problem(self, mechanism: str, user: str) -> ScramResult:
         if (result := _name_problem(mechanism, user)).problem is not None:

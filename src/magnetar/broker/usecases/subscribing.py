@@ -14,8 +14,9 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.schemas.model import Schema
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, subscription_resource
+from magnetar.broker.security.model import Caller, Operation, Resource, subscription_resource
 from magnetar.broker.subscriptions import positions
 from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
@@ -24,7 +25,9 @@ from magnetar.broker.subscriptions.positions import LastMessage
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.usecases.schemas import noting_new_schema
 from magnetar.broker.usecases.standing import Standing
+from magnetar.broker.usecases.topic_opening import open_topic
 
 
 class ConsumerFigures(NamedTuple):
@@ -45,10 +48,12 @@ class ConsumerFigures(NamedTuple):
 class OpenedConsumer:
     """The handle of a consumer that has subscribed."""
 
-    __slots__ = ("__weakref__", "_member")
+    __slots__ = ("__weakref__", "_caller", "_member", "_resource")
 
-    def __init__(self, member: SubscribedConsumer) -> None:
+    def __init__(self, member: SubscribedConsumer, caller: Caller, resource: Resource) -> None:
         self._member = member
+        self._caller = caller
+        self._resource = resource
 
     def flow(self, permits: int) -> None:
         """It asks for so many more messages."""
@@ -150,18 +155,21 @@ class SubscribeCases:
         self._access.require(caller, Operation.READ, subscription_resource(full, wanted.subscription))
         if not wanted.subscription:
             raise SubscriptionNotAllowed("Empty subscription name")
-        partition = await self._pulsar_topics.open(topic, may_create=may_create_topic)
+        partition = await open_topic(
+            self._access, self._pulsar_topics, caller, topic, may_create=may_create_topic
+        )
         if not self._namespaces.policies_of(partition.topic.name).auto_subscription_creation:
             wanted = replace(wanted, may_create=False)
         if schema is not None:
-            await self._check_schema(partition, schema)
+            async with noting_new_schema(self._access, self._schemas, caller, partition.topic.name):
+                await self._check_schema(partition, schema)
         member = await self._subscriptions.subscribe(partition, wanted, port)
         resource = subscription_resource(full, wanted.subscription)
         is_permitted = partial(self._access.permits, caller, Operation.READ, resource)
         if self._standing.changes != changes and not is_permitted():  # it was taken meanwhile
             await self._subscriptions.leave(member)
             self._access.require(caller, Operation.READ, resource)
-        opened = OpenedConsumer(member)
+        opened = OpenedConsumer(member, caller, resource)
         self._standing.add(opened, is_permitted, partial(self._send_away, member))
         return opened
 
@@ -196,7 +204,10 @@ class SubscribeCases:
         Raises:
             ConsumerBusy, MetadataError
         """
-        await self._subscriptions.unsubscribe(consumer._member, force=force)
+        async with self._access.record(
+            consumer._caller, Change.SUBSCRIPTION_DELETE, consumer._resource, force=force
+        ):
+            await self._subscriptions.unsubscribe(consumer._member, force=force)
 
     async def seek(
         self, consumer: OpenedConsumer, *, position: tuple[int, int] | None = None, time_ms: int = 0

@@ -12,6 +12,8 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import parse_partition
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import (
     Caller,
@@ -26,6 +28,7 @@ from magnetar.broker.subscriptions.errors import NothingExpired, SubscriptionNot
 from magnetar.broker.subscriptions.model import MessagePosition
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.topics.pulsar import PulsarTopics
+from magnetar.broker.usecases.topic_opening import count_or_create, open_topic
 
 LATEST: Final = MessagePosition(positions.LATEST, positions.LATEST)
 # From so many messages on Pulsar looks through a backlog for what is old, and answers that all is well whatever it
@@ -108,19 +111,21 @@ class SubscriptionCases:
             InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, TopicNotAllowed,
             TooManyTopics, SubscriptionNotAllowed, StorageError, MetadataError
         """
-        self._require(caller, topic, name)
-        if not name:
-            raise SubscriptionNotAllowed("a subscription has a name")
-        parsed, index = parse_partition(topic)
-        if self._pulsar_topics.find(parsed) is None and index < 0:
-            count = await self._pulsar_topics.partition_count_or_create(topic)
-            if count == 0:
-                await self._pulsar_topics.open(topic)
-        made = [
-            await self._admin.create(one, name, await offset_of(one, start), properties)
-            for one in self._pulsar_topics.partitions(topic)
-        ]
-        return any(made)
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_CREATE) as recording:
+            if not name:
+                raise SubscriptionNotAllowed("a subscription has a name")
+            parsed, index = parse_partition(topic)
+            if self._pulsar_topics.find(parsed) is None and index < 0:
+                count = await count_or_create(self._access, self._pulsar_topics, caller, topic)
+                if count == 0:
+                    await open_topic(self._access, self._pulsar_topics, caller, topic)
+            made = [
+                await self._admin.create(one, name, await offset_of(one, start), properties)
+                for one in self._pulsar_topics.partitions(topic)
+            ]
+            if not any(made):
+                recording.is_none()
+            return any(made)
 
     async def delete(self, caller: Caller, topic: str, name: str, *, force: bool = False) -> None:
         """Drop a subscription; `force` disconnects its consumers.
@@ -129,8 +134,8 @@ class SubscriptionCases:
             InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, SubscriptionNotFound,
             SubscriptionBusy, MetadataError
         """
-        self._require(caller, topic, name)
-        await self._each(topic, name, lambda one: self._admin.delete(one, name, force=force))
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_DELETE, force=force):
+            await self._each(topic, name, lambda one: self._admin.delete(one, name, force=force))
 
     async def set_properties(
         self, caller: Caller, topic: str, name: str, properties: Mapping[str, str]
@@ -141,8 +146,12 @@ class SubscriptionCases:
             InvalidTopicName, GroupNotAuthorized, NamespaceNotFound, UnknownTopic, SubscriptionNotFound,
             SubscriptionNotAllowed, MetadataError
         """
-        self._require(caller, topic, name)
-        await self._each(topic, name, lambda one: self._subscriptions.set_properties(one, name, properties))
+        async with self._change(
+            caller, topic, name, Change.SUBSCRIPTION_PROPERTIES, properties=sorted(properties)
+        ):
+            await self._each(
+                topic, name, lambda one: self._subscriptions.set_properties(one, name, properties)
+            )
 
     # --- moving ------------------------------------------------------------------------------------------------------
     #
@@ -151,61 +160,63 @@ class SubscriptionCases:
 
     async def skip_all(self, caller: Caller, topic: str, name: str) -> None:
         """Acknowledge the whole backlog."""
-        self._require(caller, topic, name)
-        await self._each(topic, name, partial(self._skip_all, name))
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_SKIP):
+            await self._each(topic, name, partial(self._skip_all, name))
 
     async def skip(self, caller: Caller, topic: str, name: str, count: int) -> None:
         """Acknowledge the next `count` messages.  Raises WrongKindOfTopic."""
-        self._require(caller, topic, name)
-        partition = self._pulsar_topics.one_partition(topic, "Skip messages")
-        await self._admin.skip(partition, name, max(count, 0))
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_SKIP, messages=count):
+            partition = self._pulsar_topics.one_partition(topic, "Skip messages")
+            await self._admin.skip(partition, name, max(count, 0))
 
     async def expire(self, caller: Caller, topic: str, name: str, seconds: int) -> None:
         """Acknowledge what is older than so many seconds.  Raises NothingExpired."""
-        self._require(caller, topic, name)
-        before_ms = self._clock.now_ms() - seconds * 1000
-        counts = await self._each(topic, name, lambda one: self._admin.expire(one, name, before_ms))
-        if not any(counts) and not self._has_long_backlog(topic, name):
-            raise _nothing_expired(topic, name)
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_EXPIRE, seconds=seconds):
+            before_ms = self._clock.now_ms() - seconds * 1000
+            counts = await self._each(topic, name, lambda one: self._admin.expire(one, name, before_ms))
+            if not any(counts) and not self._has_long_backlog(topic, name):
+                raise _nothing_expired(topic, name)
 
     async def expire_to(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
         """Acknowledge everything before a message id.  Raises WrongKindOfTopic, NothingExpired."""
-        self._require(caller, topic, name)
-        partition = self._pulsar_topics.one_partition(topic, "Expire messages to a position")
-        offset = await offset_of(partition, position)
-        if self._admin.cursor(partition, name).mark_delete >= offset:
-            raise _nothing_expired(topic, name)
-        await self._admin.skip_to(partition, name, offset)
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_EXPIRE, to=_told(position)):
+            partition = self._pulsar_topics.one_partition(topic, "Expire messages to a position")
+            offset = await offset_of(partition, position)
+            if self._admin.cursor(partition, name).mark_delete >= offset:
+                raise _nothing_expired(topic, name)
+            await self._admin.skip_to(partition, name, offset)
 
     async def expire_all(self, caller: Caller, topic: str, seconds: int) -> None:
         """As `expire`, for all subscriptions of a topic that the caller may read by.  Raises TopicNotAuthorized."""
         full = parse_partition(topic)[0].full
-        self._access.require(caller, Operation.READ, topic_resource(full))
-        before_ms = self._clock.now_ms() - seconds * 1000
-        count = 0
-        names = set()
-        for partition in self._pulsar_topics.partitions(topic):
-            for name in self._subscriptions.names(partition):
-                if self._may_read(caller, full, name):
-                    names.add(name)
-                    count += await self._admin.expire(partition, name, before_ms)
-        if not count and not any(self._has_long_backlog(topic, name) for name in names):
-            raise _nothing_expired(topic, "any of them")
+        async with self._access.change(
+            caller, Operation.READ, topic_resource(full), Change.SUBSCRIPTION_EXPIRE, seconds=seconds
+        ):
+            before_ms = self._clock.now_ms() - seconds * 1000
+            count = 0
+            names = set()
+            for partition in self._pulsar_topics.partitions(topic):
+                for name in self._subscriptions.names(partition):
+                    if self._may_read(caller, full, name):
+                        names.add(name)
+                        count += await self._admin.expire(partition, name, before_ms)
+            if not count and not any(self._has_long_backlog(topic, name) for name in names):
+                raise _nothing_expired(topic, "any of them")
 
     async def reset_to_time(self, caller: Caller, topic: str, name: str, time_ms: int) -> None:
         """Start over from the first message published at or after a time."""
-        self._require(caller, topic, name)
-        await self._each(
-            topic,
-            name,
-            lambda one: self._admin.reset(one, name, partial(positions.offset_at_time, one, time_ms)),
-        )
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_RESET, time_ms=time_ms):
+            await self._each(
+                topic,
+                name,
+                lambda one: self._admin.reset(one, name, partial(positions.offset_at_time, one, time_ms)),
+            )
 
     async def reset(self, caller: Caller, topic: str, name: str, position: MessagePosition) -> None:
         """Start over from a message id.  Raises WrongKindOfTopic."""
-        self._require(caller, topic, name)
-        partition = self._pulsar_topics.one_partition(topic, "Reset-cursor at position")
-        await self._admin.reset(partition, name, partial(offset_of, partition, position))
+        async with self._change(caller, topic, name, Change.SUBSCRIPTION_RESET, to=_told(position)):
+            partition = self._pulsar_topics.one_partition(topic, "Reset-cursor at position")
+            await self._admin.reset(partition, name, partial(offset_of, partition, position))
 
     # --- all topics of a namespace -----------------------------------------------------------------------------------
 
@@ -217,28 +228,43 @@ class SubscriptionCases:
         Raises:
             NamespaceNotAuthorized, NamespaceNotFound, SubscriptionBusy, MetadataError
         """
-        self._access.require(caller, Operation.READ, namespace_resource(namespace))
-        for partition in self._of_namespace(namespace):
-            for one in self._subscriptions.names(partition):
-                if (not name or one == name) and self._may_read(caller, partition.topic.name.full, one):
-                    await self._skip_all(one, partition)
+        async with self._access.change(
+            caller, Operation.READ, namespace_resource(namespace), Change.SUBSCRIPTION_SKIP, subscription=name
+        ):
+            for partition in self._of_namespace(namespace):
+                for one in self._subscriptions.names(partition):
+                    if (not name or one == name) and self._may_read(caller, partition.topic.name.full, one):
+                        await self._skip_all(one, partition)
 
     async def delete_everywhere(self, caller: Caller, namespace: str, name: str) -> None:
         """Drop the subscriptions of one name of all topics of a namespace, but those that the caller may not read by.
 
         Raises as `clear_backlogs`.
         """
-        self._access.require(caller, Operation.READ, namespace_resource(namespace))
-        for partition in self._of_namespace(namespace):
-            is_there = name in self._subscriptions.names(partition)
-            if is_there and self._may_read(caller, partition.topic.name.full, name):
-                await self._admin.delete(partition, name)
+        async with self._access.change(
+            caller,
+            Operation.READ,
+            namespace_resource(namespace),
+            Change.SUBSCRIPTION_DELETE,
+            subscription=name,
+        ):
+            for partition in self._of_namespace(namespace):
+                is_there = name in self._subscriptions.names(partition)
+                if is_there and self._may_read(caller, partition.topic.name.full, name):
+                    await self._admin.delete(partition, name)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _require(self, caller: Caller, topic: str, name: str) -> None:
         resource = subscription_resource(parse_partition(topic)[0].full, name)
         self._access.require(caller, Operation.READ, resource)
+
+    def _change(self, caller: Caller, topic: str, name: str, change: Change, **details: object) -> Recording:
+        full, index = parse_partition(topic)
+        if index >= 0:
+            details["partition"] = index
+        resource = subscription_resource(full.full, name)
+        return self._access.change(caller, Operation.READ, resource, change, **details)
 
     def _may_read(self, caller: Caller, full_name: str, name: str) -> bool:
         return self._access.permits(caller, Operation.READ, subscription_resource(full_name, name))
@@ -278,3 +304,7 @@ def _nothing_expired(topic: str, name: str) -> NothingExpired:
     return NothingExpired(
         f"Expire message by timestamp not issued on topic {topic} for subscription {name}: nothing is that old"
     )
+
+
+def _told(position: MessagePosition) -> str:
+    return f"{position.ledger_id}:{position.entry_id}"

@@ -1,9 +1,10 @@
 """Tenants: listed, shown, made, changed, deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from magnetar.broker.policy.model import Tenant
 from magnetar.broker.policy.namespaces import Namespaces
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import CLUSTER, Caller, Operation, tenant_resource
 from magnetar.broker.topics.pulsar import PulsarTopics
@@ -33,13 +34,17 @@ class TenantCases:
 
     async def create(self, caller: Caller, tenant: Tenant) -> None:
         """Raises TenantNotAuthorized, TenantExists, InvalidNamespace, UnknownCluster, MetadataError."""
-        self._access.require(caller, Operation.CREATE, tenant_resource(tenant.name))
-        await self._namespaces.create_tenant(tenant)
+        async with self._access.change(
+            caller, Operation.CREATE, tenant_resource(tenant.name), Change.TENANT_CREATE, **_told(tenant)
+        ):
+            await self._namespaces.create_tenant(tenant)
 
     async def update(self, caller: Caller, tenant: Tenant) -> None:
         """Raises TenantNotAuthorized, TenantNotFound, InvalidNamespace, UnknownCluster, MetadataError."""
-        self._access.require(caller, Operation.ALTER, tenant_resource(tenant.name))
-        await self._namespaces.update_tenant(tenant)
+        async with self._access.change(
+            caller, Operation.ALTER, tenant_resource(tenant.name), Change.TENANT_UPDATE, **_told(tenant)
+        ):
+            await self._namespaces.update_tenant(tenant)
 
     async def delete(self, caller: Caller, name: str, *, force: bool = False) -> None:
         """Delete a tenant; with `force` all that is in it.
@@ -47,8 +52,14 @@ class TenantCases:
         Raises:
             TenantNotAuthorized, TenantNotFound, TenantNotEmpty, MetadataError
         """
-        self._access.require(caller, Operation.DELETE, tenant_resource(name))
-        if force:
-            for namespace in self._namespaces.names_of(name):
-                await self._pulsar_topics.delete_namespace(namespace, force=True)
-        await self._namespaces.delete_tenant(name)
+        async with self._access.change(
+            caller, Operation.DELETE, tenant_resource(name), Change.TENANT_DELETE, force=force
+        ):
+            if force:
+                for namespace in self._namespaces.names_of(name):
+                    await self._pulsar_topics.delete_namespace(namespace, force=True)
+            await self._namespaces.delete_tenant(name)
+
+
+def _told(tenant: Tenant) -> Mapping[str, object]:
+    return {"admin_roles": tenant.admin_roles, "clusters": tenant.clusters}

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, topic_resource
 from magnetar.broker.subscriptions import positions
@@ -40,9 +42,9 @@ class TopicStateCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic
         """
-        self._access.require(caller, Operation.ALTER, topic_resource(parse_partition(topic)[0].full))
-        for partition in self._pulsar_topics.partitions(topic):
-            await self._unload(partition)
+        async with self._change(caller, Operation.ALTER, topic, Change.TOPIC_UNLOAD):
+            for partition in self._pulsar_topics.partitions(topic):
+                await self._unload(partition)
 
     async def truncate(self, caller: Caller, topic: str) -> None:
         """Remove all messages of a topic, or of one partition, acknowledged or not.
@@ -50,9 +52,9 @@ class TopicStateCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
         """
-        self._access.require(caller, Operation.DELETE, topic_resource(parse_partition(topic)[0].full))
-        for partition in self._pulsar_topics.partitions(topic):
-            await self._truncate(partition)
+        async with self._change(caller, Operation.DELETE, topic, Change.TOPIC_TRUNCATE):
+            for partition in self._pulsar_topics.partitions(topic):
+                await self._truncate(partition)
 
     async def terminate(self, caller: Caller, topic: TopicName, *, partitioned: bool) -> Sequence[MessageId]:
         """Take no more messages, for good; the last one of each partition.
@@ -61,12 +63,19 @@ class TopicStateCases:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic, StorageError, MetadataError
             WrongKindOfTopic: it is partitioned and `partitioned` says that it is not, or the reverse.
         """
-        self._access.require(caller, Operation.ALTER, topic_resource(topic.full))
-        found = self._pulsar_topics.get(topic)
-        if found.is_partitioned is not partitioned:
-            raise WrongKindOfTopic(f"{topic.full} is {'' if found.is_partitioned else 'not '}partitioned")
-        await self._topics.terminate(found)
-        return [await self._end(found, index) for index in range(found.partition_count)]
+        async with self._access.change(
+            caller, Operation.ALTER, topic_resource(topic.full), Change.TOPIC_TERMINATE
+        ):
+            found = self._pulsar_topics.get(topic)
+            if found.is_partitioned is not partitioned:
+                raise WrongKindOfTopic(f"{topic.full} is {'' if found.is_partitioned else 'not '}partitioned")
+            await self._topics.terminate(found)
+            return [await self._end(found, index) for index in range(found.partition_count)]
+
+    def _change(self, caller: Caller, operation: Operation, topic: str, change: Change) -> Recording:
+        name, index = parse_partition(topic)
+        details = {} if index < 0 else {"partition": index}
+        return self._access.change(caller, operation, topic_resource(name.full), change, **details)
 
     async def _end(self, topic: Topic, index: int) -> MessageId:
         partition = topic.partition(index)

@@ -4,13 +4,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from magnetar.base.masking import masked
 from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.errors import NotLeader, OffsetOutOfRange, PolicyViolation, TopicExists
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.model import ConfigEntry
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import CLUSTER, Caller, Operation, topic_resource
+from magnetar.broker.security.model import CLUSTER, Caller, Operation, Resource, topic_resource
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.registry import TopicRegistry
@@ -24,10 +27,11 @@ HIGH_WATERMARK = -1  # as an offset to delete records up to
 class PlannedTopic:
     """The handle of a topic as `TopicCases.create` would make it."""
 
-    __slots__ = ("_topic", "overrides", "partition_count", "replication_factor", "topic_id")
+    __slots__ = ("_caller", "_topic", "overrides", "partition_count", "replication_factor", "topic_id")
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, caller: Caller) -> None:
         self._topic = topic
+        self._caller = caller
         self.topic_id = topic.topic_id
         self.overrides = topic.overrides
         self.partition_count = topic.partition_count
@@ -37,10 +41,11 @@ class PlannedTopic:
 class TopicToDelete:
     """The handle of a topic that its caller may delete."""
 
-    __slots__ = ("_topic", "name", "topic_id")
+    __slots__ = ("_caller", "_topic", "name", "topic_id")
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, caller: Caller) -> None:
         self._topic = topic
+        self._caller = caller
         self.name = topic.name
         self.topic_id = topic.topic_id
 
@@ -113,7 +118,7 @@ class TopicCases:
         if self._kafka_topics.internal.find(name) is not None:
             raise TopicExists(f"Topic '{name.local}' already exists.")
 
-    def plan(self, wanted: NewTopic, planned: Counter[str]) -> PlannedTopic:
+    def plan(self, caller: Caller, wanted: NewTopic, planned: Counter[str]) -> PlannedTopic:
         """A topic as `create` would make it, after `to_create`: checked but not stored.
 
         `planned` counts, by namespace, the partitions that the same `create` makes; the topic's join them.
@@ -122,7 +127,10 @@ class TopicCases:
             TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig,
             TooManyTopics
         """
-        return PlannedTopic(self._topics.plan(wanted, planned))
+        with self._access.record(caller, Change.TOPIC_CREATE, topic_resource(wanted.name.full)) as recording:
+            topic = self._topics.plan(wanted, planned)
+            recording.is_none()
+        return PlannedTopic(topic, caller)
 
     async def create(self, planned: Sequence[PlannedTopic]) -> None:
         """Store topics that `plan` has made, all in one step.
@@ -131,7 +139,18 @@ class TopicCases:
             TopicExists, TooManyTopics: another client was faster.
             MetadataError
         """
-        await self._topics.create([one._topic for one in planned])
+        recordings = [self._creation(one) for one in planned]
+        async with self._access.record_each(recordings):
+            await self._topics.create([one._topic for one in planned])
+
+    def _creation(self, planned: PlannedTopic) -> Recording:
+        return self._access.record(
+            planned._caller,
+            Change.TOPIC_CREATE,
+            planned._topic.resource,
+            partitions=planned.partition_count,
+            set=masked(planned.overrides),
+        )
 
     async def ensure(self, caller: Caller, kafka_name: str) -> TopicHandle:
         """The topic, made with the defaults if it is not there.
@@ -141,7 +160,11 @@ class TopicCases:
         """
         name = self._kafka_topics.name(kafka_name)
         self._require_creation(caller, name)
-        return await self._topics.ensure(name)
+        was_there = self._topics.find(name) is not None
+        topic = await self._topics.ensure(name)
+        if not was_there:
+            await self._access.note(caller, Change.TOPIC_CREATE, topic.resource, automatic=True)
+        return topic
 
     def _require_creation(self, caller: Caller, name: TopicName) -> None:
         if not self._access.permits(caller, Operation.CREATE, CLUSTER):
@@ -177,9 +200,14 @@ class TopicCases:
             InvalidReplicaAssignment, MetadataError
         """
         topic = self._topic_access.get(caller, Operation.ALTER, kafka_name)
-        async with self._topics.changing(topic):
+        async with (
+            self._access.record(caller, Change.TOPIC_GROW, topic.resource, partitions=count) as recording,
+            self._topics.changing(topic),
+        ):
             planned = self._topics.plan_partitions(topic, count, replicas)
-            if not validate_only:
+            if validate_only:
+                recording.is_none()
+            else:
                 await self._topics.add_partitions(topic, planned)
 
     def to_delete(self, caller: Caller, kafka_name: str) -> TopicToDelete:
@@ -188,11 +216,11 @@ class TopicCases:
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic
         """
-        return TopicToDelete(self._topic_access.get(caller, Operation.DELETE, kafka_name))
+        return TopicToDelete(self._topic_access.get(caller, Operation.DELETE, kafka_name), caller)
 
     def to_delete_by_id(self, caller: Caller, topic_id: bytes) -> TopicToDelete:
         """Raises UnknownTopicId, TopicNotAuthorized."""
-        return TopicToDelete(self._topic_access.get_by_id(caller, Operation.DELETE, topic_id))
+        return TopicToDelete(self._topic_access.get_by_id(caller, Operation.DELETE, topic_id), caller)
 
     async def delete(self, topic: TopicToDelete) -> None:
         """Delete what `to_delete` has found, with everything that belongs to it.
@@ -200,7 +228,8 @@ class TopicCases:
         Raises:
             InternalTopic, UnknownTopic, MetadataError
         """
-        await self._delete_topic(topic._topic)
+        async with self._access.record(topic._caller, Change.TOPIC_DELETE, topic._topic.resource):
+            await self._delete_topic(topic._topic)
 
     def delete_records(
         self, caller: Caller, node: Node, kafka_name: str, index: int, offset: int
@@ -219,14 +248,24 @@ class TopicCases:
         partition = topic.partition(index)
         if partition.leader_id != node.node_id:
             raise NotLeader(f"node {node.node_id} does not lead {topic.name} {index}")
-        return self._delete_below(partition, offset)
+        return self._delete_below(caller, topic.resource, partition, offset)
 
-    @staticmethod
-    async def _delete_below(partition: Partition, offset: int) -> int:
-        log = partition.log
-        if partition.topic.config.compact and not partition.topic.config.delete:
-            raise PolicyViolation("records of a topic with cleanup.policy=compact are not deleted by offset")
-        target = log.high_watermark if offset == HIGH_WATERMARK else offset
-        if not 0 <= target <= log.high_watermark:
-            raise OffsetOutOfRange(f"offset {offset} is not between 0 and {log.high_watermark}")
-        return await log.trim(log_start=target)
+    async def _delete_below(
+        self, caller: Caller, resource: Resource, partition: Partition, offset: int
+    ) -> int:
+        async with self._access.record(
+            caller,
+            Change.TOPIC_DELETE_RECORDS,
+            resource,
+            partition=partition.index,
+            below=offset,
+        ):
+            log = partition.log
+            if partition.topic.config.compact and not partition.topic.config.delete:
+                raise PolicyViolation(
+                    "records of a topic with cleanup.policy=compact are not deleted by offset"
+                )
+            target = log.high_watermark if offset == HIGH_WATERMARK else offset
+            if not 0 <= target <= log.high_watermark:
+                raise OffsetOutOfRange(f"offset {offset} is not between 0 and {log.high_watermark}")
+            return await log.trim(log_start=target)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from magnetar.base.names import TopicName
+from magnetar.base.settings_authorization import AuthorizationSettings
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.security.model import Caller, Operation, Resource, ResourceType
 from magnetar.broker.topics.model import NewTopic
@@ -33,13 +34,27 @@ from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, Fet
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from magnetar.wire.kafka.runtime import Message
-from tests.unit.protocols.kafka.authorized_kinds import GROUP, TOPIC, TOPIC_DENIED, TXN, Kind, Names, Right
+from tests.unit.protocols.kafka.authorized_kinds import (
+    CLUSTER_DENIED,
+    GROUP,
+    GROUP_DENIED,
+    TOPIC,
+    TOPIC_DENIED,
+    TXN,
+    TXN_DENIED,
+    Kind,
+    Names,
+    Right,
+)
 from tests.unit.protocols.kafka.authorized_requests import ASKS_NOTHING, KINDS
 from tests.unit.protocols.kafka.conftest import record_batch
 
 Run = Callable[..., None]
 GOLDEN: Final = Path(__file__).parents[3] / "authorization" / "kafka.txt"
+DENIED_CODES: Final = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TXN_DENIED}
 FULL: Final = "persistent://public/default/t"
+# What producers, consumers and members do all the time: only a refusal of it is in the audit log.
+UNRECORDED: Final = frozenset(("init_producer_id", "produce"))
 ALL_BITS: Final = {
     "cluster": sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12)),
     "topic": sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11)),
@@ -148,6 +163,22 @@ def listed(response: Any) -> list[Any]:
     return found
 
 
+def check_refusals(client: Any, rules: Rules, *, is_refused: bool) -> None:
+    """The audit log has who was refused what, once each, and nothing else."""
+    lines = client.audit.take()
+    assert bool(lines) is is_refused
+    said = [(line["operation"], line["resource_type"], line["resource"]) for line in lines]
+    assert len(said) == len(set(said))
+    assert {*said} <= {
+        (operation.name, resource.type.value, resource.name)
+        for operation, resource in rules.asked
+        if (operation, resource.type) in rules.denied
+    }
+    for line in lines:
+        assert (line["event"], line["result"]) == ("refusal", "refused")
+        assert (line["principal"], line["host"]) == ("User:ANONYMOUS", "127.0.0.1")
+
+
 def test_each_api_asks_or_has_a_reason_not_to() -> None:
     asking = {kind.api for kind in KINDS}
     assert not asking & ASKS_NOTHING.keys()
@@ -165,8 +196,11 @@ def test_a_denied_client_is_told_so_and_nothing_changes(with_broker: Run, kind: 
 
         async def denied(rights: Collection[Right], about: Names) -> Any:
             rules.denied = rights
+            client.audit.take()
+            rules.asked.clear()
             response = await client.ask(kind.api, kind.version, kind.request(about))
             assert await everything(client) == before, (rights, about)
+            check_refusals(client, rules, is_refused=bool({*codes(response)} & DENIED_CODES))
             return response
 
         for rights, expected in kind.refusals.items():
@@ -187,6 +221,8 @@ def test_what_each_api_asks_is_written_down(with_broker: Run) -> None:
 
     async def scenario(client: Any) -> None:
         asked: dict[str, set[str]] = {}
+        changes: dict[str, set[str]] = {}
+        unrecorded: set[str] = set()
         for kind in KINDS:
             names = await furnished(client)
             rights: set[Right] = set()
@@ -194,14 +230,23 @@ def test_what_each_api_asks_is_written_down(with_broker: Run) -> None:
                 rules.clear()
                 rules.denied = denied
                 about = missing(names, kind.rights) if kind.api == "create_topics" else names
+                client.audit.take()
+                before = await everything(client)
                 await client.ask(kind.api, kind.version, kind.request(about))
+                recorded = {line["operation"] for line in client.audit.take() if line["event"] == "change"}
+                changes.setdefault(kind.api, set()).update(recorded)
+                if not recorded and await everything(client) != before:
+                    unrecorded.add(kind.api)
                 rights |= rules.rights()
                 asked.setdefault(kind.api, set()).update(rules.questions())
             assert rights == kind.rights, f"{kind.label} is denied for what it asks"
             rules.clear()
+        assert unrecorded == UNRECORDED, "what changes the state has a line in the audit log, or stands here"
         lines.update({api: ", ".join(sorted(questions)) for api, questions in asked.items()})
+        lines.update({api: f"{lines[api]} > {', '.join(sorted(one))}" for api, one in changes.items() if one})
 
-    with_broker(scenario, authorizer=rules)
+    # There is a book of rules, which the authorizer is asked instead of.
+    with_broker(scenario, authorizer=rules, authorization=AuthorizationSettings(frozenset()))
     assert "".join(f"{api}: {lines[api]}\n" for api in sorted(lines)) == GOLDEN.read_text()
 
 

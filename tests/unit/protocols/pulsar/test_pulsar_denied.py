@@ -29,6 +29,20 @@ PARTITIONED: Final = TopicName.parse("persistent://public/default/partitioned")
 STRING: Final = pb.Schema(name="String", schema_data=b"", type=pb.Schema.String)
 SHARED: Final = pb.CommandSubscribe.Shared
 
+# What producers and consumers do all the time: only a refusal of it is in the audit log.
+UNRECORDED: Final = frozenset(
+    (
+        "CLOSE_CONSUMER",
+        "CLOSE_PRODUCER",
+        "PRODUCER",
+        "SEEK",
+        "SEND",
+        "SUBSCRIBE",
+        "WATCH_TOPIC_LIST",
+        "WATCH_TOPIC_LIST_CLOSE",
+    )
+)
+
 _CONNECTION: Final = "it is of the connection itself"
 _PRODUCER: Final = "it is of a producer, which PRODUCER has asked for"
 _CONSUMER: Final = "it is of a consumer, which SUBSCRIBE has asked for"
@@ -262,7 +276,16 @@ def test_a_denied_client_is_told_so_and_nothing_changes(with_door: WithDoor, kin
         ):
             for body in asking(topic)[kind]:
                 error = answer, ServerError.AuthorizationError, f"Client is not authorized to {right}"
+                door.audit.take()
+                rules.asked.clear()
                 assert await refused(door, client, body) == error, body
+                (line,) = door.audit.take()
+                operation, resource = rules.asked[-1]
+                said = [line[name] for name in ("event", "operation", "resource_type", "resource")]
+                assert said == ["refusal", operation.name, resource.type.value, resource.name], body
+                assert line.get("topic", "") == resource.topic
+                who = [line[name] for name in ("principal", "host", "door", "client")]
+                assert who == ["User:ANONYMOUS", "127.0.0.1", "pulsar", "test"]
                 assert await everything(door) == before, body
         client.say(pb.CommandPing())
         await client.hear(BaseCommand.PONG)
@@ -273,28 +296,38 @@ def test_a_denied_client_is_told_so_and_nothing_changes(with_door: WithDoor, kin
 def test_what_each_command_asks_is_written_down(with_door: WithDoor) -> None:
     rules = Rules()
     found: list[str] = []
+    unrecorded: set[str] = set()
 
     async def scenario(door: PulsarDoor) -> None:
         bodies = {kind: [body] for kind, body in not_asking().items()} | asking(TOPIC)
         for kind in sorted(load_commands(), key=BaseCommand.Type.Name):
             asked: set[str] = set()
+            changes: set[str] = set()
             for body in bodies[kind]:
                 client = await furnished(door)
                 if kind == BaseCommand.CONNECT:
                     client = door.client()
                 rules.asked.clear()
+                before = await everything(door)
+                door.audit.take()
                 client.say(body, entry(0) if kind == BaseCommand.SEND else b"")
                 await settled(door)
                 assert not client.is_closed, body
+                recorded = [line["operation"] for line in door.audit.take()]
+                changes.update(recorded)
+                if not recorded and await everything(door) != before:
+                    unrecorded.add(BaseCommand.Type.Name(kind))
                 questions = [f"{operation.name} {resource.type.value}" for operation, resource in rules.asked]
                 assert len(rules.asked) == len(set(rules.asked)), body
                 asked.update(questions)
                 client.leave()
                 await settled(door)
-            found.append(f"{BaseCommand.Type.Name(kind)}: {', '.join(sorted(asked)) or 'nothing'}\n")
+            told = f" > {', '.join(sorted(changes))}" if changes else ""
+            found.append(f"{BaseCommand.Type.Name(kind)}: {', '.join(sorted(asked)) or 'nothing'}{told}\n")
 
     with_door(scenario, authorizer=rules)
     assert found == GOLDEN.read_text().splitlines(keepends=True)
+    assert unrecorded == UNRECORDED, "what changes the state has a line in the audit log, or stands here"
 
 
 def test_the_questions_name_the_topic_and_the_subscription(with_door: WithDoor) -> None:

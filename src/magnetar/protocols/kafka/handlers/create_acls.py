@@ -32,7 +32,8 @@ async def handle(context: RequestContext, request: CreateAclsRequest) -> CreateA
         except BrokerError as error:
             refused.append(error)
     try:
-        await acls.create(context.caller, wanted)
+        if wanted:
+            await acls.create(context.caller, wanted)
     except BrokerError as error:
         refused = [one or error for one in refused]
     return CreateAclsResponse(

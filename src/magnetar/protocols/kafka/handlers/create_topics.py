@@ -124,7 +124,7 @@ def _plan(
             return _refused(wanted.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         new.replicas = [by_hand[index] for index in range(len(by_hand))]
         new.partition_count = new.replication_factor = -1
-    topic = topics.plan(new, partitions)
+    topic = topics.plan(context.caller, new, partitions)
     if not topics.may_describe_configs(context.caller, name):
         row = CreatableTopicResult(
             wanted.name,

@@ -36,7 +36,7 @@ async def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteA
         except BrokerError as error:
             results.append(_refused(error))
     try:
-        found = iter(await acls.delete(context.caller, wanted))
+        found = iter(await acls.delete(context.caller, wanted) if wanted else ())
     except BrokerError as error:
         return DeleteAclsResponse(
             filter_results=[one if one.error_code else _refused(error) for one in results]

@@ -62,6 +62,7 @@ def handle(
     if not offsets:
         return response
     answer = context.cases.offsets.commit(
+        context.caller,
         CommitRequest(
             request.group_id,
             offsets,
@@ -69,7 +70,7 @@ def handle(
             request.generation_id_or_member_epoch,
             request.group_instance_id,
             request.retention_time_ms if request.retention_time_ms >= 0 else None,
-        )
+        ),
     )
     return _respond(response, rows, answer)
 

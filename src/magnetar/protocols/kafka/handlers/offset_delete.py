@@ -50,7 +50,7 @@ async def _delete(
         if isinstance(full, str):
             rows += answers
             partitions += [(full, one.partition_index) for one in topic.partitions]
-    error, errors = await context.cases.offsets.delete(request.group_id, partitions)
+    error, errors = await context.cases.offsets.delete(context.caller, request.group_id, partitions)
     if error is not GroupError.NONE:
         return OffsetDeleteResponse(GROUP_ERROR_CODES[error])
     for row, own in zip(rows, errors, strict=True):

@@ -1,0 +1,40 @@
+"""Topics that Pulsar's clients use, made on the way where the namespace's policy makes them: that is a change, which
+the audit log has beside whatever it is made for.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from magnetar.base.names import parse_partition
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.security.audit_line import Change
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import Caller, topic_resource
+from magnetar.broker.topics.pulsar import PulsarTopics
+
+
+async def open_topic(
+    access: AccessControl, topics: PulsarTopics, caller: Caller, topic: str, *, may_create: bool = True
+) -> Partition:
+    """As `PulsarTopics.open`."""
+    async with _noting(access, topics, caller, topic):
+        return await topics.open(topic, may_create=may_create)
+
+
+async def count_or_create(
+    access: AccessControl, topics: PulsarTopics, caller: Caller, topic: str, *, may_create: bool = True
+) -> int:
+    """As `PulsarTopics.partition_count_or_create`."""
+    async with _noting(access, topics, caller, topic):
+        return await topics.partition_count_or_create(topic, may_create=may_create)
+
+
+@asynccontextmanager
+async def _noting(
+    access: AccessControl, topics: PulsarTopics, caller: Caller, topic: str
+) -> AsyncIterator[None]:
+    name = parse_partition(topic)[0]
+    was_there = topics.is_there(name)
+    yield
+    if not was_there and topics.is_there(name):
+        await access.note(caller, Change.TOPIC_CREATE, topic_resource(name.full), automatic=True)
