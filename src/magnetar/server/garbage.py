@@ -15,12 +15,14 @@ Long-lived objects that form cycles (connections and their sessions) are taken a
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, TypeAlias
 
-if TYPE_CHECKING:  # this is imported before all that a start loads
-    from magnetar.base.upkeep import Upkeep
+Every: TypeAlias = Callable[[float, str, Callable[[], Coroutine[Any, Any, object]]], object]
+"""`Upkeep.every`: nothing else of ours is imported here, as what a start imports is to come while the collector stands
+still.
+"""
 
 YOUNG_OBJECTS: Final = 4_000  # net allocations between two steps
 NEVER: Final = 1 << 30
@@ -38,7 +40,7 @@ def paused() -> Iterator[None]:
         gc.enable()
 
 
-def tune_collector(upkeep: "Upkeep", entry_count: Callable[[], int]) -> None:
+def tune_collector(every: Every, entry_count: Callable[[], int]) -> None:
     """Set the collector up for a server whose caches hold `entry_count()` entries; call it once, when all is loaded."""
     gc.collect()
     gc.freeze()
@@ -49,4 +51,4 @@ def tune_collector(upkeep: "Upkeep", entry_count: Callable[[], int]) -> None:
         if entry_count() <= FULL_ENTRIES_MAX:
             gc.collect()
 
-    upkeep.every(FULL_INTERVAL_S, "memory", collect_if_cheap)
+    every(FULL_INTERVAL_S, "memory", collect_if_cheap)

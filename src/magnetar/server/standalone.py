@@ -257,7 +257,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
             stack.push_async_callback(
                 worker.stop
             )  # first of all: it needs everything else to stop its pipelines
-        tune_collector(broker.upkeep, broker.cache.entry_count)
+        tune_collector(broker.upkeep.every, broker.cache.entry_count)
         await stop.wait()
         log.info("stopping")
     return 0

@@ -19,7 +19,7 @@ async def main():
     entries = 0
     seen = []
     gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else None)
-    garbage.tune_collector(upkeep, lambda: entries)
+    garbage.tune_collector(upkeep.every, lambda: entries)
     seen.clear()
     kept = [[] for _ in range(20 * garbage.YOUNG_OBJECTS)]
     steps = list(seen)
