@@ -17,6 +17,7 @@ from magnetar.client.kafka.connection import (
     Address,
     Connection,
 )
+from magnetar.client.kafka.entrance import Entrance
 from magnetar.client.kafka.errors import (
     ConnectionLost,
     Fenced,
@@ -81,6 +82,7 @@ class Cluster:
 
     bootstrap  `host:port,host:port`, as `bootstrap.servers`
     patience_s how long a request may be tried again
+    entrance   what is done on each new connection before it can be used; None where brokers ask for nothing
     """
 
     def __init__(
@@ -90,11 +92,13 @@ class Cluster:
         client_id: str = "magnetar",
         request_timeout_s: float = 30.0,
         patience_s: float = 120.0,
+        entrance: Entrance | None = None,
     ) -> None:
         self._bootstrap = parse_addresses(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
         self.patience_s = patience_s
+        self._entrance = entrance
         self._nodes: dict[int, Address] = {}
         self._controller = -1
         self._connections: dict[tuple[Address, bool], Connection] = {}
@@ -226,7 +230,7 @@ class Cluster:
     def _connection(self, address: Address, *, for_data: bool = False) -> Connection:
         known = self._connections.get((address, for_data))
         if known is None or not known.is_open:
-            known = Connection(address, self._client_id, self._request_timeout_s)
+            known = Connection(address, self._client_id, self._request_timeout_s, self._entrance)
             self._connections[address, for_data] = known
         return known
 

@@ -6,6 +6,7 @@ was in flight may or may not have happened, and the caller decides whether it ma
 """
 
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,11 +15,14 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import WireError
+from magnetar.client.kafka.entrance import MECHANISM, Entrance
 from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
 from magnetar.wire.kafka.messages import NAMES, load
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
+from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from magnetar.wire.kafka.runtime import Buffer
 
 RESPONSE_BYTES_MAX: Final = 64 << 20
@@ -30,11 +34,13 @@ METADATA: Final = 3
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS_TO_TXN: Final = 24
 END_TXN: Final = 26
+SASL_AUTHENTICATE: Final = 36
 LIST_TRANSACTIONS: Final = 66
 
 # (oldest, newest) that is spoken here.  Newer ones do without AddPartitionsToTxn and raise the epoch with each
@@ -46,11 +52,13 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     OFFSET_COMMIT: (2, 4),
     OFFSET_FETCH: (2, 7),
     FIND_COORDINATOR: (1, 3),
+    SASL_HANDSHAKE: (1, 1),
     API_VERSIONS: (0, 0),
     CREATE_TOPICS: (4, 5),
     INIT_PRODUCER_ID: (0, 4),
     ADD_PARTITIONS_TO_TXN: (0, 3),
     END_TXN: (0, 3),
+    SASL_AUTHENTICATE: (0, 1),
     LIST_TRANSACTIONS: (0, 0),
 }
 
@@ -74,10 +82,13 @@ class Connection:
 
     Raises:
         ConnectionLost: no broker answers there within `timeout_s`.
-        KafkaClientError: what answers knows no version of an API that is spoken here.
+        KafkaClientError: what answers knows no version of an API that is spoken here, or does not let this client in.
+        ConfigError: there is no token to be shown.
     """
 
-    def __init__(self, address: Address, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, address: Address, client_id: str, timeout_s: float, entrance: Entrance | None = None
+    ) -> None:
         self.address = address
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -86,12 +97,13 @@ class Connection:
         self._versions: dict[int, int] = {API_VERSIONS: 0}
         self.is_open = False
         try:
-            self._socket = socket.create_connection(address, timeout_s)
+            self._socket = _connected(address, timeout_s, entrance)
         except OSError as error:
             raise ConnectionLost(f"no connection to {address}: {error}") from error
         self.is_open = True
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._agree()
+        if entrance is not None:
+            self._log_in(entrance)
 
     def _agree(self) -> None:
         answer = self.call(API_VERSIONS, ApiVersionsRequest())
@@ -103,6 +115,22 @@ class Connection:
             version = min(newest, offered.max_version)
             if version >= max(oldest, offered.min_version):
                 self._versions[offered.api_key] = version
+
+    def _log_in(self, entrance: Entrance) -> None:
+        try:
+            message = entrance.message
+            if not message:
+                return
+            shaken = self.call(SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=MECHANISM))
+            if shaken.error_code != ErrorCode.NONE:
+                offered = ", ".join(shaken.mechanisms) or "nothing"
+                raise KafkaClientError(f"{self.address} does not take tokens by {MECHANISM}, but {offered}")
+            answer = self.call(SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message))
+            if answer.error_code != ErrorCode.NONE:
+                raise entrance.refused(self.address, answer.error_message or "without a reason")
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def in_flight(self) -> int:
@@ -172,6 +200,9 @@ class Connection:
         views = [memoryview(part) for part in parts]
         at = 0
         try:
+            if isinstance(self._socket, ssl.SSLSocket):  # which takes one piece at a time
+                self._socket.sendall(b"".join(views))
+                return
             while at < len(views):
                 written = self._socket.sendmsg(views[at : at + _PARTS_MAX])
                 while at < len(views) and written >= len(views[at]):
@@ -202,6 +233,17 @@ class Connection:
     def _lost(self, why: str) -> ConnectionLost:
         self.close()
         return ConnectionLost(f"the connection to {self.address} was lost: {why}")
+
+
+def _connected(address: Address, timeout_s: float, entrance: Entrance | None) -> socket.socket:
+    """Raises OSError, KafkaClientError."""
+    connected = socket.create_connection(address, timeout_s)
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected if entrance is None else entrance.secured(connected, address.host)
+    except BaseException:
+        connected.close()
+        raise
 
 
 def _codec(api_key: int) -> ModuleType:
