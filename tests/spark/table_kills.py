@@ -125,7 +125,10 @@ def drive_plainly(folder: Path, admin_url: str, bootstrap: str, form: str) -> No
     from magnetar.pipelines.kinds.table.config import TableConfig, checked
 
     config = TableConfig(
-        PIPELINE, checked({"topics": TOPIC, "path": str(folder / "table"), "format": form}), bootstrap
+        PIPELINE,
+        checked({"topics": TOPIC, "path": str(folder / "table"), "format": form}),
+        admin_url,
+        bootstrap,
     )
     note = folder / "note.json"
     while True:
@@ -153,7 +156,7 @@ def drive_plainly(folder: Path, admin_url: str, bootstrap: str, form: str) -> No
             }
             tasks = plan_batch(parse(options, streaming=False), Restriction())
             done = [
-                batches.write(config, admin_url, "plain", found["batch"], number, task.slices())
+                batches.write(config, "plain", found["batch"], number, task.slices())
                 for number, task in enumerate(tasks)
             ]
             batches.commit(config, done, found["batch"])

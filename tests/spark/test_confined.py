@@ -7,6 +7,7 @@ import pytest
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.table_roots import TableRoots
+from magnetar.client.login import Server
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.query.confined import check_query
@@ -212,7 +213,7 @@ def test_a_worker_starts_no_table_outside_of_the_servers_roots(spark: "SparkSess
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "link").symlink_to(tmp_path / "elsewhere")
     roots = TableRoots.of([str(tmp_path / "tables")])
-    queries = Queries(spark, tmp_path / "work", "http://127.0.0.1:1", "127.0.0.1:1", roots)
+    queries = Queries(spark, tmp_path / "work", Server("http://127.0.0.1:1"), "127.0.0.1:1", roots)
     for path in ("link/t", "../t", str(tmp_path / "t"), "s3://lake/t"):
         config = {"topics": "t", "path": path, "storage_options": {"AWS_REGION": "x"}}
         pipeline = Pipeline("p", "id", "table", config, "RUNNING", 1, "pipeline-p")

@@ -58,12 +58,12 @@ class Login:
         where = "the token"
         text = self._given
         if self._command:
-            where, text = "the token's command", _printed(self._command)
+            where, text = "the token of the token's command", _printed(self._command)
         elif text.startswith("file:"):
             text = read_key(where, text, {}).decode("ascii", "replace")
         token = text.strip()
         if (text and not token) or not token.isascii() or any(char.isspace() for char in token):
-            raise ConfigError(f"{where} gives no token: one has no spaces, and letters of ASCII only")
+            raise ConfigError(f"{where} is none: one has no spaces, and letters of ASCII only")
         return token
 
 

@@ -6,13 +6,17 @@ A kind is a class with no arguments.  `registry.py` finds it, `config_values.py`
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.table_roots import TableRoots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+CONTEXT: Final = "context"  # the option of the source and the sink
+# What an option that a pipeline declares may not name: files of the worker's account, and what they let it do.
+NOT_DECLARED: Final = {CONTEXT: "the worker logs in at its server by its own; another one is read without"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,15 @@ class Context:
 
     `admin_url` and `bootstrap_servers` are the server's HTTP and Kafka addresses, `folder` is this pipeline's own: the
     checkpoint is in it, and what else it keeps there is gone when the pipeline is deleted.  `table_roots` is where
-    tables may lie; None, for a program that runs a kind by itself, is wherever it may write.
+    tables may lie; None, for a program that runs a kind by itself, is wherever it may write.  `server_context` is how
+    to log in at the server, empty where that is not asked for; no other server is shown it.
     """
 
     admin_url: str
     bootstrap_servers: str
     folder: Path
     table_roots: TableRoots | None = None
+    server_context: str = ""
 
     def table_path(self, path: str) -> str:
         """Where a table that was declared at `path` lies; ConfigError when it may not lie there."""
@@ -54,7 +60,7 @@ class Context:
         options = dict(given)
         names = {name.lower() for name in options}
         if not names & {"admin.url", "kafka.bootstrap.servers", "service.url"}:
-            options["admin.url"] = self.admin_url
+            options |= self.server_options
         elif self.table_roots is not None:
             options = {name: value for name, value in options.items() if name.lower() != "read.mode"}
             options["read.mode"] = "broker"
@@ -67,8 +73,19 @@ class Context:
         """Options of `writeStream.format("magnetar")`: those `given`, and the server's address where they name none."""
         options = dict(given)
         if "kafka.bootstrap.servers" not in {name.lower() for name in options}:
-            options["kafka.bootstrap.servers"] = self.bootstrap_servers
+            options |= self.bootstrap_options
         return options
+
+    @property
+    def server_options(self) -> dict[str, str]:
+        """Options of the source by which it reaches the server."""
+        return {CONTEXT: self.server_context} if self.server_context else {"admin.url": self.admin_url}
+
+    @property
+    def bootstrap_options(self) -> dict[str, str]:
+        """Options of the sink by which it reaches the server."""
+        login = {CONTEXT: self.server_context} if self.server_context else {}
+        return {"kafka.bootstrap.servers": self.bootstrap_servers, **login}
 
 
 class Kind(Protocol):

@@ -141,7 +141,7 @@ class _Driver:
         log.info("Spark runs", version=self._spark.version, s=round(time.monotonic() - began, 1))
         lease = self._link.lease
         roots = TableRoots.of(lease.table_roots)
-        queries = Queries(self._spark, self._options.folder, self._options.server.url, lease.bootstrap, roots)
+        queries = Queries(self._spark, self._options.folder, self._options.server, lease.bootstrap, roots)
         self._supervisor = Supervisor(queries, self._events, self._link.report_soon)
         self._say("runs", spark=self._spark.version, master=self._options.master)
         return self._supervisor.run(self._stop, self._link.trouble)

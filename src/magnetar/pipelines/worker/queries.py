@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import ConfigError, MagnetarError
 from magnetar.base.table_roots import TableRoots
+from magnetar.client.login import Server
 from magnetar.client.pipelines import Pipeline
 from magnetar.pipelines.kinds.kind import Context, Spec
 from magnetar.pipelines.kinds.registry import find_kind
@@ -52,11 +53,11 @@ class Queries:
     """Starts, stops and forgets the queries of one Spark driver.  `folder` has one folder for each pipeline."""
 
     def __init__(
-        self, spark: "SparkSession", folder: Path, admin_url: str, bootstrap: str, table_roots: TableRoots
+        self, spark: "SparkSession", folder: Path, server: Server, bootstrap: str, table_roots: TableRoots
     ) -> None:
         self._spark = spark
         self._folder = folder
-        self._admin_url = admin_url
+        self._server = server
         self._bootstrap = bootstrap
         self._table_roots = table_roots
 
@@ -69,7 +70,8 @@ class Queries:
         config = kind.validate(pipeline.config)
         folder = own_folder(self._folder, pipeline)
         spec = Spec(pipeline.name, pipeline.id, pipeline.kind, config, pipeline.subscription)
-        context = Context(self._admin_url, self._bootstrap, folder, self._table_roots)
+        server = self._server
+        context = Context(server.url, self._bootstrap, folder, self._table_roots, server.context)
         session = own_session(self._spark)
         progress = Progress(counts_offsets=kind.reads_slices)
         listener = _listener(progress, ended)

@@ -45,6 +45,8 @@ class TestQuery:
             ({"source": {"subscribe": ["t"]}}, "option subscribe of source"),
             ({"source": {"checkpointLocation": "/x"}}, "checkpointLocation of source cannot be given"),
             ({"sink": {"predefinedSubscription": "x"}}, "predefinedSubscription of sink cannot be given"),
+            ({"source": {"Context": "/x.toml"}}, "option Context of source cannot be given"),
+            ({"sink": {"context": "mine"}}, "option context of sink cannot be given"),
             ({"sinks": {}}, "did you mean sink?"),
             ({"zzz": 1}, "there are output_mode, sink"),
             ({"output_mode": "everything"}, "append, update, complete"),
@@ -99,3 +101,30 @@ class TestContext:
         assert CONTEXT.sink_options({"topic": "t"}) == {"topic": "t", "kafka.bootstrap.servers": "here:9092"}
         given = {"topic": "t", "kafka.bootstrap.servers": "there:9092"}
         assert CONTEXT.sink_options(given) == given
+
+
+class TestServer:
+    """How a pipeline reaches its server, and that no other one hears how."""
+
+    SECURED = replace(CONTEXT, server_context="/data/security/worker.toml")
+
+    def test_a_context_takes_the_place_of_the_address(self) -> None:
+        source = self.SECURED.source_options(SPEC, {"subscribe": "t"})
+        assert source["context"] == "/data/security/worker.toml"
+        assert "admin.url" not in source
+        assert self.SECURED.sink_options({"topic": "t"}) == {
+            "topic": "t",
+            "kafka.bootstrap.servers": "here:9092",
+            "context": "/data/security/worker.toml",
+        }
+        assert CONTEXT.source_options(SPEC, {})["admin.url"] == "http://here:8080"
+        assert "context" not in CONTEXT.sink_options({})
+
+    @pytest.mark.parametrize(
+        "elsewhere", ["admin.url", "Admin.URL", "kafka.bootstrap.servers", "service.url"]
+    )
+    def test_another_server_is_not_shown_it(self, elsewhere: str) -> None:
+        assert "context" not in self.SECURED.source_options(SPEC, {elsewhere: "http://there:1"})
+
+    def test_another_cluster_is_not_shown_it(self) -> None:
+        assert "context" not in self.SECURED.sink_options({"Kafka.Bootstrap.Servers": "there:9092"})

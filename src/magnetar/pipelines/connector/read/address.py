@@ -1,13 +1,16 @@
-"""From what a user said about where the broker is to the address of its REST interface.
+"""From what a user said about where the broker is to its REST interface.
 
-`admin.url` is that address.  A job that was written for Kafka or Pulsar only knows another port of the same host: then
-the usual port of HTTP is tried there, and an error says what to set.
+`admin.url` is its address, and a `context` names it with how to log in there.  A job that was written for Kafka or
+Pulsar only knows another port of the same host: then the usual port of HTTP is tried there, and an error says what to
+set.
 """
 
 from typing import Final
 from urllib.parse import urlsplit
 
+from magnetar.base.errors import ConfigError
 from magnetar.client.errors import ClientError
+from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.connector.options import OptionError
 from magnetar.pipelines.connector.read.options import Address
@@ -17,14 +20,20 @@ _LOOK_S: Final = 3.0
 _HOSTS_MAX: Final = 5
 
 
-def find(address: Address) -> str:
-    """The URL of the REST interface.
+def find(address: Address) -> Server:
+    """The server.
 
     Raises:
-        OptionError: it has to be found by guessing, and nothing answers there as Magnetar does.
+        OptionError: there is no such context; or it has to be found by guessing, and nothing answers there as Magnetar
+            does.
     """
+    if address.context is not None:
+        try:
+            return Server.of(address.context)
+        except ConfigError as error:
+            raise OptionError(f"option context: {error}") from None
     if address.admin_url is not None:
-        return address.admin_url
+        return Server(address.admin_url)
     option = "kafka.bootstrap.servers" if address.bootstrap_servers is not None else "service.url"
     text = address.bootstrap_servers if address.bootstrap_servers is not None else address.service_url
     assert text is not None
@@ -37,7 +46,7 @@ def find(address: Address) -> str:
                 client.topics("-")  # no topic has this name: an answer, and a short one
         except ClientError:
             continue
-        return url
+        return Server(url)
     raise OptionError(
         f"option {option}: records are read over HTTP, and no Magnetar server answers at {' or '.join(tried)};"
         " set admin.url to its HTTP address"

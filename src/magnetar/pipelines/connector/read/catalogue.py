@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from magnetar.client.errors import NotFound, Refused
+from magnetar.client.login import Server
 from magnetar.client.rest import RestClient, Topic
 from magnetar.pipelines.connector.options import OptionError
 from magnetar.pipelines.connector.read.client import asked, client_of
@@ -19,17 +20,18 @@ T = TypeVar("T")
 
 
 class Catalogue:
-    """What one query's planner asks the broker at `url`."""
+    """What one query's planner asks the broker."""
 
-    def __init__(self, url: str, timeout_s: float, *, committed: bool) -> None:
-        self.url = url
+    def __init__(self, server: Server, timeout_s: float, *, committed: bool) -> None:
+        self.server = server
+        self.url = server.url
         self._timeout_s = min(timeout_s, FIRST_ANSWER_S)  # until there is an answer
         self._later_timeout_s = timeout_s
         self._committed = committed
 
     @property
     def client(self) -> RestClient:
-        return client_of(self.url, self._timeout_s)
+        return client_of(self.server, self._timeout_s)
 
     def ask(self, ask: Callable[[RestClient], T]) -> T:
         """One question.  Raises: SourceError."""

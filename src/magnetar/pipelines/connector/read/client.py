@@ -1,6 +1,6 @@
 """How reading asks the broker, and what its refusals mean to a Spark user.
 
-One client for each address and process, kept: a Python worker serves many tasks, and a new connection costs more than
+One client for each server and process, kept: a Python worker serves many tasks, and a new connection costs more than
 most questions.  Nothing of this is pickled.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from magnetar.client.errors import ClientError, Unreachable
+from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.connector.read.errors import SourceError
 
@@ -16,15 +17,15 @@ LEASE_S: Final = 600.0
 
 T = TypeVar("T")
 
-_clients: dict[tuple[int, str, float], RestClient] = {}
+_clients: dict[tuple[int, Server, float], RestClient] = {}
 
 
-def client_of(url: str, timeout_s: float) -> RestClient:
-    """This process's client for `url`; it tries again for `timeout_s`."""
-    key = (os.getpid(), url, timeout_s)  # a forked worker must not share its parent's connections
+def client_of(server: Server, timeout_s: float) -> RestClient:
+    """This process's client for `server`; it tries again for `timeout_s`.  Raises ConfigError."""
+    key = (os.getpid(), server, timeout_s)  # a forked worker must not share its parent's connections
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = RestClient(url, retry_s=timeout_s)
+        client = _clients[key] = RestClient(server.url, retry_s=timeout_s, login=server.login())
     return client
 
 

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from magnetar.client.errors import NotFound, OutOfRange
+from magnetar.client.login import Server
 from magnetar.client.rest import Entries, Range, RestClient
 from magnetar.pipelines.connector.read.client import asked, client_of
 from magnetar.pipelines.connector.read.errors import SourceError
@@ -22,9 +23,10 @@ class Gone(SourceError):
 class Fetcher:
     """Asks for the records of `piece`; a thread is started only where one answer is not enough."""
 
-    def __init__(self, piece: Piece, url: str, timeout_s: float) -> None:
+    def __init__(self, piece: Piece, server: Server, timeout_s: float) -> None:
         self._piece = piece
-        self._url = url
+        self._server = server
+        self._url = server.url
         self._timeout_s = timeout_s
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: tuple[int, Future[Entries]] | None = None
@@ -78,7 +80,7 @@ class Fetcher:
 
     @property
     def _client(self) -> RestClient:
-        return client_of(self._url, self._timeout_s)
+        return client_of(self._server, self._timeout_s)
 
     def _ask(self, offset: int) -> Entries:
         piece = self._piece

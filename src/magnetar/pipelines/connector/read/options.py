@@ -52,8 +52,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What was said about where the broker is; `address.find` makes a URL of it."""
+    """What was said about where the broker is; `address.find` makes a `Server` of it."""
 
+    context: str | None
     admin_url: str | None
     bootstrap_servers: str | None
     service_url: str | None
@@ -172,6 +173,7 @@ _OWN: Final = (
     "predefinedSubscription",
     "read.mode",
     "kafkaConsumer.pollTimeoutMs",
+    "context",
     "admin.url",
     "service.url",
     "kafka.bootstrap.servers",
@@ -188,7 +190,7 @@ _NAMES: Final = Names(
     kafka_without_effect=_KAFKA_WITHOUT_EFFECT,
     kafka_refused=_KAFKA_REFUSED,
     kafka_client="consumer",
-    instead_of_tls="records are read over HTTP, at admin.url; leave it out",
+    instead_of_tls="records are read over HTTP, at admin.url, or as a context says; leave it out",
     of_opposite=_OF_WRITING,
     opposite="writing",
     reference="docs/reference/spark.md",
@@ -283,14 +285,19 @@ def _address(given: Given) -> Address:
     admin_url = given.text("admin.url")
     if admin_url is not None and not re.fullmatch(r"https?://[^/?#\s]+/?", admin_url):
         raise OptionError(f"option admin.url: {admin_url!r} is not an address such as http://127.0.0.1:8080")
+    context = given.text("context")
+    if context and admin_url:
+        raise OptionError("options context and admin.url both say where the broker is; keep one of them")
     address = Address(
+        context=context,
         admin_url=admin_url.rstrip("/") if admin_url else None,
         bootstrap_servers=given.text("kafka.bootstrap.servers"),
         service_url=given.text("service.url"),
     )
-    if address == Address(None, None, None):
+    if address == Address(None, None, None, None):
         raise OptionError(
-            "no option says where the broker is; set admin.url to its HTTP address, such as http://127.0.0.1:8080"
+            "no option says where the broker is; set admin.url to its HTTP address, such as http://127.0.0.1:8080, or"
+            " context to one that says it"
         )
     return address
 

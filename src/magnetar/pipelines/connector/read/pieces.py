@@ -14,6 +14,7 @@ from typing import Final
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.client.errors import ClientError
+from magnetar.client.login import Server
 from magnetar.pipelines.connector.read.client import LEASE_S, client_of
 from magnetar.pipelines.connector.read.errors import DataLost, SourceError
 from magnetar.pipelines.connector.read.fetch import Fetcher, Gone
@@ -34,8 +35,8 @@ RENEW_WITHIN_S: Final = 1.0  # files can be read without the broker: it is not w
 class Scan:
     """What holds for all pieces of a query.
 
-    `url` is the address of the broker's REST.  `store` names its store, and that name has to lie beside a file that is
-    read; None when nothing lies in files.
+    `url` is the address of the broker's REST, `context` how to log in there (`client/login.py`).  `store` names its
+    store, and that name has to lie beside a file that is read; None when nothing lies in files.
     """
 
     url: str
@@ -48,6 +49,11 @@ class Scan:
     timeout_s: float
     from_timestamp_ms: int | None = None
     to_timestamp_ms: int | None = None
+    context: str = ""
+
+    @property
+    def server(self) -> Server:
+        return Server(self.url, self.context)
 
 
 def read_piece(scan: Scan, piece: Piece, wanted: Wanted) -> Iterator[Columns]:
@@ -73,7 +79,7 @@ class _PieceReader:
         self._scan = scan
         self._piece = piece
         self._wanted = wanted
-        self._fetcher = Fetcher(piece, scan.url, scan.timeout_s)
+        self._fetcher = Fetcher(piece, scan.server, scan.timeout_s)
         self.offset = piece.from_offset
 
     def rows(self) -> Iterator[Columns]:
@@ -202,7 +208,7 @@ class _PieceReader:
             _renewals.clear()
         _renewals[lease] = now + RENEW_EVERY_S
         with suppress(ClientError):
-            client_of(self._scan.url, RENEW_WITHIN_S).renew_lease(lease, LEASE_S)
+            client_of(self._scan.server, RENEW_WITHIN_S).renew_lease(lease, LEASE_S)
 
 
 _renewals: dict[str, float] = {}  # when this process has to renew a lease next: tasks share it

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from magnetar.client.errors import ClientError
+from magnetar.client.login import Server
 from magnetar.client.rest import Located, Range, Topic
 from magnetar.pipelines.connector.read.address import find
 from magnetar.pipelines.connector.read.catalogue import Catalogue
@@ -112,7 +113,7 @@ def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask
                 files=options.mode is not ReadMode.BROKER,
                 partitioned=topics[each].partitioned,
             )
-    scan = scan_of(options, catalogue.url, found.store, found.lease, leased_at, restriction)
+    scan = scan_of(options, catalogue.server, found.store, found.lease, leased_at, restriction)
     tasks = batch_tasks(
         pieces,
         cores=os.cpu_count() or 1,
@@ -125,7 +126,7 @@ def plan_batch(options: ReadOptions, restriction: Restriction) -> list[SliceTask
 
 def scan_of(
     options: ReadOptions,
-    url: str,
+    server: Server,
     store: str | None,
     lease: str | None,
     leased_at: float,
@@ -134,7 +135,8 @@ def scan_of(
     first = restriction.from_timestamp_ms if restriction is not None else OFFSET_MIN
     end = restriction.to_timestamp_ms if restriction is not None else OFFSET_MAX
     return Scan(
-        url=url,
+        url=server.url,
+        context=server.context,
         store=store,
         lease=lease,
         leased_at=leased_at,
@@ -218,7 +220,7 @@ def read_task(
     lease = partition.scan.lease
     if partition.ends_lease and lease is not None:
         with suppress(ClientError):
-            client_of(partition.scan.url, END_LEASE_WITHIN_S).end_lease(lease)
+            client_of(partition.scan.server, END_LEASE_WITHIN_S).end_lease(lease)
 
 
 def _descriptors(task: SliceTask, schema: "pa.Schema") -> "pa.RecordBatch":

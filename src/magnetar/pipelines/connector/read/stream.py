@@ -247,7 +247,7 @@ class _Planner:
                 if not asked[each] or (files and own[0].size > BROKER_BYTES_MAX):
                     own = pieces_of(answer, begin, stop, partitioned=partitioned)
                 pieces += own
-        scan = scan_of(options, self._catalogue.url, found.store, found.lease, leased_at)
+        scan = scan_of(options, self._catalogue.server, found.store, found.lease, leased_at)
         tasks = stream_tasks(
             pieces, tasks_min=options.partitions_min, records_max=options.records_per_partition_max
         )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from magnetar.base.errors import ConfigError
+from magnetar.client.login import Server
 from magnetar.pipelines.connector.options import INT32_MAX, Given, Names, OptionError
 
 BATCH_BYTES_DEFAULT: Final = 1 << 20  # brokers take 12 bytes more by default
@@ -24,11 +26,13 @@ COMPRESSION: Final = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4
 class WriteOptions:
     """Checked options of one query.
 
+    context       how to log in, the name of a context; empty where brokers ask for nothing
     topic         where every row goes; None: the column `topic` says it
     exactly_once  write in transactions
     """
 
     bootstrap: str
+    context: str
     topic: str | None
     client_id: str
     acks: int
@@ -51,6 +55,7 @@ _OWN: Final = (
     "exactlyOnce",
     "decisionTopic",
     "failOnDataLoss",
+    "context",
     "admin.url",
     "service.url",
     "kafka.bootstrap.servers",
@@ -123,6 +128,7 @@ _OF_READING: Final = {
     "kafka.isolation.level",
     "kafka.group.id",
 }
+_INSTEAD: Final = "TLS and a login come with a context; set the option context"
 _NAMES: Final = Names(
     doing="writing",
     own=_OWN,
@@ -130,7 +136,7 @@ _NAMES: Final = Names(
     kafka_without_effect=_KAFKA_WITHOUT_EFFECT,
     kafka_refused=_KAFKA_REFUSED,
     kafka_client="producer",
-    instead_of_tls="only PLAINTEXT is spoken; use a listener without TLS and SASL",
+    instead_of_tls=_INSTEAD,
     of_opposite=_OF_READING,
     opposite="reading",
     reference="docs/reference/spark-writing.md",
@@ -155,13 +161,14 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         raise OptionError(
             "option exactlyOnce: it needs kafka.acks=all and kafka.enable.idempotence=true; change one of them"
         )
+    if given.text("context") and given.text("kafka.security.protocol"):
+        raise OptionError("options context and kafka.security.protocol both say how to connect; keep context")
     if (given.text("kafka.security.protocol") or "PLAINTEXT").upper() != "PLAINTEXT":
-        raise OptionError(
-            "option kafka.security.protocol: only PLAINTEXT is spoken; use a listener without TLS and SASL"
-        )
+        raise OptionError(f"option kafka.security.protocol: {_INSTEAD}")
     request_timeout_ms = given.number("kafka.request.timeout.ms", 30_000, least=1, most=INT32_MAX)
     return WriteOptions(
         bootstrap=_bootstrap(given),
+        context=given.text("context") or "",
         topic=_topic(given),
         client_id=given.text("kafka.client.id") or "magnetar-spark",
         acks=acks,
@@ -197,10 +204,12 @@ def _bootstrap(given: Given) -> str:
     bootstrap = given.text("kafka.bootstrap.servers")
     if bootstrap is not None:
         return bootstrap
-    for name in ("admin.url", "service.url"):  # of a server that is known by another of its ports
+    for name in ("admin.url", "service.url", "context"):  # of a server that is known by another of its ports
         address = given.text(name)
         if address is None:
             continue
+        if name == "context":
+            address = _url_of(address)
         try:
             host = urlsplit(address.partition(",")[0]).hostname
         except ValueError:
@@ -211,6 +220,13 @@ def _bootstrap(given: Given) -> str:
     raise OptionError(
         "no option says where rows are written to; set kafka.bootstrap.servers, such as 127.0.0.1:9092"
     )
+
+
+def _url_of(context: str) -> str:
+    try:
+        return Server.of(context).url
+    except ConfigError as error:
+        raise OptionError(f"option context: {error}") from None
 
 
 def _topic(given: Given) -> str | None:

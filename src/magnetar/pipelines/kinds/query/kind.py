@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import ConfigError
 from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
-from magnetar.pipelines.kinds.kind import Context, Spec
+from magnetar.pipelines.kinds.kind import NOT_DECLARED, Context, Spec
 from magnetar.pipelines.kinds.query.confined import check_query
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _KEYS: Final = {"source": True, "sql": True, "sink": True, "trigger": False, "ou
 _WORKERS: Final = {
     "checkpointlocation": "the worker keeps the checkpoint",
     "predefinedsubscription": "the worker keeps the pipeline's place in a subscription of its own",
+    **NOT_DECLARED,
 }
 
 

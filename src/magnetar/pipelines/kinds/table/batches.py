@@ -46,15 +46,13 @@ class Written:
     dropped: int
 
 
-def write(
-    config: TableConfig, admin_url: str, query: str, batch: int, number: int, slices: Iterable[Readable]
-) -> Written:
+def write(config: TableConfig, query: str, batch: int, number: int, slices: Iterable[Readable]) -> Written:
     """Task `number` of a batch: its files are written, its dead letters lie in an open transaction.
 
     Raises:
         OptionError, TableError, SourceError, KafkaClientError: and its files are gone.
     """
-    task = TableTask(config, ServerSchemas(client_of(admin_url, _PATIENCE_S)), query, batch)
+    task = TableTask(config, ServerSchemas(client_of(config.server, _PATIENCE_S)), query, batch)
     try:
         letters = task.run(slices)
         first = next(letters, None)  # a transaction only where there is something for it

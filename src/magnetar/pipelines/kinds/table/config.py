@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from magnetar.base.errors import ConfigError
+from magnetar.client.login import Server
 from magnetar.pipelines.kinds.config_values import check_keys, options_at, text_at, trigger_at
+from magnetar.pipelines.kinds.kind import NOT_DECLARED
 from magnetar.pipelines.targets.delta import DeltaTarget
 from magnetar.pipelines.targets.folder import open_folder
 from magnetar.pipelines.targets.layout import (
@@ -56,6 +58,7 @@ _RESERVED: Final = {
     "assign": "name topics in topics",
     "startingoffsets": "use starting",
     "maxoffsetspertrigger": "use records_per_batch",
+    **NOT_DECLARED,
 }
 
 
@@ -176,20 +179,28 @@ class TableConfig:
     """What every process of a pipeline works from; `values` is what `checked` made.
 
     name       of the pipeline
+    admin_url  of the server, which has the schemas
     bootstrap  of the server, where dead letters are written to
+    context    how to log in there; empty where it asks for nothing
     """
 
     name: str
     values: Mapping[str, Any]
+    admin_url: str = ""
     bootstrap: str = ""
+    context: str = ""
+
+    @property
+    def server(self) -> Server:
+        return Server(self.admin_url, self.context)
 
     def to_json(self) -> str:
-        return json.dumps({"name": self.name, "bootstrap": self.bootstrap, "values": dict(self.values)})
+        return json.dumps({**asdict(self), "values": dict(self.values)})
 
     @classmethod
     def of_json(cls, text: str) -> Self:
         found = json.loads(text)
-        return cls(found["name"], found["values"], found["bootstrap"])
+        return cls(**found)
 
     @property
     def layout(self) -> Layout:

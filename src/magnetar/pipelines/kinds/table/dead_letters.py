@@ -50,4 +50,5 @@ def letters(
 
 def sink_options(config: TableConfig) -> dict[str, str]:
     """Options of the sink `magnetar` that writes them."""
-    return {"kafka.bootstrap.servers": config.bootstrap, "includeTimestamp": "true"}
+    login = {"context": config.context} if config.context else {}
+    return {"kafka.bootstrap.servers": config.bootstrap, "includeTimestamp": "true", **login}

@@ -38,10 +38,12 @@ class TableKind:
 
 def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataStreamWriter":
     """The query but for its checkpoint and its trigger."""
-    from magnetar.pipelines.kinds.table.sink import ADMIN_URL, CONFIG, NAME, TableSink
+    from magnetar.pipelines.kinds.table.sink import CONFIG, NAME, TableSink
 
     values = {**spec.config, "path": context.table_path(spec.config["path"])}
-    config = TableConfig(spec.name, values, context.bootstrap_servers)
+    config = TableConfig(
+        spec.name, values, context.admin_url, context.bootstrap_servers, context.server_context
+    )
     config.target().sweep()
     spark.dataSource.register(TableSink)
     source = {
@@ -58,5 +60,4 @@ def table_writer(spark: "SparkSession", spec: Spec, context: Context) -> "DataSt
         .writeStream.format(NAME)
         .queryName(spec.name)
         .option(CONFIG, config.to_json())
-        .option(ADMIN_URL, context.admin_url)
     )

@@ -22,18 +22,17 @@ if TYPE_CHECKING:
 
 NAME: Final = "magnetar-table"
 CONFIG: Final = "config"
-ADMIN_URL: Final = "admin.url"
 
 
 class TableSink(DataSource):
-    """Options: `config`, a `TableConfig` as JSON, and `admin.url`."""
+    """Its option is `config`, a `TableConfig` as JSON."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "TableWriter":
-        return TableWriter(TableConfig.of_json(self.options[CONFIG]), self.options[ADMIN_URL])
+        return TableWriter(TableConfig.of_json(self.options[CONFIG]))
 
 
 @dataclass
@@ -46,13 +45,12 @@ class TaskDone(WriterCommitMessage):
 class TableWriter(DataSourceStreamArrowWriter):
     """Spark makes one for planning, one for each task and one for each commit."""
 
-    def __init__(self, config: TableConfig, admin_url: str) -> None:
+    def __init__(self, config: TableConfig) -> None:
         self._config = config
-        self._admin_url = admin_url
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         query, batch, number = _task()
-        return TaskDone(batches.write(self._config, self._admin_url, query, batch, number, _slices(iterator)))
+        return TaskDone(batches.write(self._config, query, batch, number, _slices(iterator)))
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         done = [one.written for one in messages if isinstance(one, TaskDone)]

@@ -110,6 +110,7 @@ def test_what_only_tunes_a_kafka_consumer_has_no_effect(name: str) -> None:
         ({"subscribe": " "}, False, "option subscribe is empty"),
         ({"subscribe": None}, False, "set one of subscribe, subscribePattern or assign"),
         ({"admin.url": None}, False, "set admin.url"),
+        ({"context": "a"}, False, "context and admin.url both say where the broker is"),
         ({"admin.url": "localhost:8080"}, False, "option admin.url: 'localhost:8080' is not an address"),
         ({"startingOffsets": "latest"}, False, "option startingOffsets: a batch that begins at latest"),
         (

@@ -245,7 +245,7 @@ def test_defaults_are_written_out() -> None:
     placed = checked({**values, "starting": {"flights": {"0": 3}}})
     assert placed["starting"] == '{"flights": {"0": 3}}'
     assert checked(placed) == placed
-    again = TableConfig.of_json(TableConfig("pipe", values, "host:9092").to_json())
+    again = TableConfig.of_json(TableConfig("pipe", values, bootstrap="host:9092").to_json())
     assert (again.name, again.bootstrap, again.values) == ("pipe", "host:9092", values)
     assert again.layout == TableConfig("pipe", values).layout
 
