@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pulsar.schema import AvroSchema, Float, Integer, JsonSchema, Record, String
 
+from magnetar.client.login import Server
 from magnetar.pipelines.sql.engine import Engine
 from magnetar.pipelines.sql.errors import QueryFailed, StatementError
 from magnetar.pipelines.sql.server_topics import ServerTopics
@@ -39,8 +40,8 @@ class Weather(Record):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def engine(spark: "SparkSession", server: MagnetarProcess) -> Iterator[Engine]:
-    with ServerTopics(server.http_url) as served:
-        yield Engine(spark, served, {"admin.url": served.url})
+    with ServerTopics(Server(server.http_url)) as served:
+        yield Engine(spark, served, served.options)
 
 
 @pytest.fixture

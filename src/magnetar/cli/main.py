@@ -18,7 +18,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.cli import config, doctor, pipelines, sql, tokens, worker
+from magnetar.cli import config, context, doctor, pipelines, sql, tokens, worker
 
 EXIT_USER_ERROR: Final = 2
 EXIT_FAILED: Final = 1
@@ -36,6 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(config.app, name="config")
+app.add_typer(context.app, name="context")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(tokens.app, name="tokens")
 app.command("worker")(worker.worker)

@@ -11,12 +11,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
-from magnetar.client.login import Login
+from magnetar.cli.reaching import with_client
 from magnetar.client.pipelines import Pipeline, PipelinesClient, Row
 
 app = typer.Typer(help="Declare, list, start and stop pipelines.", rich_markup_mode=None)
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 FILE_BYTES_MAX: Final = 1 << 20
 
 _TABLE_COLUMNS_MIN: Final = 160  # where the output is no terminal, so that a line can be searched for
@@ -33,22 +32,6 @@ class PipelineFailed(MagnetarError):
     """The pipeline that was waited for has failed; the text says why."""
 
 
-Url = Annotated[
-    str,
-    typer.Option(
-        "--admin-url", "--url", metavar="URL", envvar="MAGNETAR_URL", help="The server's HTTP address."
-    ),
-]
-Token = Annotated[
-    str,
-    typer.Option(
-        "--token",
-        metavar="TOKEN",
-        envvar="MAGNETAR_TOKEN",
-        show_envvar=True,
-        help="What a server that asks for it is shown: the token, or file:///path of it.",
-    ),
-]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")]
 Wait = Annotated[
@@ -62,7 +45,9 @@ def root() -> None:
 
 
 @app.command()
+@with_client
 def create(
+    client: PipelinesClient,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The pipeline's name, if the file has none.")
     ] = None,
@@ -79,8 +64,6 @@ def create(
     start: Annotated[bool, typer.Option("--start/--no-start", help="Start it at once, or not.")] = True,
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
 ) -> None:
     """Declare a pipeline, from a file or from options."""
     spec = {} if file is None else _spec_in(file)
@@ -98,7 +81,6 @@ def create(
     given = spec.get("config") or {}
     if not isinstance(given, Mapping):
         raise ConfigError("config must be an object")
-    client = _client(url, token)
     made = client.create(spec["name"], spec["kind"], given, start=start)
     if start:
         made = _until(client, made, "RUNNING", wait_s)
@@ -106,9 +88,10 @@ def create(
 
 
 @app.command("list")
-def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, token: Token = "") -> None:
+@with_client
+def list_pipelines(client: PipelinesClient, output: OutputOption = Output.TABLE) -> None:
     """List all pipelines: what they do and how far they are behind."""
-    rows = _client(url, token).all()
+    rows = client.all()
     if output is Output.JSON:
         _print_json([_row_fields(row) for row in rows])
         return
@@ -130,17 +113,17 @@ def list_pipelines(output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, 
 
 
 @app.command()
-def status(
-    name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, token: Token = ""
-) -> None:
+@with_client
+def status(client: PipelinesClient, name: Name, output: OutputOption = Output.TABLE) -> None:
     """Show what one pipeline is and does."""
-    _show(_client(url, token).get(name), output)
+    _show(client.get(name), output)
 
 
 @app.command()
-def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_URL, token: Token = "") -> None:
+@with_client
+def stats(client: PipelinesClient, name: Name, output: OutputOption = Output.TABLE) -> None:
     """Show a pipeline's numbers: rows, rates, batches, durations, lag of each partition."""
-    found = _client(url, token).stats(name)
+    found = client.stats(name)
     if output is Output.JSON:
         _print_json(found)
     else:
@@ -148,57 +131,53 @@ def stats(name: Name, output: OutputOption = Output.TABLE, url: Url = DEFAULT_UR
 
 
 @app.command()
+@with_client
 def start(
+    client: PipelinesClient,
     name: Name,
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
 ) -> None:
     """Start a pipeline; one that has failed is tried again."""
-    client = _client(url, token)
     _show(_until(client, client.start(name), "RUNNING", wait_s), output)
 
 
 @app.command()
+@with_client
 def stop(
+    client: PipelinesClient,
     name: Name,
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
 ) -> None:
     """Stop a pipeline; when it is started again it goes on from there."""
-    client = _client(url, token)
     _show(_until(client, client.stop(name), "STOPPED", wait_s), output)
 
 
 @app.command()
+@with_client
 def restart(
+    client: PipelinesClient,
     name: Name,
     wait_s: Wait = 0,
     output: OutputOption = Output.TABLE,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
 ) -> None:
     """Stop a pipeline and start it again from where it was."""
-    client = _client(url, token)
     _show(_until(client, client.restart(name), "RUNNING", wait_s), output)
 
 
 @app.command()
+@with_client
 def delete(
+    client: PipelinesClient,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Do not wait until the worker has stopped it.")
     ] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
 ) -> None:
     """Delete a pipeline: its position in its topics and its checkpoint go, what it wrote stays."""
-    client = _client(url, token)
     found = client.get(name)
     what = f"pipeline {name} ({found.kind}, {found.state}) and the subscription {found.subscription}"
     if dry_run:
@@ -211,11 +190,6 @@ def delete(
             return
     is_gone = client.delete(name, force=force)
     print(f"{name} is {'deleted' if is_gone else 'being deleted'}", file=sys.stderr)
-
-
-def _client(url: str, token: str) -> PipelinesClient:
-    """A token that stands in a file is not seen in the list of processes."""
-    return PipelinesClient(url, login=Login(token=token))
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError
+from magnetar.cli.reaching import Context, Url, reached
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _OUTPUTS: Final = ("table", "json", "csv", "parquet")
 
 
@@ -22,12 +22,8 @@ def sql(
     output_file: Annotated[
         Path | None, typer.Option("--output-file", metavar="FILE", help="Where rows go [standard output].")
     ] = None,
-    url: Annotated[
-        str,
-        typer.Option(
-            "--url", metavar="URL", envvar="MAGNETAR_URL", help=f"The server's HTTP address [{DEFAULT_URL}]."
-        ),
-    ] = DEFAULT_URL,
+    url: Url = "",
+    context: Context = "",
     master: Annotated[
         str | None,
         typer.Option(
@@ -41,8 +37,11 @@ def sql(
     """Query topics as tables: one statement, or a prompt."""
     if output not in _OUTPUTS:
         raise ConfigError(f"--output {output} is not known: it is one of {', '.join(_OUTPUTS)}")
+    server = reached(url, context)
     from magnetar.pipelines.sql import shell
 
     raise typer.Exit(
-        shell.run(statement, output=output, output_file=output_file, url=url, master=master, rows_max=rows)
+        shell.run(
+            statement, output=output, output_file=output_file, server=server, master=master, rows_max=rows
+        )
     )

@@ -6,30 +6,14 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError
+from magnetar.cli.reaching import Context, Url, reached
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 FOLDER: Final = "pipelines"  # in the data directory
 
 
 def worker(
-    url: Annotated[
-        str,
-        typer.Option(
-            "--admin-url",
-            "--url",
-            metavar="URL",
-            envvar="MAGNETAR_URL",
-            help="The server's HTTP address.",
-        ),
-    ] = DEFAULT_URL,
-    context: Annotated[
-        str,
-        typer.Option(
-            "--context",
-            metavar="NAME|FILE",
-            help="Where the server is and how to log in there, instead of its address.",
-        ),
-    ] = "",
+    url: Url = "",
+    context: Context = "",
     data_dir: Annotated[
         Path, typer.Option("--data-dir", metavar="DIR", help="Checkpoints are kept in DIR/pipelines.")
     ] = Path("magnetar-data"),
@@ -64,7 +48,6 @@ def worker(
     """Run the declared pipelines on Spark until SIGTERM; one worker at a time, others wait."""
     from magnetar.base.logging import LEVELS, configure_logging
     from magnetar.base.worker_token import NAME
-    from magnetar.client.login import Server
 
     if log_level not in LEVELS:
         raise ConfigError(f"--log-level must be one of {', '.join(LEVELS)}, not {log_level[:100]!r}")
@@ -75,5 +58,4 @@ def worker(
 
     folder = (checkpoint_dir or data_dir / FOLDER).expanduser().absolute()
     token = (token_file or data_dir / NAME).expanduser().absolute()
-    server = Server.of(context) if context else Server(url)
-    raise typer.Exit(run(WorkerOptions(server, folder, token, master, memory, with_parent)))
+    raise typer.Exit(run(WorkerOptions(reached(url, context), folder, token, master, memory, with_parent)))

@@ -5,6 +5,7 @@ from typing import Final, Self
 
 from magnetar.base.errors import ConfigError
 from magnetar.client.errors import ClientError, NotFound, Unreachable
+from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
 from magnetar.pipelines.sql.names import Topic
 from magnetar.pipelines.values.topic_schema import TopicSchema
@@ -13,19 +14,21 @@ _PATIENCE_S: Final = 5.0  # a user is waiting
 
 
 class ServerTopics:
-    """Asks the server at `url`.
+    """Asks the server.
 
     Raises:
-        ConfigError: `url` is no address, or no server answers there.
+        ConfigError: its address is none, its context cannot be used, or no server answers there.
         ClientError: what answers is no Magnetar server, or refuses.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, server: Server) -> None:
         try:
-            self._client: Final = RestClient(url, retry_s=_PATIENCE_S)
+            self._client: Final = RestClient(server.url, retry_s=_PATIENCE_S, login=server.login())
         except ClientError as error:
             raise ConfigError(f"--url: {error}") from None
         self.url: Final = self._client.http.url
+        # Spark's plans and logs show options: the context's name is no secret.
+        self.options: Final = {"context": server.context} if server.context else {"admin.url": self.url}
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.client.login import Server
 from magnetar.pipelines.spark.setup import ensure_spark
 from magnetar.pipelines.sql import prompt
 from magnetar.pipelines.sql.engine import Engine
@@ -28,7 +29,13 @@ EXIT_INTERRUPTED: Final = 130
 
 
 def run(
-    text: str | None, *, output: str, output_file: Path | None, url: str, master: str | None, rows_max: int
+    text: str | None,
+    *,
+    output: str,
+    output_file: Path | None,
+    server: Server,
+    master: str | None,
+    rows_max: int,
 ) -> int:
     """Run the statements of `text`; without it those of standard input, or those that a person types.
 
@@ -43,11 +50,11 @@ def run(
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, markup=False)
-    with ServerTopics(url) as served:
+    with ServerTopics(server) as served:
         topics = served.topics()  # before Spark, which takes eight seconds: there may be no server
         ensure_spark(console.print)
         with open_session(master, console) as spark:
-            engine = Engine(spark, served, {"admin.url": served.url})
+            engine = Engine(spark, served, served.options)
             shell = Shell(engine, Runner(spark, console), console, style, output_file, rows_max)
             try:
                 return shell.serve(statements, at_terminal=at_terminal, topic_count=len(topics))

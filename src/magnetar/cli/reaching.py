@@ -1,0 +1,87 @@
+"""Where a server is and how to log in there: the options of all commands that talk to one.
+
+`--context`, or `--url`, says it; then the environment's `MAGNETAR_CONTEXT` or `MAGNETAR_URL`; then the user's current
+context; then it is this machine's.  An address that is said by itself is reached without a context: no token goes to
+another server than the one that it is for.  `MAGNETAR_TOKEN` is for where a context says of no token.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import typer
+
+from magnetar.base.contexts import VARIABLE, default_file, read_contexts
+from magnetar.base.errors import ConfigError
+from magnetar.client.login import Login, Server
+from magnetar.client.pipelines import PipelinesClient
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_URL: Final = "MAGNETAR_URL"
+_TOKEN: Final = "MAGNETAR_TOKEN"  # noqa: S105 - the name of a variable
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--admin-url",
+        "--url",
+        metavar="URL",
+        help=f"The server's HTTP address [env {_URL}; {DEFAULT_URL}].",
+    ),
+]
+Context = Annotated[
+    str,
+    typer.Option(
+        "--context",
+        metavar="NAME|FILE",
+        help=f"Where the server is and how to log in there: see `magnetar context` [env {VARIABLE}; the current one].",
+    ),
+]
+Token = Annotated[
+    str,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help=f"What a server that asks for it is shown: the token, or file:///path of it [env {_TOKEN}].",
+    ),
+]
+
+
+def reached(url: str, context: str) -> Server:
+    """The server that these options, or what stands in for them, are about.  Raises ConfigError."""
+    if not url and not context:
+        url, context = os.environ.get(_URL, ""), os.environ.get(VARIABLE, "")
+    if url and context:
+        raise ConfigError(
+            f"the address {url[:200]} and the context {context[:200]} both say where the server is: keep one"
+        )
+    if url:
+        return Server(url)
+    if context:
+        return Server.of(context)
+    current = read_contexts(default_file(os.environ)).current
+    return Server.of(current) if current else Server(DEFAULT_URL)
+
+
+def with_client(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose `client` is made from these options, which it has besides its own."""
+
+    @functools.wraps(command)
+    def run(*, url: str, context: str, token: str, **own: Any) -> None:
+        server = reached(url, context)
+        login = server.login()
+        token = token or ("" if login.token else os.environ.get(_TOKEN, ""))
+        if token:
+            login = Login(ca=login.ca, token=token)
+        command(client=PipelinesClient(server.url, login=login), **own)
+
+    options = {"url": Url, "context": Context, "token": Token}
+    parameters = [one for name, one in inspect.signature(command).parameters.items() if name != "client"] + [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="", annotation=kind)
+        for name, kind in options.items()
+    ]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
