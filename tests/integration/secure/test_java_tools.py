@@ -1,0 +1,76 @@
+"""Kafka's and Pulsar's own tools at a server with `--secure`, by its files as they are."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .test_secure import Safe, properties
+
+PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[4] / "shared" / "peers")
+TOOL_S = 300.0  # two seconds on an idle machine
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(
+        not PEERS.exists() or shutil.which("java") is None,
+        reason="needs Java and the scripts that fetch Kafka's and Pulsar's tools (MAGNETAR_PEERS)",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Safe]:
+    one = Safe(tmp_path_factory.mktemp("data"))
+    with one.server:
+        yield one
+
+
+def run(command: list[str], stdin: str = "", **environment: str) -> str:
+    done = subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_S,
+        check=False,
+        env={**os.environ, "KAFKA_HEAP": "128m", **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_kafkas_tools_take_client_properties(safe: Safe) -> None:
+    file = safe.folder / "client.properties"
+    server = ["--bootstrap-server", properties(file)["bootstrap.servers"]]
+    tool = [str(PEERS / "kafka"), "tool"]
+    topics = [*tool, "org.apache.kafka.tools.TopicCommand", *server, "--command-config", str(file)]
+    run([*topics, "--create", "--topic", "by-java"])
+    assert "by-java" in run([*topics, "--list"]).split()
+    produce = "org.apache.kafka.tools.ConsoleProducer"
+    run([*tool, produce, *server, "--command-config", str(file), "--topic", "by-java"], "hello\n")
+    consume = [*tool, "org.apache.kafka.tools.consumer.ConsoleConsumer", *server, "--topic", "by-java"]
+    consume += ["--command-config", str(file), "--from-beginning", "--max-messages", "1"]
+    assert run(consume) == "hello\n"
+
+
+def test_pulsars_tools_take_client_conf(safe: Safe) -> None:
+    file = safe.folder / "client.conf"
+    given = properties(file)
+    environment = {
+        "PULSAR_CLIENT_CONF": str(file),
+        "PULSAR_ADMIN_URL": given["webServiceUrl"],
+        "PULSAR_URL": given["brokerServiceUrl"],
+    }
+    pulsar = str(PEERS / "pulsar")
+    run([pulsar, "admin", "topics", "create", "by-pulsar"], **environment)
+    assert "persistent://public/default/by-pulsar" in run(
+        [pulsar, "admin", "topics", "list", "public/default"], **environment
+    )
+    produced = run([pulsar, "client", "produce", "-m", "hello", "by-pulsar"], **environment)
+    assert "1 messages successfully produced" in produced
