@@ -39,6 +39,7 @@ class Case:
 
     name: str
     module: ModuleType
+    asking: ModuleType  # what only clients do
     suffix: str  # "_request", "_response" or nothing
     version: int
     fields: tuple[Field, ...]
@@ -52,11 +53,13 @@ class Case:
 
     def encode(self, message: object) -> bytes:
         out: list[Buffer] = []
-        getattr(self.module, f"encode{self.suffix}")(self.version, message, out)
+        module = self.asking if self.suffix == "_request" else self.module
+        getattr(module, f"encode{self.suffix}")(self.version, message, out)
         return b"".join(out)
 
     def decode(self, data: bytes | memoryview, position: int = 0) -> Any:
-        return getattr(self.module, f"decode{self.suffix}")(self.version, memoryview(data), position)
+        module = self.asking if self.suffix == "_response" else self.module
+        return getattr(module, f"decode{self.suffix}")(self.version, memoryview(data), position)
 
     def instance(self, rng: random.Random) -> Any:
         return self._struct(Struct(self.name, *self.fields), rng)
@@ -127,12 +130,13 @@ def cases() -> Iterator[Case]:
     package = "magnetar.wire.kafka.messages"
     for api in APIS:
         module = import_module(f"{package}.{snake(api.name)}")
+        asking = import_module(f"{package}.asking.{snake(api.name)}")
         versions = Versions.parse(api.versions)
         for kind, fields in (("Request", api.request), ("Response", api.response)):
             for version in range(versions.low, versions.high + 1):
-                yield Case(api.name + kind, module, f"_{kind.lower()}", version, fields)
+                yield Case(api.name + kind, module, asking, f"_{kind.lower()}", version, fields)
     for data in DATA:
         module = import_module(f"{package}.{snake(data.name)}")
         versions = Versions.parse(data.versions)
         for version in range(versions.low, versions.high + 1):
-            yield Case(data.name, module, "", version, data.fields)
+            yield Case(data.name, module, module, "", version, data.fields)

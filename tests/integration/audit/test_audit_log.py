@@ -34,7 +34,7 @@ from passlib.hash import apr_md5_crypt
 
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
 from magnetar.wire.kafka.header import encode_request_header
-from magnetar.wire.kafka.messages import list_offsets
+from magnetar.wire.kafka.messages import asking, list_offsets
 from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -260,7 +260,7 @@ def test_a_flood_of_refusals_is_some_lines_and_others_are_served(tmp_path: Path)
     for number in range(10_000):
         topics = [ListOffsetsTopic(f"flood-{number % 2_000}", [ListOffsetsPartition(0, timestamp=-1)])]
         parts: list[Any] = [encode_request_header(list_offsets.API_KEY, 5, number, "flood")]
-        list_offsets.encode_request(5, ListOffsetsRequest(-1, 0, topics), parts)
+        asking.load(list_offsets.API_KEY).encode_request(5, ListOffsetsRequest(-1, 0, topics), parts)
         frame = b"".join(parts)
         frames.append(len(frame).to_bytes(4, "big") + frame)
     settings = {"authorizationEnabled": "true", "superUserRoles": "admin", "audit.log": "audit.log"}

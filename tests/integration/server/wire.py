@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from magnetar.testing.server import MagnetarProcess
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
+from magnetar.wire.kafka.messages import asking
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -66,7 +67,7 @@ def frame(name: str, version: int, request: Any, correlation_id: int = 1) -> byt
     """One request with its size in front."""
     codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
     parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, correlation_id, "test")]
-    codec.encode_request(version, request, parts)
+    asking.load(codec.API_KEY).encode_request(version, request, parts)
     body = b"".join(parts)
     return struct.pack(">i", len(body)) + body
 
@@ -113,7 +114,7 @@ class Wire:
         body = memoryview(self.receive(size))
         assert len(body) == size
         self.correlation_id, position = decode_response_header(body, codec.API_KEY, version)
-        return codec.decode_response(version, body, position)
+        return asking.load(codec.API_KEY).decode_response(version, body, position)
 
     def ask(self, name: str, version: int, request: Any) -> Any:
         self.send(frame(name, version, request))

@@ -9,6 +9,8 @@ import pytest
 from magnetar.base import pacing
 from magnetar.base.pacing import Pace, paced
 from magnetar.wire.kafka.messages import metadata, offset_fetch
+from magnetar.wire.kafka.messages.asking import metadata as ask_metadata
+from magnetar.wire.kafka.messages.asking import offset_fetch as ask_offset_fetch
 from magnetar.wire.kafka.runtime import Buffer
 
 
@@ -91,7 +93,7 @@ def test_large_messages_are_read_and_written_with_rests_as_without(version: int,
     def written() -> tuple[bytes, bytes]:
         asked: list[Buffer] = []
         answered: list[Buffer] = []
-        metadata.encode_request(version, request, asked)
+        ask_metadata.encode_request(version, request, asked)
         metadata.encode_response(version, response, answered)
         return b"".join(asked), b"".join(answered)
 
@@ -112,6 +114,7 @@ def test_an_array_of_another_one_s_elements_rests_too(waits: list[float]) -> Non
     pace = _CountedPace(pacing.WORK_S)
     parts: list[Buffer] = []
     _on_thread(
-        pace, lambda: offset_fetch.encode_request(8, offset_fetch.OffsetFetchRequest(groups=groups), parts)
+        pace,
+        lambda: ask_offset_fetch.encode_request(8, offset_fetch.OffsetFetchRequest(groups=groups), parts),
     )
     assert pace.looks == 4

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from struct import Struct
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import WireError
@@ -19,7 +18,7 @@ from magnetar.client.kafka.entrance import MECHANISM, Entrance
 from magnetar.client.kafka.errors import ConnectionLost, KafkaClientError
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
-from magnetar.wire.kafka.messages import NAMES, load
+from magnetar.wire.kafka.messages import NAMES, asking
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
 from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
@@ -166,7 +165,7 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
         parts: list[Buffer] = [b"", header]
-        _codec(api_key).encode_request(version, request, parts)
+        asking.load(api_key).encode_request(version, request, parts)
         parts[0] = _SIZE.pack(sum(map(len, parts)))
         self._write(parts)
         if is_answered:
@@ -184,7 +183,7 @@ class Connection:
             correlation_id, position = decode_response_header(frame, awaited.api_key, awaited.version)
             if correlation_id != awaited.correlation_id:
                 raise WireError(f"response {correlation_id} instead of {awaited.correlation_id}")
-            return _codec(awaited.api_key).decode_response(awaited.version, frame, position)
+            return asking.load(awaited.api_key).decode_response(awaited.version, frame, position)
         except WireError as error:
             raise self._lost(f"sent what cannot be read: {error}") from error
 
@@ -244,7 +243,3 @@ def _connected(address: Address, timeout_s: float, entrance: Entrance | None) ->
     except BaseException:
         connected.close()
         raise
-
-
-def _codec(api_key: int) -> ModuleType:
-    return load(api_key)

@@ -26,6 +26,7 @@ from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
 from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.metadata import MemoryMetadataStore
+from magnetar.wire.kafka.messages import asking
 from magnetar.wire.kafka.runtime import Buffer
 
 _SMALL = LocalStoreSettings(journal_file_bytes=4 << 20, journal_file_count=2, round_bytes_max=1 << 20)
@@ -58,7 +59,8 @@ class Client:
     async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
         codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
         parts: list[Buffer] = []
-        codec.encode_request(version, request, parts)
+        asked = asking.load(codec.API_KEY)
+        asked.encode_request(version, request, parts)
         received = codec.decode_request(version, memoryview(b"".join(parts)))
         nodes = self.broker.nodes
         node = nodes.by_id[nodes.controller_id if node_id is None else node_id]
@@ -88,7 +90,7 @@ class Client:
             answer = await answer
         parts = []
         codec.encode_response(version, answer, parts)
-        return codec.decode_response(version, memoryview(b"".join(parts)))
+        return asked.decode_response(version, memoryview(b"".join(parts)))
 
     async def append(self, partition: Partition, count: int, producer_id: int = -1) -> None:
         """One durable batch of `count` records."""

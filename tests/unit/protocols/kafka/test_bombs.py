@@ -15,6 +15,9 @@ from magnetar.broker.topics.model import NewTopic
 from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import describe_configs, heartbeat, list_offsets, produce
+from magnetar.wire.kafka.messages.asking import describe_configs as ask_describe_configs
+from magnetar.wire.kafka.messages.asking import list_offsets as ask_list_offsets
+from magnetar.wire.kafka.messages.asking import produce as ask_produce
 from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest
 from magnetar.wire.kafka.messages.list_offsets import (
@@ -114,7 +117,7 @@ class Connection:
         while len(view):
             (size,) = struct.unpack_from(">i", view)
             # Behind the correlation id there is one byte: no tagged fields.
-            found.append(produce.decode_response(PRODUCE_VERSION, view[9 : 4 + size]))
+            found.append(ask_produce.decode_response(PRODUCE_VERSION, view[9 : 4 + size]))
             view = view[4 + size :]
         return [one.responses[0].partition_responses[0] for one in found]
 
@@ -140,7 +143,7 @@ def test_a_lookup_by_time_in_a_million_records_leaves_the_loop_to_others(with_br
         assert bomber.peer.answered() == []
         gate.open.set()
         await bomber.peer.until_answered(1)
-        row = list_offsets.decode_response(5, memoryview(bomber.peer.bytes)[8:]).topics[0].partitions[0]
+        row = ask_list_offsets.decode_response(5, memoryview(bomber.peer.bytes)[8:]).topics[0].partitions[0]
         assert (row.error_code, row.offset, row.timestamp) == (ErrorCode.NONE, 0, NOW_MS)
         assert client.broker.opener.large_done == 1
 
@@ -367,7 +370,7 @@ def test_settings_of_very_many_resources_leave_turns_to_others(with_broker: Run)
             await other.peer.until_answered(correlation_id + 1)
         assert asking.peer.answered() == []
         await asking.peer.until_answered(1)
-        response = describe_configs.decode_response(3, memoryview(asking.peer.bytes)[8:])
+        response = ask_describe_configs.decode_response(3, memoryview(asking.peer.bytes)[8:])
         assert len(response.results) == 200
         assert all(row.configs for row in response.results)
 

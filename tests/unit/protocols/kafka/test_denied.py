@@ -27,6 +27,7 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from magnetar.wire.kafka.messages.asking import produce as ask_produce
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
@@ -465,7 +466,7 @@ def test_a_producer_that_wants_no_answers_loses_its_connection(
         names = await furnished(client)
         data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, names.batch)])]
         parts: list[Any] = [encode_request_header(produce.API_KEY, 9, 7, "test")]
-        produce.encode_request(9, ProduceRequest(transactional_id, 0, 1000, data), parts)
+        ask_produce.encode_request(9, ProduceRequest(transactional_id, 0, 1000, data), parts)
         frame = b"".join(parts)
         frame = len(frame).to_bytes(4, "big") + frame
         log = client.broker.topics.get(TopicName.parse("t")).partition(0).log

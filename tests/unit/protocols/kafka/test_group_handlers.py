@@ -24,6 +24,7 @@ from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.groups import GroupDriver, subscription
 from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages import asking
 from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -104,7 +105,8 @@ class Door:
         codec = importlib.import_module(f"magnetar.wire.kafka.messages.{api}")
         handler = importlib.import_module(f"magnetar.protocols.kafka.handlers.{api}")
         parts: list[Any] = []
-        codec.encode_request(version, request, parts)
+        asked = asking.load(codec.API_KEY)
+        asked.encode_request(version, request, parts)
         decoded = codec.decode_request(version, memoryview(b"".join(parts)))
         context = RequestContext(
             service=SimpleNamespace(),  # type: ignore[arg-type]
@@ -124,7 +126,7 @@ class Door:
         def respond(response: Any) -> None:
             out: list[Any] = []
             codec.encode_response(version, response, out)
-            responses.append(codec.decode_response(version, memoryview(b"".join(out))))
+            responses.append(asked.decode_response(version, memoryview(b"".join(out))))
 
         answer = self.driver.call(handler.handle, context, decoded)
         if isinstance(answer, Deferred):

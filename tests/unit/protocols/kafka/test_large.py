@@ -17,7 +17,7 @@ from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.testing.clock import FakeClock
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
-from magnetar.wire.kafka.messages import fetch, list_offsets, metadata, offset_fetch
+from magnetar.wire.kafka.messages import asking, fetch, list_offsets, metadata, offset_fetch
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -68,7 +68,7 @@ class Wire:
 
     def feed(self, codec: Any, version: int, request: Any) -> None:
         parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, 7, "test")]
-        codec.encode_request(version, request, parts)
+        asking.load(codec.API_KEY).encode_request(version, request, parts)
         body = b"".join(parts)
         view = memoryview(len(body).to_bytes(4, "big") + body)
         while len(view):
@@ -87,7 +87,7 @@ class Wire:
         view = memoryview(bytes(self.bytes))
         assert int.from_bytes(view[:4], "big") == len(view) - 4
         _, position = decode_response_header(view[4:], codec.API_KEY, version)
-        return codec.decode_response(version, view[4:], position)
+        return asking.load(codec.API_KEY).decode_response(version, view[4:], position)
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -141,7 +141,7 @@ def test_bad_bytes_in_a_large_request_end_its_connection_without_a_traceback(
         wire = Wire(client)
         asked = ListOffsetsRequest(topics=[ListOffsetsTopic("t" * 1000, []) for _ in range(100)])
         parts: list[Buffer] = [encode_request_header(list_offsets.API_KEY, 7, 7, "test")]
-        list_offsets.encode_request(7, asked, parts)
+        asking.load(list_offsets.API_KEY).encode_request(7, asked, parts)
         body = b"".join(parts)[:-500]
         data = len(body).to_bytes(4, "big") + body
         while data:

@@ -8,7 +8,7 @@ from typing import Any
 from magnetar.base.turns import TURN_S
 from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.header import encode_request_header
-from magnetar.wire.kafka.messages import create_topics, metadata
+from magnetar.wire.kafka.messages import asking, create_topics, metadata
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.runtime import Buffer
@@ -37,7 +37,7 @@ class SilentPeer:
 
 def frame(codec: Any, version: int, request: Any) -> bytes:
     parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, 7, "test")]
-    codec.encode_request(version, request, parts)
+    asking.load(codec.API_KEY).encode_request(version, request, parts)
     body = b"".join(parts)
     return len(body).to_bytes(4, "big") + body
 

@@ -14,7 +14,7 @@ from magnetar.protocols.kafka import session as session_module
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.protocols.kafka.session import KafkaSession
 from magnetar.wire.kafka.header import decode_response_header, encode_request_header
-from magnetar.wire.kafka.messages import api_versions, heartbeat, produce
+from magnetar.wire.kafka.messages import api_versions, asking, heartbeat, produce
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
 from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magnetar.wire.kafka.messages.produce import ProduceRequest
@@ -59,7 +59,7 @@ class Peer:
 
 def request(codec: Any, version: int, body: Any, correlation_id: int = 7) -> bytes:
     parts: list[Buffer] = [encode_request_header(codec.API_KEY, version, correlation_id, "test")]
-    codec.encode_request(version, body, parts)
+    asking.load(codec.API_KEY).encode_request(version, body, parts)
     joined = b"".join(parts)
     return struct.pack(">i", len(joined)) + joined
 

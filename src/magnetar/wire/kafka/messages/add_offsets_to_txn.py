@@ -6,7 +6,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_length,
@@ -15,7 +14,6 @@ from magnetar.wire.kafka.runtime import (
     skip_tags,
     string_tail,
     unsupported,
-    varint,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -23,15 +21,9 @@ API_KEY: Final = 25
 VERSIONS: Final = (0, 4)
 FLEXIBLE_SINCE: Final = 3
 
-_pack_h = struct.Struct(">h").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihx = struct.Struct(">ihx").pack
-_pack_qh = struct.Struct(">qh").pack
-_pack_qhB = struct.Struct(">qhB").pack
-_pack_qhh = struct.Struct(">qhh").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_qhB = struct.Struct(">qhB").unpack_from
 _unpack_qhh = struct.Struct(">qhh").unpack_from
 
@@ -122,65 +114,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: AddOffsetsToTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.group_id
-    data = value_1.encode()
-    add(_pack_qhh(message.producer_id, message.producer_epoch, len(data)) + data)
-
-
-def _encode_request_v3(message: AddOffsetsToTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.group_id
-    data = value_1.encode()
-    n = len(data) + 1
-    if n < 128:
-        add(_pack_qhB(message.producer_id, message.producer_epoch, n) + data)
-    else:
-        add(_pack_qh(message.producer_id, message.producer_epoch) + varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v3,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddOffsetsToTxnResponse, int]:
-    throttle_time_ms_0, error_code_0 = _unpack_ih(buffer, position)
-    position += 6
-    return AddOffsetsToTxnResponse(throttle_time_ms_0, error_code_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddOffsetsToTxnResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
-    position += 7
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AddOffsetsToTxnResponse(throttle_time_ms_0, error_code_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v0,
-    3: _decode_response_v3,
-    4: _decode_response_v3,
-}
-
-
 def _encode_response_v0(message: AddOffsetsToTxnResponse, out: list[Buffer]) -> None:
     add = out.append
     add(_pack_ih(message.throttle_time_ms, message.error_code))
@@ -211,28 +144,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddOf
         raise malformed("AddOffsetsToTxnRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AddOffsetsToTxnRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AddOffsetsToTxnRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AddOffsetsToTxnRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AddOffsetsToTxnResponse:
-    """Read one AddOffsetsToTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AddOffsetsToTxnResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AddOffsetsToTxnResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AddOffsetsToTxnResponse", version, end, len(buffer))
     return message
 
 

@@ -8,14 +8,12 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
@@ -37,17 +35,8 @@ _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_ihx = struct.Struct(">ihx").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_qh = struct.Struct(">qh").pack
-_pack_qhB = struct.Struct(">qhB").pack
-_pack_qhi = struct.Struct(">qhi").pack
-_pack_qho = struct.Struct(">qh?").pack
-_pack_qhoB = struct.Struct(">qh?B").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_qhB = struct.Struct(">qhB").unpack_from
 _unpack_qhi = struct.Struct(">qhi").unpack_from
 _unpack_qhoB = struct.Struct(">qh?B").unpack_from
@@ -343,263 +332,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: AddPartitionsToTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.v3_and_below_transactional_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.v3_and_below_topics
-    n = len(value_1)
-    add(_pack_qhi(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, n))
-    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
-        value_3 = item_2.name
-        data = value_3.encode()
-        add(_pack_h(len(data)) + data)
-        value_4 = item_2.partitions
-        n = len(value_4)
-        add(_pack_i(n) + pack_int32s(value_4))
-
-
-def _encode_request_v3(message: AddPartitionsToTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.v3_and_below_transactional_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.v3_and_below_topics
-    n = len(value_1) + 1
-    if n < 128:
-        add(_pack_qhB(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, n))
-    else:
-        add(_pack_qh(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch) + varint(n))
-    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
-        value_3 = item_2.name
-        data = value_3.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_4 = item_2.partitions
-        n = len(value_4) + 1
-        add(varint(n) + pack_int32s(value_4))
-        add(b"\0")
-    add(b"\0")
-
-
-def _encode_request_v4(message: AddPartitionsToTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactions
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.transactional_id
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.topics
-        n = len(value_3) + 1
-        if n < 128:
-            add(_pack_qhoB(item_1.producer_id, item_1.producer_epoch, item_1.verify_only, n))
-        else:
-            add(_pack_qho(item_1.producer_id, item_1.producer_epoch, item_1.verify_only) + varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.name
-            data = value_5.encode()
-            n = len(data) + 1
-            add(varint(n) + data)
-            value_6 = item_4.partitions
-            n = len(value_6) + 1
-            add(varint(n) + pack_int32s(value_6))
-            add(b"\0")
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v4,
-    5: _encode_request_v4,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
-    results_by_topic_v3_and_below_0: list[AddPartitionsToTxnTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("AddPartitionsToTxnTopicResult.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("AddPartitionsToTxnTopicResult.results_by_partition", n)
-        left -= n
-        if n * 6 > end - position or left < 0:
-            bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
-        results_by_partition_1: list[AddPartitionsToTxnPartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, partition_error_code_2 = _unpack_ih(buffer, position)
-            position += 6
-            results_by_partition_1.append(AddPartitionsToTxnPartitionResult(partition_index_2, partition_error_code_2))
-        results_by_topic_v3_and_below_0.append(AddPartitionsToTxnTopicResult(name_1, results_by_partition_1))
-    return AddPartitionsToTxnResponse(throttle_time_ms_0, 0, [], results_by_topic_v3_and_below_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", n)
-    results_by_topic_v3_and_below_0: list[AddPartitionsToTxnTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AddPartitionsToTxnTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AddPartitionsToTxnTopicResult.results_by_partition", -1)
-        n -= 1
-        left -= n
-        if n * 7 > end - position or left < 0:
-            bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
-        results_by_partition_1: list[AddPartitionsToTxnPartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, partition_error_code_2, tags_2 = _unpack_ihB(buffer, position)
-            position += 7
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            results_by_partition_1.append(AddPartitionsToTxnPartitionResult(partition_index_2, partition_error_code_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_by_topic_v3_and_below_0.append(AddPartitionsToTxnTopicResult(name_1, results_by_partition_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AddPartitionsToTxnResponse(throttle_time_ms_0, 0, [], results_by_topic_v3_and_below_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AddPartitionsToTxnResponse.results_by_transaction", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("AddPartitionsToTxnResponse.results_by_transaction", n)
-    results_by_transaction_0: list[AddPartitionsToTxnResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AddPartitionsToTxnResult.transactional_id", -1)
-        stop = position + n - 1
-        transactional_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AddPartitionsToTxnResult.topic_results", -1)
-        n -= 1
-        left -= n
-        if n * 3 > end - position or left < 0:
-            bad_count("AddPartitionsToTxnResult.topic_results", n)
-        topic_results_1: list[AddPartitionsToTxnTopicResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("AddPartitionsToTxnTopicResult.name", -1)
-            stop = position + n - 1
-            name_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("AddPartitionsToTxnTopicResult.results_by_partition", -1)
-            n -= 1
-            left -= n
-            if n * 7 > end - position or left < 0:
-                bad_count("AddPartitionsToTxnTopicResult.results_by_partition", n)
-            results_by_partition_2: list[AddPartitionsToTxnPartitionResult] = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                partition_index_3, partition_error_code_3, tags_3 = _unpack_ihB(buffer, position)
-                position += 7
-                if tags_3:
-                    position, left = skip_tags(buffer, position, tags_3, left)
-                results_by_partition_2.append(AddPartitionsToTxnPartitionResult(partition_index_3, partition_error_code_3))
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            topic_results_1.append(AddPartitionsToTxnTopicResult(name_2, results_by_partition_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_by_transaction_0.append(AddPartitionsToTxnResult(transactional_id_1, topic_results_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AddPartitionsToTxnResponse(throttle_time_ms_0, error_code_0, results_by_transaction_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v0,
-    3: _decode_response_v3,
-    4: _decode_response_v4,
-    5: _decode_response_v4,
-}
-
-
 def _encode_response_v0(message: AddPartitionsToTxnResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.results_by_topic_v3_and_below
@@ -690,28 +422,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> AddPa
         raise malformed("AddPartitionsToTxnRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AddPartitionsToTxnRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AddPartitionsToTxnRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AddPartitionsToTxnRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AddPartitionsToTxnResponse:
-    """Read one AddPartitionsToTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AddPartitionsToTxnResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AddPartitionsToTxnResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AddPartitionsToTxnResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -28,24 +27,16 @@ API_KEY: Final = 49
 VERSIONS: Final = (0, 1)
 FLEXIBLE_SINCE: Final = 1
 
-_pack_do = struct.Struct(">d?").pack
-_pack_dox = struct.Struct(">d?x").pack
 _pack_h = struct.Struct(">h").pack
 _pack_hB = struct.Struct(">hB").pack
 _pack_hh = struct.Struct(">hh").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_o = struct.Struct(">?").pack
-_pack_ox = struct.Struct(">?x").pack
 _unpack_do = struct.Struct(">d?").unpack_from
 _unpack_doB = struct.Struct(">d?B").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
@@ -291,199 +282,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: AlterClientQuotasRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.entries
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.entity
-        n = len(value_2)
-        add(_pack_i(n))
-        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
-            value_4 = item_3.entity_type
-            data = value_4.encode()
-            add(_pack_h(len(data)) + data)
-            value_5 = item_3.entity_name
-            data = b"" if value_5 is None else value_5.encode()
-            add(_pack_h(-1 if value_5 is None else len(data)) + data)
-        value_6 = item_1.ops
-        n = len(value_6)
-        add(_pack_i(n))
-        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
-            value_8 = item_7.key
-            data = value_8.encode()
-            add(_pack_h(len(data)) + data)
-            add(_pack_do(item_7.value, item_7.remove))
-    add(_pack_o(message.validate_only))
-
-
-def _encode_request_v1(message: AlterClientQuotasRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.entries
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.entity
-        n = len(value_2) + 1
-        add(varint(n))
-        for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
-            value_4 = item_3.entity_type
-            data = value_4.encode()
-            n = len(data) + 1
-            add(varint(n) + data)
-            value_5 = item_3.entity_name
-            data = b"" if value_5 is None else value_5.encode()
-            n = 0 if value_5 is None else len(data) + 1
-            add(varint(n) + data)
-            add(b"\0")
-        value_6 = item_1.ops
-        n = len(value_6) + 1
-        add(varint(n))
-        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
-            value_8 = item_7.key
-            data = value_8.encode()
-            n = len(data) + 1
-            add(varint(n) + data)
-            add(_pack_dox(item_7.value, item_7.remove))
-        add(b"\0")
-    add(_pack_ox(message.validate_only))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterClientQuotasResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("AlterClientQuotasResponse.entries", n)
-    left -= n
-    if n * 8 > end - position or left < 0:
-        bad_count("AlterClientQuotasResponse.entries", n)
-    entries_0: list[EntryResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hh(buffer, position)
-        position += 4
-        error_message_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("EntryResult.error_message", n)
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("EntryResult.entity", n)
-        left -= n
-        if n * 4 > end - position or left < 0:
-            bad_count("EntryResult.entity", n)
-        entity_1: list[EntityData] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            (n,) = _unpack_h(buffer, position)
-            position += 2
-            if n < 0:
-                bad_length("EntityData.entity_type", n)
-            stop = position + n
-            entity_type_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            (n,) = _unpack_h(buffer, position)
-            position += 2
-            entity_name_2: str | None = None
-            if n >= 0:
-                stop = position + n
-                entity_name_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            elif n != -1:
-                bad_length("EntityData.entity_name", n)
-            entity_1.append(EntityData(entity_type_2, entity_name_2))
-        entries_0.append(EntryResult(error_code_1, error_message_1, entity_1))
-    return AlterClientQuotasResponse(throttle_time_ms_0, entries_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterClientQuotasResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AlterClientQuotasResponse.entries", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("AlterClientQuotasResponse.entries", n)
-    entries_0: list[EntryResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("EntryResult.entity", -1)
-        n -= 1
-        left -= n
-        if n * 3 > end - position or left < 0:
-            bad_count("EntryResult.entity", n)
-        entity_1: list[EntityData] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("EntityData.entity_type", -1)
-            stop = position + n - 1
-            entity_type_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            entity_name_2: str | None = None
-            if n:
-                stop = position + n - 1
-                entity_name_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            entity_1.append(EntityData(entity_type_2, entity_name_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        entries_0.append(EntryResult(error_code_1, error_message_1, entity_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AlterClientQuotasResponse(throttle_time_ms_0, entries_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-}
-
-
 def _encode_response_v0(message: AlterClientQuotasResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.entries
@@ -555,28 +353,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         raise malformed("AlterClientQuotasRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AlterClientQuotasRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AlterClientQuotasRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AlterClientQuotasRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterClientQuotasResponse:
-    """Read one AlterClientQuotasResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AlterClientQuotasResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AlterClientQuotasResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AlterClientQuotasResponse", version, end, len(buffer))
     return message
 
 

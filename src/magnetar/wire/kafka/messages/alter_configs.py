@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -37,16 +36,10 @@ _pack_hh = struct.Struct(">hh").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_o = struct.Struct(">?").pack
-_pack_ox = struct.Struct(">?x").pack
 _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_bh = struct.Struct(">bh").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
@@ -253,149 +246,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: AlterConfigsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.resources
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.resource_name
-        data = value_2.encode()
-        add(_pack_bh(item_1.resource_type, len(data)) + data)
-        value_3 = item_1.configs
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.name
-            data = value_5.encode()
-            add(_pack_h(len(data)) + data)
-            value_6 = item_4.value
-            data = b"" if value_6 is None else value_6.encode()
-            add(_pack_h(-1 if value_6 is None else len(data)) + data)
-    add(_pack_o(message.validate_only))
-
-
-def _encode_request_v2(message: AlterConfigsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.resources
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.resource_name
-        data = value_2.encode()
-        n = len(data) + 1
-        if n < 128:
-            add(_pack_bB(item_1.resource_type, n) + data)
-        else:
-            add(_pack_b(item_1.resource_type) + varint(n) + data)
-        value_3 = item_1.configs
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.name
-            data = value_5.encode()
-            n = len(data) + 1
-            add(varint(n) + data)
-            value_6 = item_4.value
-            data = b"" if value_6 is None else value_6.encode()
-            n = 0 if value_6 is None else len(data) + 1
-            add(varint(n) + data)
-            add(b"\0")
-        add(b"\0")
-    add(_pack_ox(message.validate_only))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterConfigsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("AlterConfigsResponse.responses", n)
-    left -= n
-    if n * 7 > end - position or left < 0:
-        bad_count("AlterConfigsResponse.responses", n)
-    responses_0: list[AlterConfigsResourceResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hh(buffer, position)
-        position += 4
-        error_message_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("AlterConfigsResourceResponse.error_message", n)
-        resource_type_1, n = _unpack_bh(buffer, position)
-        position += 3
-        if n < 0:
-            bad_length("AlterConfigsResourceResponse.resource_name", n)
-        stop = position + n
-        resource_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        responses_0.append(AlterConfigsResourceResponse(error_code_1, error_message_1, resource_type_1, resource_name_1))
-    return AlterConfigsResponse(throttle_time_ms_0, responses_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterConfigsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AlterConfigsResponse.responses", -1)
-    n -= 1
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("AlterConfigsResponse.responses", n)
-    responses_0: list[AlterConfigsResourceResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        resource_type_1, n = _unpack_bB(buffer, position)
-        position += 2
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AlterConfigsResourceResponse.resource_name", -1)
-        stop = position + n - 1
-        resource_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        responses_0.append(AlterConfigsResourceResponse(error_code_1, error_message_1, resource_type_1, resource_name_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AlterConfigsResponse(throttle_time_ms_0, responses_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v2,
-}
-
-
 def _encode_response_v0(message: AlterConfigsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.responses
@@ -455,28 +305,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         raise malformed("AlterConfigsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AlterConfigsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AlterConfigsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AlterConfigsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterConfigsResponse:
-    """Read one AlterConfigsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AlterConfigsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AlterConfigsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AlterConfigsResponse", version, end, len(buffer))
     return message
 
 

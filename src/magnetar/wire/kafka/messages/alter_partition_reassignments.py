@@ -8,14 +8,12 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
@@ -30,18 +28,12 @@ API_KEY: Final = 45
 VERSIONS: Final = (0, 1)
 FLEXIBLE_SINCE: Final = 0
 
-_pack_i = struct.Struct(">i").pack
-_pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
-_pack_io = struct.Struct(">i?").pack
-_pack_ioB = struct.Struct(">i?B").pack
 _pack_ioh = struct.Struct(">i?h").pack
 _pack_iohB = struct.Struct(">i?hB").pack
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_ioB = struct.Struct(">i?B").unpack_from
-_unpack_iohB = struct.Struct(">i?hB").unpack_from
 
 
 class ReassignablePartition(Message):
@@ -271,216 +263,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: AlterPartitionReassignmentsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    if n < 128:
-        add(_pack_iB(message.timeout_ms, n))
-    else:
-        add(_pack_i(message.timeout_ms) + varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.replicas
-            n = 0 if value_5 is None else len(value_5) + 1
-            if n < 128:
-                add(_pack_iB(item_4.partition_index, n) + pack_int32s(value_5 or ()))
-            else:
-                add(_pack_i(item_4.partition_index) + varint(n) + pack_int32s(value_5 or ()))
-            add(b"\0")
-        add(b"\0")
-    add(b"\0")
-
-
-def _encode_request_v1(message: AlterPartitionReassignmentsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    if n < 128:
-        add(_pack_ioB(message.timeout_ms, message.allow_replication_factor_change, n))
-    else:
-        add(_pack_io(message.timeout_ms, message.allow_replication_factor_change) + varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.replicas
-            n = 0 if value_5 is None else len(value_5) + 1
-            if n < 128:
-                add(_pack_iB(item_4.partition_index, n) + pack_int32s(value_5 or ()))
-            else:
-                add(_pack_i(item_4.partition_index) + varint(n) + pack_int32s(value_5 or ()))
-            add(b"\0")
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AlterPartitionReassignmentsResponse.responses", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("AlterPartitionReassignmentsResponse.responses", n)
-    responses_0: list[ReassignableTopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ReassignableTopicResponse.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ReassignableTopicResponse.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("ReassignableTopicResponse.partitions", n)
-        partitions_1: list[ReassignablePartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
-            position += 7
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            error_message_2: str | None = None
-            if n:
-                stop = position + n - 1
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(ReassignablePartitionResponse(partition_index_2, error_code_2, error_message_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        responses_0.append(ReassignableTopicResponse(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AlterPartitionReassignmentsResponse(throttle_time_ms_0, True, error_code_0, error_message_0, responses_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, allow_replication_factor_change_0, error_code_0, n = _unpack_iohB(buffer, position)
-    position += 8
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AlterPartitionReassignmentsResponse.responses", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("AlterPartitionReassignmentsResponse.responses", n)
-    responses_0: list[ReassignableTopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ReassignableTopicResponse.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ReassignableTopicResponse.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("ReassignableTopicResponse.partitions", n)
-        partitions_1: list[ReassignablePartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
-            position += 7
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            error_message_2: str | None = None
-            if n:
-                stop = position + n - 1
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(ReassignablePartitionResponse(partition_index_2, error_code_2, error_message_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        responses_0.append(ReassignableTopicResponse(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AlterPartitionReassignmentsResponse(throttle_time_ms_0, allow_replication_factor_change_0, error_code_0, error_message_0, responses_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-}
-
-
 def _encode_response_v0(message: AlterPartitionReassignmentsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -564,28 +346,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         raise malformed("AlterPartitionReassignmentsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AlterPartitionReassignmentsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AlterPartitionReassignmentsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AlterPartitionReassignmentsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterPartitionReassignmentsResponse:
-    """Read one AlterPartitionReassignmentsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AlterPartitionReassignmentsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AlterPartitionReassignmentsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AlterPartitionReassignmentsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,14 +8,12 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
@@ -38,10 +36,6 @@ _pack_ihx = struct.Struct(">ihx").pack
 _pack_ii = struct.Struct(">ii").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 
 
 class AlterReplicaLogDirTopic(Message):
@@ -252,153 +246,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v1(message: AlterReplicaLogDirsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.dirs
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.path
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.topics
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.name
-            data = value_5.encode()
-            add(_pack_h(len(data)) + data)
-            value_6 = item_4.partitions
-            n = len(value_6)
-            add(_pack_i(n) + pack_int32s(value_6))
-
-
-def _encode_request_v2(message: AlterReplicaLogDirsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.dirs
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.path
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.topics
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.name
-            data = value_5.encode()
-            n = len(data) + 1
-            add(varint(n) + data)
-            value_6 = item_4.partitions
-            n = len(value_6) + 1
-            add(varint(n) + pack_int32s(value_6))
-            add(b"\0")
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("AlterReplicaLogDirsResponse.results", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("AlterReplicaLogDirsResponse.results", n)
-    results_0: list[AlterReplicaLogDirTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("AlterReplicaLogDirTopicResult.topic_name", n)
-        stop = position + n
-        topic_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("AlterReplicaLogDirTopicResult.partitions", n)
-        left -= n
-        if n * 6 > end - position or left < 0:
-            bad_count("AlterReplicaLogDirTopicResult.partitions", n)
-        partitions_1: list[AlterReplicaLogDirPartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2 = _unpack_ih(buffer, position)
-            position += 6
-            partitions_1.append(AlterReplicaLogDirPartitionResult(partition_index_2, error_code_2))
-        results_0.append(AlterReplicaLogDirTopicResult(topic_name_1, partitions_1))
-    return AlterReplicaLogDirsResponse(throttle_time_ms_0, results_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[AlterReplicaLogDirsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AlterReplicaLogDirsResponse.results", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("AlterReplicaLogDirsResponse.results", n)
-    results_0: list[AlterReplicaLogDirTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AlterReplicaLogDirTopicResult.topic_name", -1)
-        stop = position + n - 1
-        topic_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AlterReplicaLogDirTopicResult.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 7 > end - position or left < 0:
-            bad_count("AlterReplicaLogDirTopicResult.partitions", n)
-        partitions_1: list[AlterReplicaLogDirPartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
-            position += 7
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(AlterReplicaLogDirPartitionResult(partition_index_2, error_code_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_0.append(AlterReplicaLogDirTopicResult(topic_name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AlterReplicaLogDirsResponse(throttle_time_ms_0, results_0), position
-
-
-_DECODE_RESPONSE = {
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-}
-
-
 def _encode_response_v1(message: AlterReplicaLogDirsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.results
@@ -454,28 +301,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         raise malformed("AlterReplicaLogDirsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AlterReplicaLogDirsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AlterReplicaLogDirsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AlterReplicaLogDirsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterReplicaLogDirsResponse:
-    """Read one AlterReplicaLogDirsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AlterReplicaLogDirsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AlterReplicaLogDirsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AlterReplicaLogDirsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -28,17 +27,12 @@ API_KEY: Final = 51
 VERSIONS: Final = (0, 0)
 FLEXIBLE_SINCE: Final = 0
 
-_pack_bi = struct.Struct(">bi").pack
-_pack_biB = struct.Struct(">biB").pack
-_pack_bx = struct.Struct(">bx").pack
 _pack_h = struct.Struct(">h").pack
 _pack_hB = struct.Struct(">hB").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_biB = struct.Struct(">biB").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
 
 
 class ScramCredentialDeletion(Message):
@@ -200,95 +194,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: AlterUserScramCredentialsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.deletions
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(_pack_bx(item_1.mechanism))
-    value_3 = message.upsertions
-    n = len(value_3) + 1
-    add(varint(n))
-    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-        value_5 = item_4.name
-        data = value_5.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_6 = item_4.salt
-        data = value_6
-        n = len(data) + 1
-        if n < 128:
-            add(_pack_biB(item_4.mechanism, item_4.iterations, n) + data)
-        else:
-            add(_pack_bi(item_4.mechanism, item_4.iterations) + varint(n) + data)
-        value_7 = item_4.salted_password
-        data = value_7
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[AlterUserScramCredentialsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("AlterUserScramCredentialsResponse.results", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("AlterUserScramCredentialsResponse.results", n)
-    results_0: list[AlterUserScramCredentialsResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("AlterUserScramCredentialsResult.user", -1)
-        stop = position + n - 1
-        user_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_0.append(AlterUserScramCredentialsResult(user_1, error_code_1, error_message_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return AlterUserScramCredentialsResponse(throttle_time_ms_0, results_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: AlterUserScramCredentialsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.results
@@ -329,28 +234,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Alter
         raise malformed("AlterUserScramCredentialsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("AlterUserScramCredentialsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: AlterUserScramCredentialsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("AlterUserScramCredentialsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> AlterUserScramCredentialsResponse:
-    """Read one AlterUserScramCredentialsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("AlterUserScramCredentialsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("AlterUserScramCredentialsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("AlterUserScramCredentialsResponse", version, end, len(buffer))
     return message
 
 

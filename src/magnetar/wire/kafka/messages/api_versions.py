@@ -8,23 +8,17 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
-    bad_count,
     bad_length,
-    bad_tag,
     left_over,
     malformed,
     paced,
     skip_tags,
     string_tail,
-    tag_count,
-    tag_header,
     tagged,
     unsupported,
     varint,
-    varint_tail,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -42,15 +36,6 @@ _pack_i = struct.Struct(">i").pack
 _pack_ix = struct.Struct(">ix").pack
 _pack_o = struct.Struct(">?").pack
 _pack_q = struct.Struct(">q").pack
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hhB = struct.Struct(">hhB").unpack_from
-_unpack_hhh = struct.Struct(">hhh").unpack_from
-_unpack_hhhB = struct.Struct(">hhhB").unpack_from
-_unpack_hi = struct.Struct(">hi").unpack_from
-_unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_o = struct.Struct(">?").unpack_from
-_unpack_q = struct.Struct(">q").unpack_from
 
 
 class ApiVersionsRequest(Message):
@@ -174,182 +159,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: ApiVersionsRequest, out: list[Buffer]) -> None:
-    return
-
-
-def _encode_request_v3(message: ApiVersionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.client_software_name
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.client_software_version
-    data = value_1.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v3,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ApiVersionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    error_code_0, n = _unpack_hi(buffer, position)
-    position += 6
-    if n < 0:
-        bad_length("ApiVersionsResponse.api_keys", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ApiVersionsResponse.api_keys", n)
-    api_keys_0: list[ApiVersion] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        api_key_1, min_version_1, max_version_1 = _unpack_hhh(buffer, position)
-        position += 6
-        api_keys_0.append(ApiVersion(api_key_1, min_version_1, max_version_1))
-    return ApiVersionsResponse(error_code_0, api_keys_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ApiVersionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    error_code_0, n = _unpack_hi(buffer, position)
-    position += 6
-    if n < 0:
-        bad_length("ApiVersionsResponse.api_keys", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ApiVersionsResponse.api_keys", n)
-    api_keys_0: list[ApiVersion] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        api_key_1, min_version_1, max_version_1 = _unpack_hhh(buffer, position)
-        position += 6
-        api_keys_0.append(ApiVersion(api_key_1, min_version_1, max_version_1))
-    (throttle_time_ms_0,) = _unpack_i(buffer, position)
-    position += 4
-    return ApiVersionsResponse(error_code_0, api_keys_0, throttle_time_ms_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[ApiVersionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    error_code_0, n = _unpack_hB(buffer, position)
-    position += 3
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ApiVersionsResponse.api_keys", -1)
-    n -= 1
-    left -= n
-    if n * 7 > end - position or left < 0:
-        bad_count("ApiVersionsResponse.api_keys", n)
-    api_keys_0: list[ApiVersion] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        api_key_1, min_version_1, max_version_1, tags_1 = _unpack_hhhB(buffer, position)
-        position += 7
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        api_keys_0.append(ApiVersion(api_key_1, min_version_1, max_version_1))
-    throttle_time_ms_0, tags_0 = _unpack_iB(buffer, position)
-    position += 5
-    supported_features_0: list[SupportedFeatureKey] = []
-    finalized_features_epoch_0: int = -1
-    finalized_features_0: list[FinalizedFeatureKey] = []
-    zk_migration_ready_0: bool = False
-    if tags_0:
-        tags_0, position, left = tag_count(buffer, position, tags_0, left)
-        for _ in range(tags_0):
-            tag, position, stop_0 = tag_header(buffer, position)
-            if tag == 0:
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = varint_tail(buffer, position, n)
-                if n == 0:
-                    bad_length("ApiVersionsResponse.supported_features", -1)
-                n -= 1
-                left -= n
-                if n * 6 > end - position or left < 0:
-                    bad_count("ApiVersionsResponse.supported_features", n)
-                supported_features_0 = []
-                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                    n = buffer[position]
-                    position += 1
-                    if n > 127:
-                        n, position = string_tail(buffer, position, n)
-                    if n == 0:
-                        bad_length("SupportedFeatureKey.name", -1)
-                    stop = position + n - 1
-                    name_2 = str(buffer[position:stop], "utf-8")
-                    position = stop
-                    min_version_2, max_version_2, tags_2 = _unpack_hhB(buffer, position)
-                    position += 5
-                    if tags_2:
-                        position, left = skip_tags(buffer, position, tags_2, left)
-                    supported_features_0.append(SupportedFeatureKey(name_2, min_version_2, max_version_2))
-                if position != stop_0:
-                    bad_tag("ApiVersionsResponse.supported_features")
-            elif tag == 1:
-                (finalized_features_epoch_0,) = _unpack_q(buffer, position)
-                position += 8
-                if position != stop_0:
-                    bad_tag("ApiVersionsResponse.finalized_features_epoch")
-            elif tag == 2:
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = varint_tail(buffer, position, n)
-                if n == 0:
-                    bad_length("ApiVersionsResponse.finalized_features", -1)
-                n -= 1
-                left -= n
-                if n * 6 > end - position or left < 0:
-                    bad_count("ApiVersionsResponse.finalized_features", n)
-                finalized_features_0 = []
-                for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                    n = buffer[position]
-                    position += 1
-                    if n > 127:
-                        n, position = string_tail(buffer, position, n)
-                    if n == 0:
-                        bad_length("FinalizedFeatureKey.name", -1)
-                    stop = position + n - 1
-                    name_3 = str(buffer[position:stop], "utf-8")
-                    position = stop
-                    max_version_level_3, min_version_level_3, tags_3 = _unpack_hhB(buffer, position)
-                    position += 5
-                    if tags_3:
-                        position, left = skip_tags(buffer, position, tags_3, left)
-                    finalized_features_0.append(FinalizedFeatureKey(name_3, max_version_level_3, min_version_level_3))
-                if position != stop_0:
-                    bad_tag("ApiVersionsResponse.finalized_features")
-            elif tag == 3:
-                (zk_migration_ready_0,) = _unpack_o(buffer, position)
-                position += 1
-                if position != stop_0:
-                    bad_tag("ApiVersionsResponse.zk_migration_ready")
-            else:
-                position = stop_0
-    return ApiVersionsResponse(error_code_0, api_keys_0, throttle_time_ms_0, supported_features_0, finalized_features_epoch_0, finalized_features_0, zk_migration_ready_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v1,
-    3: _decode_response_v3,
-    4: _decode_response_v3,
-}
-
-
 def _encode_response_v0(message: ApiVersionsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.api_keys
@@ -441,28 +250,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ApiVe
         raise malformed("ApiVersionsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ApiVersionsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ApiVersionsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ApiVersionsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ApiVersionsResponse:
-    """Read one ApiVersionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ApiVersionsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ApiVersionsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ApiVersionsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -31,16 +30,12 @@ API_KEY: Final = 68
 VERSIONS: Final = (0, 1)
 FLEXIBLE_SINCE: Final = 0
 
-_pack_i = struct.Struct(">i").pack
-_pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_ii = struct.Struct(">ii").pack
 _pack_u = struct.Struct(">16s").pack
 _pack_uB = struct.Struct(">16sB").pack
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_iib = struct.Struct(">iib").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
@@ -350,186 +345,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: ConsumerGroupHeartbeatRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_2 = message.instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    n = 0 if value_2 is None else len(data) + 1
-    if n < 128:
-        add(_pack_iB(message.member_epoch, n) + data)
-    else:
-        add(_pack_i(message.member_epoch) + varint(n) + data)
-    value_3 = message.rack_id
-    data = b"" if value_3 is None else value_3.encode()
-    n = 0 if value_3 is None else len(data) + 1
-    add(varint(n) + data)
-    value_4 = message.subscribed_topic_names
-    n = 0 if value_4 is None else len(value_4) + 1
-    if n < 128:
-        add(_pack_iB(message.rebalance_timeout_ms, n))
-    else:
-        add(_pack_i(message.rebalance_timeout_ms) + varint(n))
-    for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
-        data = item_5.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    value_6 = message.server_assignor
-    data = b"" if value_6 is None else value_6.encode()
-    n = 0 if value_6 is None else len(data) + 1
-    add(varint(n) + data)
-    value_7 = message.topic_partitions
-    n = 0 if value_7 is None else len(value_7) + 1
-    add(varint(n))
-    for item_8 in paced(value_7 or ()) if n >= PACED_MIN else value_7 or ():
-        value_9 = item_8.partitions
-        n = len(value_9) + 1
-        if n < 128:
-            add(_pack_uB(item_8.topic_id, n) + pack_int32s(value_9))
-        else:
-            add(_pack_u(item_8.topic_id) + varint(n) + pack_int32s(value_9))
-        add(b"\0")
-    add(b"\0")
-
-
-def _encode_request_v1(message: ConsumerGroupHeartbeatRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_2 = message.instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    n = 0 if value_2 is None else len(data) + 1
-    if n < 128:
-        add(_pack_iB(message.member_epoch, n) + data)
-    else:
-        add(_pack_i(message.member_epoch) + varint(n) + data)
-    value_3 = message.rack_id
-    data = b"" if value_3 is None else value_3.encode()
-    n = 0 if value_3 is None else len(data) + 1
-    add(varint(n) + data)
-    value_4 = message.subscribed_topic_names
-    n = 0 if value_4 is None else len(value_4) + 1
-    if n < 128:
-        add(_pack_iB(message.rebalance_timeout_ms, n))
-    else:
-        add(_pack_i(message.rebalance_timeout_ms) + varint(n))
-    for item_5 in paced(value_4 or ()) if n >= PACED_MIN else value_4 or ():
-        data = item_5.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    value_6 = message.subscribed_topic_regex
-    data = b"" if value_6 is None else value_6.encode()
-    n = 0 if value_6 is None else len(data) + 1
-    add(varint(n) + data)
-    value_7 = message.server_assignor
-    data = b"" if value_7 is None else value_7.encode()
-    n = 0 if value_7 is None else len(data) + 1
-    add(varint(n) + data)
-    value_8 = message.topic_partitions
-    n = 0 if value_8 is None else len(value_8) + 1
-    add(varint(n))
-    for item_9 in paced(value_8 or ()) if n >= PACED_MIN else value_8 or ():
-        value_10 = item_9.partitions
-        n = len(value_10) + 1
-        if n < 128:
-            add(_pack_uB(item_9.topic_id, n) + pack_int32s(value_10))
-        else:
-            add(_pack_u(item_9.topic_id) + varint(n) + pack_int32s(value_10))
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    member_id_0: str | None = None
-    if n:
-        stop = position + n - 1
-        member_id_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    member_epoch_0, heartbeat_interval_ms_0, present = _unpack_iib(buffer, position)
-    position += 9
-    assignment_0: Assignment | None = None
-    if present >= 0:
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("Assignment.topic_partitions", -1)
-        n -= 1
-        left -= n
-        if n * 18 > end - position or left < 0:
-            bad_count("Assignment.topic_partitions", n)
-        topic_partitions_1: list[TopicPartitions] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            topic_id_2, n = _unpack_uB(buffer, position)
-            position += 17
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("TopicPartitions.partitions", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("TopicPartitions.partitions", n)
-            partitions_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            topic_partitions_1.append(TopicPartitions(topic_id_2, partitions_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        assignment_0 = Assignment(topic_partitions_1)
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ConsumerGroupHeartbeatResponse(throttle_time_ms_0, error_code_0, error_message_0, member_id_0, member_epoch_0, heartbeat_interval_ms_0, assignment_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: ConsumerGroupHeartbeatResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -581,28 +396,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Consu
         raise malformed("ConsumerGroupHeartbeatRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ConsumerGroupHeartbeatRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ConsumerGroupHeartbeatRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ConsumerGroupHeartbeatRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ConsumerGroupHeartbeatResponse:
-    """Read one ConsumerGroupHeartbeatResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ConsumerGroupHeartbeatResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ConsumerGroupHeartbeatResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ConsumerGroupHeartbeatResponse", version, end, len(buffer))
     return message
 
 

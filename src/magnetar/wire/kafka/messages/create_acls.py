@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -28,11 +27,6 @@ API_KEY: Final = 30
 VERSIONS: Final = (1, 3)
 FLEXIBLE_SINCE: Final = 2
 
-_pack_b = struct.Struct(">b").pack
-_pack_bB = struct.Struct(">bB").pack
-_pack_bb = struct.Struct(">bb").pack
-_pack_bbx = struct.Struct(">bbx").pack
-_pack_bh = struct.Struct(">bh").pack
 _pack_h = struct.Struct(">h").pack
 _pack_hB = struct.Struct(">hB").pack
 _pack_hh = struct.Struct(">hh").pack
@@ -44,11 +38,7 @@ _unpack_bb = struct.Struct(">bb").unpack_from
 _unpack_bbB = struct.Struct(">bbB").unpack_from
 _unpack_bh = struct.Struct(">bh").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 
 
 class AclCreation(Message):
@@ -213,127 +203,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v1(message: CreateAclsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.creations
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.resource_name
-        data = value_2.encode()
-        add(_pack_bh(item_1.resource_type, len(data)) + data)
-        value_3 = item_1.principal
-        data = value_3.encode()
-        add(_pack_bh(item_1.resource_pattern_type, len(data)) + data)
-        value_4 = item_1.host
-        data = value_4.encode()
-        add(_pack_h(len(data)) + data)
-        add(_pack_bb(item_1.operation, item_1.permission_type))
-
-
-def _encode_request_v2(message: CreateAclsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.creations
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.resource_name
-        data = value_2.encode()
-        n = len(data) + 1
-        if n < 128:
-            add(_pack_bB(item_1.resource_type, n) + data)
-        else:
-            add(_pack_b(item_1.resource_type) + varint(n) + data)
-        value_3 = item_1.principal
-        data = value_3.encode()
-        n = len(data) + 1
-        if n < 128:
-            add(_pack_bB(item_1.resource_pattern_type, n) + data)
-        else:
-            add(_pack_b(item_1.resource_pattern_type) + varint(n) + data)
-        value_4 = item_1.host
-        data = value_4.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(_pack_bbx(item_1.operation, item_1.permission_type))
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-    3: _encode_request_v2,
-}
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[CreateAclsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("CreateAclsResponse.results", n)
-    left -= n
-    if n * 4 > end - position or left < 0:
-        bad_count("CreateAclsResponse.results", n)
-    results_0: list[AclCreationResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hh(buffer, position)
-        position += 4
-        error_message_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("AclCreationResult.error_message", n)
-        results_0.append(AclCreationResult(error_code_1, error_message_1))
-    return CreateAclsResponse(throttle_time_ms_0, results_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateAclsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("CreateAclsResponse.results", -1)
-    n -= 1
-    left -= n
-    if n * 4 > end - position or left < 0:
-        bad_count("CreateAclsResponse.results", n)
-    results_0: list[AclCreationResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_0.append(AclCreationResult(error_code_1, error_message_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return CreateAclsResponse(throttle_time_ms_0, results_0), position
-
-
-_DECODE_RESPONSE = {
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-}
-
-
 def _encode_response_v1(message: CreateAclsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.results
@@ -383,28 +252,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Creat
         raise malformed("CreateAclsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("CreateAclsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: CreateAclsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("CreateAclsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> CreateAclsResponse:
-    """Read one CreateAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("CreateAclsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("CreateAclsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("CreateAclsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,14 +8,12 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
@@ -36,11 +34,7 @@ _pack_hh = struct.Struct(">hh").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_io = struct.Struct(">i?").pack
-_pack_iox = struct.Struct(">i?x").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
@@ -239,143 +233,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: CreatePartitionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.assignments
-        n = -1 if value_3 is None else len(value_3)
-        add(_pack_ii(item_1.count, n))
-        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
-            value_5 = item_4.broker_ids
-            n = len(value_5)
-            add(_pack_i(n) + pack_int32s(value_5))
-    add(_pack_io(message.timeout_ms, message.validate_only))
-
-
-def _encode_request_v2(message: CreatePartitionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.assignments
-        n = 0 if value_3 is None else len(value_3) + 1
-        if n < 128:
-            add(_pack_iB(item_1.count, n))
-        else:
-            add(_pack_i(item_1.count) + varint(n))
-        for item_4 in paced(value_3 or ()) if n >= PACED_MIN else value_3 or ():
-            value_5 = item_4.broker_ids
-            n = len(value_5) + 1
-            add(varint(n) + pack_int32s(value_5))
-            add(b"\0")
-        add(b"\0")
-    add(_pack_iox(message.timeout_ms, message.validate_only))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-    3: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[CreatePartitionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("CreatePartitionsResponse.results", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("CreatePartitionsResponse.results", n)
-    results_0: list[CreatePartitionsTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("CreatePartitionsTopicResult.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hh(buffer, position)
-        position += 4
-        error_message_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("CreatePartitionsTopicResult.error_message", n)
-        results_0.append(CreatePartitionsTopicResult(name_1, error_code_1, error_message_1))
-    return CreatePartitionsResponse(throttle_time_ms_0, results_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreatePartitionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("CreatePartitionsResponse.results", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("CreatePartitionsResponse.results", n)
-    results_0: list[CreatePartitionsTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("CreatePartitionsTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_0.append(CreatePartitionsTopicResult(name_1, error_code_1, error_message_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return CreatePartitionsResponse(throttle_time_ms_0, results_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-}
-
-
 def _encode_response_v0(message: CreatePartitionsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.results
@@ -433,28 +290,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Creat
         raise malformed("CreatePartitionsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("CreatePartitionsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: CreatePartitionsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("CreatePartitionsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> CreatePartitionsResponse:
-    """Read one CreatePartitionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("CreatePartitionsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("CreatePartitionsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("CreatePartitionsResponse", version, end, len(buffer))
     return message
 
 

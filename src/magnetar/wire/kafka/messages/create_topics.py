@@ -8,22 +8,17 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
     bad_count,
     bad_length,
-    bad_tag,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
     string_tail,
-    tag_count,
-    tag_header,
     tagged,
     unsupported,
     varint,
@@ -42,16 +37,11 @@ _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
-_pack_ihi = struct.Struct(">ihi").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_io = struct.Struct(">i?").pack
-_pack_iox = struct.Struct(">i?x").pack
 _pack_obox = struct.Struct(">?b?x").pack
 _pack_uh = struct.Struct(">16sh").pack
 _pack_uhB = struct.Struct(">16shB").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ihB = struct.Struct(">ihB").unpack_from
@@ -59,8 +49,6 @@ _unpack_ihi = struct.Struct(">ihi").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_io = struct.Struct(">i?").unpack_from
 _unpack_ioB = struct.Struct(">i?B").unpack_from
-_unpack_oboB = struct.Struct(">?b?B").unpack_from
-_unpack_uhB = struct.Struct(">16shB").unpack_from
 
 
 class CreatableReplicaAssignment(Message):
@@ -362,308 +350,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v2(message: CreateTopicsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.assignments
-        n = len(value_3)
-        add(_pack_ihi(item_1.num_partitions, item_1.replication_factor, n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.broker_ids
-            n = len(value_5)
-            add(_pack_ii(item_4.partition_index, n) + pack_int32s(value_5))
-        value_6 = item_1.configs
-        n = len(value_6)
-        add(_pack_i(n))
-        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
-            value_8 = item_7.name
-            data = value_8.encode()
-            add(_pack_h(len(data)) + data)
-            value_9 = item_7.value
-            data = b"" if value_9 is None else value_9.encode()
-            add(_pack_h(-1 if value_9 is None else len(data)) + data)
-    add(_pack_io(message.timeout_ms, message.validate_only))
-
-
-def _encode_request_v5(message: CreateTopicsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.assignments
-        n = len(value_3) + 1
-        if n < 128:
-            add(_pack_ihB(item_1.num_partitions, item_1.replication_factor, n))
-        else:
-            add(_pack_ih(item_1.num_partitions, item_1.replication_factor) + varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            value_5 = item_4.broker_ids
-            n = len(value_5) + 1
-            if n < 128:
-                add(_pack_iB(item_4.partition_index, n) + pack_int32s(value_5))
-            else:
-                add(_pack_i(item_4.partition_index) + varint(n) + pack_int32s(value_5))
-            add(b"\0")
-        value_6 = item_1.configs
-        n = len(value_6) + 1
-        add(varint(n))
-        for item_7 in paced(value_6) if n >= PACED_MIN else value_6:
-            value_8 = item_7.name
-            data = value_8.encode()
-            n = len(data) + 1
-            add(varint(n) + data)
-            value_9 = item_7.value
-            data = b"" if value_9 is None else value_9.encode()
-            n = 0 if value_9 is None else len(data) + 1
-            add(varint(n) + data)
-            add(b"\0")
-        add(b"\0")
-    add(_pack_iox(message.timeout_ms, message.validate_only))
-
-
-_ENCODE_REQUEST = {
-    2: _encode_request_v2,
-    3: _encode_request_v2,
-    4: _encode_request_v2,
-    5: _encode_request_v5,
-    6: _encode_request_v5,
-    7: _encode_request_v5,
-}
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[CreateTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("CreateTopicsResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("CreateTopicsResponse.topics", n)
-    topics_0: list[CreatableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("CreatableTopicResult.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hh(buffer, position)
-        position += 4
-        error_message_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("CreatableTopicResult.error_message", n)
-        topics_0.append(CreatableTopicResult(name_1, ZERO_UUID, error_code_1, error_message_1))
-    return CreateTopicsResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v5(buffer: memoryview, position: int) -> tuple[CreateTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("CreateTopicsResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 12 > end - position or left < 0:
-        bad_count("CreateTopicsResponse.topics", n)
-    topics_0: list[CreatableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("CreatableTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        num_partitions_1, replication_factor_1, n = _unpack_ihB(buffer, position)
-        position += 7
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        configs_1: list[CreatableTopicConfigs] | None = None
-        if n:
-            n -= 1
-            left -= n
-            if n * 6 > end - position or left < 0:
-                bad_count("CreatableTopicResult.configs", n)
-            configs_1 = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                if n == 0:
-                    bad_length("CreatableTopicConfigs.name", -1)
-                stop = position + n - 1
-                name_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                value_2: str | None = None
-                if n:
-                    stop = position + n - 1
-                    value_2 = str(buffer[position:stop], "utf-8")
-                    position = stop
-                read_only_2, config_source_2, is_sensitive_2, tags_2 = _unpack_oboB(buffer, position)
-                position += 4
-                if tags_2:
-                    position, left = skip_tags(buffer, position, tags_2, left)
-                configs_1.append(CreatableTopicConfigs(name_2, value_2, read_only_2, config_source_2, is_sensitive_2))
-        tags_1 = buffer[position]
-        position += 1
-        topic_config_error_code_1: int = 0
-        if tags_1:
-            tags_1, position, left = tag_count(buffer, position, tags_1, left)
-            for _ in range(tags_1):
-                tag, position, stop_1 = tag_header(buffer, position)
-                if tag == 0:
-                    (topic_config_error_code_1,) = _unpack_h(buffer, position)
-                    position += 2
-                    if position != stop_1:
-                        bad_tag("CreatableTopicResult.topic_config_error_code")
-                else:
-                    position = stop_1
-        topics_0.append(CreatableTopicResult(name_1, ZERO_UUID, error_code_1, error_message_1, topic_config_error_code_1, num_partitions_1, replication_factor_1, configs_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return CreateTopicsResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v7(buffer: memoryview, position: int) -> tuple[CreateTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("CreateTopicsResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 28 > end - position or left < 0:
-        bad_count("CreateTopicsResponse.topics", n)
-    topics_0: list[CreatableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("CreatableTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        topic_id_1, error_code_1, n = _unpack_uhB(buffer, position)
-        position += 19
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        num_partitions_1, replication_factor_1, n = _unpack_ihB(buffer, position)
-        position += 7
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        configs_1: list[CreatableTopicConfigs] | None = None
-        if n:
-            n -= 1
-            left -= n
-            if n * 6 > end - position or left < 0:
-                bad_count("CreatableTopicResult.configs", n)
-            configs_1 = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                if n == 0:
-                    bad_length("CreatableTopicConfigs.name", -1)
-                stop = position + n - 1
-                name_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                value_2: str | None = None
-                if n:
-                    stop = position + n - 1
-                    value_2 = str(buffer[position:stop], "utf-8")
-                    position = stop
-                read_only_2, config_source_2, is_sensitive_2, tags_2 = _unpack_oboB(buffer, position)
-                position += 4
-                if tags_2:
-                    position, left = skip_tags(buffer, position, tags_2, left)
-                configs_1.append(CreatableTopicConfigs(name_2, value_2, read_only_2, config_source_2, is_sensitive_2))
-        tags_1 = buffer[position]
-        position += 1
-        topic_config_error_code_1: int = 0
-        if tags_1:
-            tags_1, position, left = tag_count(buffer, position, tags_1, left)
-            for _ in range(tags_1):
-                tag, position, stop_1 = tag_header(buffer, position)
-                if tag == 0:
-                    (topic_config_error_code_1,) = _unpack_h(buffer, position)
-                    position += 2
-                    if position != stop_1:
-                        bad_tag("CreatableTopicResult.topic_config_error_code")
-                else:
-                    position = stop_1
-        topics_0.append(CreatableTopicResult(name_1, topic_id_1, error_code_1, error_message_1, topic_config_error_code_1, num_partitions_1, replication_factor_1, configs_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return CreateTopicsResponse(throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-    4: _decode_response_v2,
-    5: _decode_response_v5,
-    6: _decode_response_v5,
-    7: _decode_response_v7,
-}
-
-
 def _encode_response_v2(message: CreateTopicsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -799,28 +485,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Creat
         raise malformed("CreateTopicsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("CreateTopicsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: CreateTopicsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("CreateTopicsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> CreateTopicsResponse:
-    """Read one CreateTopicsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("CreateTopicsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("CreateTopicsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("CreateTopicsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -44,11 +43,7 @@ _unpack_bb = struct.Struct(">bb").unpack_from
 _unpack_bbB = struct.Struct(">bbB").unpack_from
 _unpack_bh = struct.Struct(">bh").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 
 
 class DeleteAclsFilter(Message):
@@ -248,222 +243,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v1(message: DeleteAclsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.filters
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.resource_name_filter
-        data = b"" if value_2 is None else value_2.encode()
-        add(_pack_bh(item_1.resource_type_filter, -1 if value_2 is None else len(data)) + data)
-        value_3 = item_1.principal_filter
-        data = b"" if value_3 is None else value_3.encode()
-        add(_pack_bh(item_1.pattern_type_filter, -1 if value_3 is None else len(data)) + data)
-        value_4 = item_1.host_filter
-        data = b"" if value_4 is None else value_4.encode()
-        add(_pack_h(-1 if value_4 is None else len(data)) + data)
-        add(_pack_bb(item_1.operation, item_1.permission_type))
-
-
-def _encode_request_v2(message: DeleteAclsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.filters
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.resource_name_filter
-        data = b"" if value_2 is None else value_2.encode()
-        n = 0 if value_2 is None else len(data) + 1
-        if n < 128:
-            add(_pack_bB(item_1.resource_type_filter, n) + data)
-        else:
-            add(_pack_b(item_1.resource_type_filter) + varint(n) + data)
-        value_3 = item_1.principal_filter
-        data = b"" if value_3 is None else value_3.encode()
-        n = 0 if value_3 is None else len(data) + 1
-        if n < 128:
-            add(_pack_bB(item_1.pattern_type_filter, n) + data)
-        else:
-            add(_pack_b(item_1.pattern_type_filter) + varint(n) + data)
-        value_4 = item_1.host_filter
-        data = b"" if value_4 is None else value_4.encode()
-        n = 0 if value_4 is None else len(data) + 1
-        add(varint(n) + data)
-        add(_pack_bbx(item_1.operation, item_1.permission_type))
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-    3: _encode_request_v2,
-}
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteAclsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("DeleteAclsResponse.filter_results", n)
-    left -= n
-    if n * 8 > end - position or left < 0:
-        bad_count("DeleteAclsResponse.filter_results", n)
-    filter_results_0: list[DeleteAclsFilterResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hh(buffer, position)
-        position += 4
-        error_message_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("DeleteAclsFilterResult.error_message", n)
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("DeleteAclsFilterResult.matching_acls", n)
-        left -= n
-        if n * 14 > end - position or left < 0:
-            bad_count("DeleteAclsFilterResult.matching_acls", n)
-        matching_acls_1: list[DeleteAclsMatchingAcl] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            error_code_2, n = _unpack_hh(buffer, position)
-            position += 4
-            error_message_2: str | None = None
-            if n >= 0:
-                stop = position + n
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            elif n != -1:
-                bad_length("DeleteAclsMatchingAcl.error_message", n)
-            resource_type_2, n = _unpack_bh(buffer, position)
-            position += 3
-            if n < 0:
-                bad_length("DeleteAclsMatchingAcl.resource_name", n)
-            stop = position + n
-            resource_name_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            pattern_type_2, n = _unpack_bh(buffer, position)
-            position += 3
-            if n < 0:
-                bad_length("DeleteAclsMatchingAcl.principal", n)
-            stop = position + n
-            principal_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            (n,) = _unpack_h(buffer, position)
-            position += 2
-            if n < 0:
-                bad_length("DeleteAclsMatchingAcl.host", n)
-            stop = position + n
-            host_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            operation_2, permission_type_2 = _unpack_bb(buffer, position)
-            position += 2
-            matching_acls_1.append(DeleteAclsMatchingAcl(error_code_2, error_message_2, resource_type_2, resource_name_2, pattern_type_2, principal_2, host_2, operation_2, permission_type_2))
-        filter_results_0.append(DeleteAclsFilterResult(error_code_1, error_message_1, matching_acls_1))
-    return DeleteAclsResponse(throttle_time_ms_0, filter_results_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteAclsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DeleteAclsResponse.filter_results", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("DeleteAclsResponse.filter_results", n)
-    filter_results_0: list[DeleteAclsFilterResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DeleteAclsFilterResult.matching_acls", -1)
-        n -= 1
-        left -= n
-        if n * 11 > end - position or left < 0:
-            bad_count("DeleteAclsFilterResult.matching_acls", n)
-        matching_acls_1: list[DeleteAclsMatchingAcl] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            error_code_2, n = _unpack_hB(buffer, position)
-            position += 3
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            error_message_2: str | None = None
-            if n:
-                stop = position + n - 1
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            resource_type_2, n = _unpack_bB(buffer, position)
-            position += 2
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("DeleteAclsMatchingAcl.resource_name", -1)
-            stop = position + n - 1
-            resource_name_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            pattern_type_2, n = _unpack_bB(buffer, position)
-            position += 2
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("DeleteAclsMatchingAcl.principal", -1)
-            stop = position + n - 1
-            principal_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("DeleteAclsMatchingAcl.host", -1)
-            stop = position + n - 1
-            host_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            operation_2, permission_type_2, tags_2 = _unpack_bbB(buffer, position)
-            position += 3
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            matching_acls_1.append(DeleteAclsMatchingAcl(error_code_2, error_message_2, resource_type_2, resource_name_2, pattern_type_2, principal_2, host_2, operation_2, permission_type_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        filter_results_0.append(DeleteAclsFilterResult(error_code_1, error_message_1, matching_acls_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DeleteAclsResponse(throttle_time_ms_0, filter_results_0), position
-
-
-_DECODE_RESPONSE = {
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-}
-
-
 def _encode_response_v1(message: DeleteAclsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.filter_results
@@ -560,28 +339,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         raise malformed("DeleteAclsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DeleteAclsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DeleteAclsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DeleteAclsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteAclsResponse:
-    """Read one DeleteAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DeleteAclsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DeleteAclsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DeleteAclsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -34,10 +33,7 @@ _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 
 
 class DeleteGroupsRequest(Message):
@@ -142,103 +138,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DeleteGroupsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.groups_names
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        add(_pack_h(len(data)) + data)
-
-
-def _encode_request_v2(message: DeleteGroupsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.groups_names
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteGroupsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("DeleteGroupsResponse.results", n)
-    left -= n
-    if n * 4 > end - position or left < 0:
-        bad_count("DeleteGroupsResponse.results", n)
-    results_0: list[DeletableGroupResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("DeletableGroupResult.group_id", n)
-        stop = position + n
-        group_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (error_code_1,) = _unpack_h(buffer, position)
-        position += 2
-        results_0.append(DeletableGroupResult(group_id_1, error_code_1))
-    return DeleteGroupsResponse(throttle_time_ms_0, results_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteGroupsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DeleteGroupsResponse.results", -1)
-    n -= 1
-    left -= n
-    if n * 4 > end - position or left < 0:
-        bad_count("DeleteGroupsResponse.results", n)
-    results_0: list[DeletableGroupResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DeletableGroupResult.group_id", -1)
-        stop = position + n - 1
-        group_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, tags_1 = _unpack_hB(buffer, position)
-        position += 3
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_0.append(DeletableGroupResult(group_id_1, error_code_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DeleteGroupsResponse(throttle_time_ms_0, results_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v2,
-}
-
-
 def _encode_response_v0(message: DeleteGroupsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.results
@@ -286,28 +185,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         raise malformed("DeleteGroupsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DeleteGroupsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DeleteGroupsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DeleteGroupsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteGroupsResponse:
-    """Read one DeleteGroupsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DeleteGroupsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DeleteGroupsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DeleteGroupsResponse", version, end, len(buffer))
     return message
 
 

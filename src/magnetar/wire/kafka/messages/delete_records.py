@@ -9,7 +9,6 @@ from magnetar.wire.kafka.runtime import (
     NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -32,19 +31,13 @@ _pack_h = struct.Struct(">h").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_iq = struct.Struct(">iq").pack
 _pack_iqh = struct.Struct(">iqh").pack
 _pack_iqhx = struct.Struct(">iqhx").pack
-_pack_iqx = struct.Struct(">iqx").pack
-_pack_ix = struct.Struct(">ix").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_iq = struct.Struct(">iq").unpack_from
 _unpack_iqB = struct.Struct(">iqB").unpack_from
-_unpack_iqh = struct.Struct(">iqh").unpack_from
-_unpack_iqhB = struct.Struct(">iqhB").unpack_from
 
 
 class DeleteRecordsPartition(Message):
@@ -226,144 +219,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DeleteRecordsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iq(item_4.partition_index, item_4.offset))
-    add(_pack_i(message.timeout_ms))
-
-
-def _encode_request_v2(message: DeleteRecordsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iqx(item_4.partition_index, item_4.offset))
-        add(b"\0")
-    add(_pack_ix(message.timeout_ms))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DeleteRecordsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("DeleteRecordsResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("DeleteRecordsResponse.topics", n)
-    topics_0: list[DeleteRecordsTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("DeleteRecordsTopicResult.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("DeleteRecordsTopicResult.partitions", n)
-        left -= n
-        if n * 14 > end - position or left < 0:
-            bad_count("DeleteRecordsTopicResult.partitions", n)
-        partitions_1: list[DeleteRecordsPartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, low_watermark_2, error_code_2 = _unpack_iqh(buffer, position)
-            position += 14
-            partitions_1.append(DeleteRecordsPartitionResult(partition_index_2, low_watermark_2, error_code_2))
-        topics_0.append(DeleteRecordsTopicResult(name_1, partitions_1))
-    return DeleteRecordsResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DeleteRecordsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DeleteRecordsResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("DeleteRecordsResponse.topics", n)
-    topics_0: list[DeleteRecordsTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DeleteRecordsTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DeleteRecordsTopicResult.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 15 > end - position or left < 0:
-            bad_count("DeleteRecordsTopicResult.partitions", n)
-        partitions_1: list[DeleteRecordsPartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, low_watermark_2, error_code_2, tags_2 = _unpack_iqhB(buffer, position)
-            position += 15
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(DeleteRecordsPartitionResult(partition_index_2, low_watermark_2, error_code_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(DeleteRecordsTopicResult(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DeleteRecordsResponse(throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v2,
-}
-
-
 def _encode_response_v0(message: DeleteRecordsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -420,28 +275,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         raise malformed("DeleteRecordsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DeleteRecordsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DeleteRecordsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DeleteRecordsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteRecordsResponse:
-    """Read one DeleteRecordsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DeleteRecordsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DeleteRecordsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DeleteRecordsResponse", version, end, len(buffer))
     return message
 
 

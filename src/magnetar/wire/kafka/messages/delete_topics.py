@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -35,17 +34,12 @@ _pack_hx = struct.Struct(">hx").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_ix = struct.Struct(">ix").pack
 _pack_uh = struct.Struct(">16sh").pack
 _pack_uhB = struct.Struct(">16shB").pack
-_pack_ux = struct.Struct(">16sx").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
-_unpack_uhB = struct.Struct(">16shB").unpack_from
 
 
 class DeleteTopicState(Message):
@@ -211,214 +205,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v1(message: DeleteTopicsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topic_names
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        add(_pack_h(len(data)) + data)
-    add(_pack_i(message.timeout_ms))
-
-
-def _encode_request_v4(message: DeleteTopicsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topic_names
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    add(_pack_ix(message.timeout_ms))
-
-
-def _encode_request_v6(message: DeleteTopicsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = b"" if value_2 is None else value_2.encode()
-        n = 0 if value_2 is None else len(data) + 1
-        add(varint(n) + data)
-        add(_pack_ux(item_1.topic_id))
-    add(_pack_ix(message.timeout_ms))
-
-
-_ENCODE_REQUEST = {
-    1: _encode_request_v1,
-    2: _encode_request_v1,
-    3: _encode_request_v1,
-    4: _encode_request_v4,
-    5: _encode_request_v4,
-    6: _encode_request_v6,
-}
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("DeleteTopicsResponse.responses", n)
-    left -= n
-    if n * 4 > end - position or left < 0:
-        bad_count("DeleteTopicsResponse.responses", n)
-    responses_0: list[DeletableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("DeletableTopicResult.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (error_code_1,) = _unpack_h(buffer, position)
-        position += 2
-        responses_0.append(DeletableTopicResult(name_1, ZERO_UUID, error_code_1))
-    return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DeleteTopicsResponse.responses", -1)
-    n -= 1
-    left -= n
-    if n * 4 > end - position or left < 0:
-        bad_count("DeleteTopicsResponse.responses", n)
-    responses_0: list[DeletableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DeletableTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, tags_1 = _unpack_hB(buffer, position)
-        position += 3
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        responses_0.append(DeletableTopicResult(name_1, ZERO_UUID, error_code_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
-
-
-def _decode_response_v5(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DeleteTopicsResponse.responses", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("DeleteTopicsResponse.responses", n)
-    responses_0: list[DeletableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DeletableTopicResult.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        responses_0.append(DeletableTopicResult(name_1, ZERO_UUID, error_code_1, error_message_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
-
-
-def _decode_response_v6(buffer: memoryview, position: int) -> tuple[DeleteTopicsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DeleteTopicsResponse.responses", -1)
-    n -= 1
-    left -= n
-    if n * 21 > end - position or left < 0:
-        bad_count("DeleteTopicsResponse.responses", n)
-    responses_0: list[DeletableTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        name_1: str | None = None
-        if n:
-            stop = position + n - 1
-            name_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        topic_id_1, error_code_1, n = _unpack_uhB(buffer, position)
-        position += 19
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        responses_0.append(DeletableTopicResult(name_1, topic_id_1, error_code_1, error_message_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DeleteTopicsResponse(throttle_time_ms_0, responses_0), position
-
-
-_DECODE_RESPONSE = {
-    1: _decode_response_v1,
-    2: _decode_response_v1,
-    3: _decode_response_v1,
-    4: _decode_response_v4,
-    5: _decode_response_v5,
-    6: _decode_response_v6,
-}
-
-
 def _encode_response_v1(message: DeleteTopicsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.responses
@@ -520,28 +306,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Delet
         raise malformed("DeleteTopicsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DeleteTopicsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DeleteTopicsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DeleteTopicsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DeleteTopicsResponse:
-    """Read one DeleteTopicsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DeleteTopicsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DeleteTopicsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DeleteTopicsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,10 +8,8 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
-    bad_count,
     bad_length,
     left_over,
     malformed,
@@ -20,7 +18,6 @@ from magnetar.wire.kafka.runtime import (
     string_tail,
     unsupported,
     varint,
-    varint_tail,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -43,11 +40,7 @@ _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_bb = struct.Struct(">bb").unpack_from
 _unpack_bbB = struct.Struct(">bbB").unpack_from
 _unpack_bh = struct.Struct(">bh").unpack_from
-_unpack_bi = struct.Struct(">bi").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_i = struct.Struct(">i").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihh = struct.Struct(">ihh").unpack_from
 
 
 class DescribeAclsRequest(Message):
@@ -202,195 +195,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v1(message: DescribeAclsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.resource_name_filter
-    data = b"" if value_0 is None else value_0.encode()
-    add(_pack_bh(message.resource_type_filter, -1 if value_0 is None else len(data)) + data)
-    value_1 = message.principal_filter
-    data = b"" if value_1 is None else value_1.encode()
-    add(_pack_bh(message.pattern_type_filter, -1 if value_1 is None else len(data)) + data)
-    value_2 = message.host_filter
-    data = b"" if value_2 is None else value_2.encode()
-    add(_pack_h(-1 if value_2 is None else len(data)) + data)
-    add(_pack_bb(message.operation, message.permission_type))
-
-
-def _encode_request_v2(message: DescribeAclsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.resource_name_filter
-    data = b"" if value_0 is None else value_0.encode()
-    n = 0 if value_0 is None else len(data) + 1
-    if n < 128:
-        add(_pack_bB(message.resource_type_filter, n) + data)
-    else:
-        add(_pack_b(message.resource_type_filter) + varint(n) + data)
-    value_1 = message.principal_filter
-    data = b"" if value_1 is None else value_1.encode()
-    n = 0 if value_1 is None else len(data) + 1
-    if n < 128:
-        add(_pack_bB(message.pattern_type_filter, n) + data)
-    else:
-        add(_pack_b(message.pattern_type_filter) + varint(n) + data)
-    value_2 = message.host_filter
-    data = b"" if value_2 is None else value_2.encode()
-    n = 0 if value_2 is None else len(data) + 1
-    add(varint(n) + data)
-    add(_pack_bbx(message.operation, message.permission_type))
-
-
-_ENCODE_REQUEST = {
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-    3: _encode_request_v2,
-}
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeAclsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihh(buffer, position)
-    position += 8
-    error_message_0: str | None = None
-    if n >= 0:
-        stop = position + n
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    elif n != -1:
-        bad_length("DescribeAclsResponse.error_message", n)
-    (n,) = _unpack_i(buffer, position)
-    position += 4
-    if n < 0:
-        bad_length("DescribeAclsResponse.resources", n)
-    left -= n
-    if n * 8 > end - position or left < 0:
-        bad_count("DescribeAclsResponse.resources", n)
-    resources_0: list[DescribeAclsResource] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        resource_type_1, n = _unpack_bh(buffer, position)
-        position += 3
-        if n < 0:
-            bad_length("DescribeAclsResource.resource_name", n)
-        stop = position + n
-        resource_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        pattern_type_1, n = _unpack_bi(buffer, position)
-        position += 5
-        if n < 0:
-            bad_length("DescribeAclsResource.acls", n)
-        left -= n
-        if n * 6 > end - position or left < 0:
-            bad_count("DescribeAclsResource.acls", n)
-        acls_1: list[AclDescription] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            (n,) = _unpack_h(buffer, position)
-            position += 2
-            if n < 0:
-                bad_length("AclDescription.principal", n)
-            stop = position + n
-            principal_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            (n,) = _unpack_h(buffer, position)
-            position += 2
-            if n < 0:
-                bad_length("AclDescription.host", n)
-            stop = position + n
-            host_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            operation_2, permission_type_2 = _unpack_bb(buffer, position)
-            position += 2
-            acls_1.append(AclDescription(principal_2, host_2, operation_2, permission_type_2))
-        resources_0.append(DescribeAclsResource(resource_type_1, resource_name_1, pattern_type_1, acls_1))
-    return DescribeAclsResponse(throttle_time_ms_0, error_code_0, error_message_0, resources_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeAclsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeAclsResponse.resources", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("DescribeAclsResponse.resources", n)
-    resources_0: list[DescribeAclsResource] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        resource_type_1, n = _unpack_bB(buffer, position)
-        position += 2
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeAclsResource.resource_name", -1)
-        stop = position + n - 1
-        resource_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        pattern_type_1, n = _unpack_bB(buffer, position)
-        position += 2
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeAclsResource.acls", -1)
-        n -= 1
-        left -= n
-        if n * 5 > end - position or left < 0:
-            bad_count("DescribeAclsResource.acls", n)
-        acls_1: list[AclDescription] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("AclDescription.principal", -1)
-            stop = position + n - 1
-            principal_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("AclDescription.host", -1)
-            stop = position + n - 1
-            host_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            operation_2, permission_type_2, tags_2 = _unpack_bbB(buffer, position)
-            position += 3
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            acls_1.append(AclDescription(principal_2, host_2, operation_2, permission_type_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        resources_0.append(DescribeAclsResource(resource_type_1, resource_name_1, pattern_type_1, acls_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeAclsResponse(throttle_time_ms_0, error_code_0, error_message_0, resources_0), position
-
-
-_DECODE_RESPONSE = {
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-}
-
-
 def _encode_response_v1(message: DescribeAclsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -474,28 +278,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeAclsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeAclsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeAclsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeAclsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeAclsResponse:
-    """Read one DescribeAclsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeAclsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeAclsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeAclsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -28,9 +27,6 @@ API_KEY: Final = 48
 VERSIONS: Final = (0, 1)
 FLEXIBLE_SINCE: Final = 1
 
-_pack_b = struct.Struct(">b").pack
-_pack_bB = struct.Struct(">bB").pack
-_pack_bh = struct.Struct(">bh").pack
 _pack_d = struct.Struct(">d").pack
 _pack_dx = struct.Struct(">dx").pack
 _pack_h = struct.Struct(">h").pack
@@ -38,16 +34,10 @@ _pack_i = struct.Struct(">i").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_ihh = struct.Struct(">ihh").pack
-_pack_o = struct.Struct(">?").pack
-_pack_ox = struct.Struct(">?x").pack
 _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_bh = struct.Struct(">bh").unpack_from
-_unpack_d = struct.Struct(">d").unpack_from
-_unpack_dB = struct.Struct(">dB").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihh = struct.Struct(">ihh").unpack_from
 _unpack_o = struct.Struct(">?").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 
@@ -222,223 +212,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DescribeClientQuotasRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.components
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.entity_type
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.match
-        data = b"" if value_3 is None else value_3.encode()
-        add(_pack_bh(item_1.match_type, -1 if value_3 is None else len(data)) + data)
-    add(_pack_o(message.strict))
-
-
-def _encode_request_v1(message: DescribeClientQuotasRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.components
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.entity_type
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.match
-        data = b"" if value_3 is None else value_3.encode()
-        n = 0 if value_3 is None else len(data) + 1
-        if n < 128:
-            add(_pack_bB(item_1.match_type, n) + data)
-        else:
-            add(_pack_b(item_1.match_type) + varint(n) + data)
-        add(b"\0")
-    add(_pack_ox(message.strict))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihh(buffer, position)
-    position += 8
-    error_message_0: str | None = None
-    if n >= 0:
-        stop = position + n
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    elif n != -1:
-        bad_length("DescribeClientQuotasResponse.error_message", n)
-    (n,) = _unpack_i(buffer, position)
-    position += 4
-    entries_0: list[EntryData] | None = None
-    if n >= 0:
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("DescribeClientQuotasResponse.entries", n)
-        entries_0 = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            (n,) = _unpack_i(buffer, position)
-            position += 4
-            if n < 0:
-                bad_length("EntryData.entity", n)
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("EntryData.entity", n)
-            entity_1: list[EntityData] = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                (n,) = _unpack_h(buffer, position)
-                position += 2
-                if n < 0:
-                    bad_length("EntityData.entity_type", n)
-                stop = position + n
-                entity_type_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-                (n,) = _unpack_h(buffer, position)
-                position += 2
-                entity_name_2: str | None = None
-                if n >= 0:
-                    stop = position + n
-                    entity_name_2 = str(buffer[position:stop], "utf-8")
-                    position = stop
-                elif n != -1:
-                    bad_length("EntityData.entity_name", n)
-                entity_1.append(EntityData(entity_type_2, entity_name_2))
-            (n,) = _unpack_i(buffer, position)
-            position += 4
-            if n < 0:
-                bad_length("EntryData.values", n)
-            left -= n
-            if n * 10 > end - position or left < 0:
-                bad_count("EntryData.values", n)
-            values_1: list[ValueData] = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                (n,) = _unpack_h(buffer, position)
-                position += 2
-                if n < 0:
-                    bad_length("ValueData.key", n)
-                stop = position + n
-                key_3 = str(buffer[position:stop], "utf-8")
-                position = stop
-                (value_3,) = _unpack_d(buffer, position)
-                position += 8
-                values_1.append(ValueData(key_3, value_3))
-            entries_0.append(EntryData(entity_1, values_1))
-    elif n != -1:
-        bad_length("DescribeClientQuotasResponse.entries", n)
-    return DescribeClientQuotasResponse(throttle_time_ms_0, error_code_0, error_message_0, entries_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClientQuotasResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    entries_0: list[EntryData] | None = None
-    if n:
-        n -= 1
-        left -= n
-        if n * 3 > end - position or left < 0:
-            bad_count("DescribeClientQuotasResponse.entries", n)
-        entries_0 = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("EntryData.entity", -1)
-            n -= 1
-            left -= n
-            if n * 3 > end - position or left < 0:
-                bad_count("EntryData.entity", n)
-            entity_1: list[EntityData] = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                if n == 0:
-                    bad_length("EntityData.entity_type", -1)
-                stop = position + n - 1
-                entity_type_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                entity_name_2: str | None = None
-                if n:
-                    stop = position + n - 1
-                    entity_name_2 = str(buffer[position:stop], "utf-8")
-                    position = stop
-                tags_2 = buffer[position]
-                position += 1
-                if tags_2:
-                    position, left = skip_tags(buffer, position, tags_2, left)
-                entity_1.append(EntityData(entity_type_2, entity_name_2))
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("EntryData.values", -1)
-            n -= 1
-            left -= n
-            if n * 10 > end - position or left < 0:
-                bad_count("EntryData.values", n)
-            values_1: list[ValueData] = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                n = buffer[position]
-                position += 1
-                if n > 127:
-                    n, position = string_tail(buffer, position, n)
-                if n == 0:
-                    bad_length("ValueData.key", -1)
-                stop = position + n - 1
-                key_3 = str(buffer[position:stop], "utf-8")
-                position = stop
-                value_3, tags_3 = _unpack_dB(buffer, position)
-                position += 9
-                if tags_3:
-                    position, left = skip_tags(buffer, position, tags_3, left)
-                values_1.append(ValueData(key_3, value_3))
-            tags_1 = buffer[position]
-            position += 1
-            if tags_1:
-                position, left = skip_tags(buffer, position, tags_1, left)
-            entries_0.append(EntryData(entity_1, values_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeClientQuotasResponse(throttle_time_ms_0, error_code_0, error_message_0, entries_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-}
-
-
 def _encode_response_v0(message: DescribeClientQuotasResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -524,28 +297,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeClientQuotasRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeClientQuotasRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeClientQuotasRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeClientQuotasRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeClientQuotasResponse:
-    """Read one DescribeClientQuotasResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeClientQuotasResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeClientQuotasResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeClientQuotasResponse", version, end, len(buffer))
     return message
 
 

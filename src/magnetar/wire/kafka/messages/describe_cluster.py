@@ -8,19 +8,14 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
-    bad_count,
-    bad_length,
     left_over,
     malformed,
     paced,
     skip_tags,
-    string_tail,
     unsupported,
     varint,
-    varint_tail,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -35,12 +30,7 @@ _pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_ix = struct.Struct(">ix").pack
-_pack_obox = struct.Struct(">?b?x").pack
-_pack_obx = struct.Struct(">?bx").pack
 _pack_ox = struct.Struct(">?x").pack
-_unpack_bB = struct.Struct(">bB").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_oB = struct.Struct(">?B").unpack_from
 _unpack_obB = struct.Struct(">?bB").unpack_from
 _unpack_oboB = struct.Struct(">?b?B").unpack_from
@@ -138,224 +128,6 @@ _DECODE_REQUEST = {
     0: _decode_request_v0,
     1: _decode_request_v1,
     2: _decode_request_v2,
-}
-
-
-def _encode_request_v0(message: DescribeClusterRequest, out: list[Buffer]) -> None:
-    add = out.append
-    add(_pack_ox(message.include_cluster_authorized_operations))
-
-
-def _encode_request_v1(message: DescribeClusterRequest, out: list[Buffer]) -> None:
-    add = out.append
-    add(_pack_obx(message.include_cluster_authorized_operations, message.endpoint_type))
-
-
-def _encode_request_v2(message: DescribeClusterRequest, out: list[Buffer]) -> None:
-    add = out.append
-    add(_pack_obox(message.include_cluster_authorized_operations, message.endpoint_type, message.include_fenced_brokers))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeClusterResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeClusterResponse.cluster_id", -1)
-    stop = position + n - 1
-    cluster_id_0 = str(buffer[position:stop], "utf-8")
-    position = stop
-    controller_id_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeClusterResponse.brokers", -1)
-    n -= 1
-    left -= n
-    if n * 11 > end - position or left < 0:
-        bad_count("DescribeClusterResponse.brokers", n)
-    brokers_0: list[DescribeClusterBroker] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        broker_id_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeClusterBroker.host", -1)
-        stop = position + n - 1
-        host_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        port_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        rack_1: str | None = None
-        if n:
-            stop = position + n - 1
-            rack_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        brokers_0.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1))
-    cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
-    position += 5
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeClusterResponse(throttle_time_ms_0, error_code_0, error_message_0, 1, cluster_id_0, controller_id_0, brokers_0, cluster_authorized_operations_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[DescribeClusterResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    endpoint_type_0, n = _unpack_bB(buffer, position)
-    position += 2
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeClusterResponse.cluster_id", -1)
-    stop = position + n - 1
-    cluster_id_0 = str(buffer[position:stop], "utf-8")
-    position = stop
-    controller_id_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeClusterResponse.brokers", -1)
-    n -= 1
-    left -= n
-    if n * 11 > end - position or left < 0:
-        bad_count("DescribeClusterResponse.brokers", n)
-    brokers_0: list[DescribeClusterBroker] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        broker_id_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeClusterBroker.host", -1)
-        stop = position + n - 1
-        host_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        port_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        rack_1: str | None = None
-        if n:
-            stop = position + n - 1
-            rack_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        brokers_0.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1))
-    cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
-    position += 5
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeClusterResponse(throttle_time_ms_0, error_code_0, error_message_0, endpoint_type_0, cluster_id_0, controller_id_0, brokers_0, cluster_authorized_operations_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[DescribeClusterResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    endpoint_type_0, n = _unpack_bB(buffer, position)
-    position += 2
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeClusterResponse.cluster_id", -1)
-    stop = position + n - 1
-    cluster_id_0 = str(buffer[position:stop], "utf-8")
-    position = stop
-    controller_id_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeClusterResponse.brokers", -1)
-    n -= 1
-    left -= n
-    if n * 12 > end - position or left < 0:
-        bad_count("DescribeClusterResponse.brokers", n)
-    brokers_0: list[DescribeClusterBroker] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        broker_id_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeClusterBroker.host", -1)
-        stop = position + n - 1
-        host_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        port_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        rack_1: str | None = None
-        if n:
-            stop = position + n - 1
-            rack_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        is_fenced_1, tags_1 = _unpack_oB(buffer, position)
-        position += 2
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        brokers_0.append(DescribeClusterBroker(broker_id_1, host_1, port_1, rack_1, is_fenced_1))
-    cluster_authorized_operations_0, tags_0 = _unpack_iB(buffer, position)
-    position += 5
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeClusterResponse(throttle_time_ms_0, error_code_0, error_message_0, endpoint_type_0, cluster_id_0, controller_id_0, brokers_0, cluster_authorized_operations_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v2,
 }
 
 
@@ -497,28 +269,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeClusterRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeClusterRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeClusterRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeClusterRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeClusterResponse:
-    """Read one DescribeClusterResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeClusterResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeClusterResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeClusterResponse", version, end, len(buffer))
     return message
 
 

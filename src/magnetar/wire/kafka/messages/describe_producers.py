@@ -9,14 +9,12 @@ from magnetar.wire.kafka.runtime import (
     NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
@@ -35,9 +33,6 @@ _pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_qiiqiqx = struct.Struct(">qiiqiqx").pack
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_qiiqiqB = struct.Struct(">qiiqiqB").unpack_from
 
 
 class TopicRequest(Message):
@@ -184,112 +179,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DescribeProducersRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partition_indexes
-        n = len(value_3) + 1
-        add(varint(n) + pack_int32s(value_3))
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeProducersResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeProducersResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("DescribeProducersResponse.topics", n)
-    topics_0: list[TopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TopicResponse.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TopicResponse.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 9 > end - position or left < 0:
-            bad_count("TopicResponse.partitions", n)
-        partitions_1: list[PartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, n = _unpack_ihB(buffer, position)
-            position += 7
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            error_message_2: str | None = None
-            if n:
-                stop = position + n - 1
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("PartitionResponse.active_producers", -1)
-            n -= 1
-            left -= n
-            if n * 37 > end - position or left < 0:
-                bad_count("PartitionResponse.active_producers", n)
-            active_producers_2: list[ProducerState] = []
-            for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-                producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3, tags_3 = _unpack_qiiqiqB(buffer, position)
-                position += 37
-                if tags_3:
-                    position, left = skip_tags(buffer, position, tags_3, left)
-                active_producers_2.append(ProducerState(producer_id_3, producer_epoch_3, last_sequence_3, last_timestamp_3, coordinator_epoch_3, current_txn_start_offset_3))
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(PartitionResponse(partition_index_2, error_code_2, error_message_2, active_producers_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(TopicResponse(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeProducersResponse(throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: DescribeProducersResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -340,28 +229,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeProducersRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeProducersRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeProducersRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeProducersRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeProducersResponse:
-    """Read one DescribeProducersResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeProducersResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeProducersResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeProducersResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -18,7 +17,6 @@ from magnetar.wire.kafka.runtime import (
     malformed,
     pack_int32s,
     paced,
-    read_int32s,
     skip_tags,
     string_tail,
     unsupported,
@@ -40,12 +38,8 @@ _pack_iB = struct.Struct(">iB").pack
 _pack_ix = struct.Struct(">ix").pack
 _pack_uo = struct.Struct(">16s?").pack
 _pack_uoB = struct.Struct(">16s?B").pack
-_unpack_b = struct.Struct(">b").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hiiiB = struct.Struct(">hiiiB").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ib = struct.Struct(">ib").unpack_from
-_unpack_uoB = struct.Struct(">16s?B").unpack_from
 
 
 class TopicRequest(Message):
@@ -211,172 +205,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DescribeTopicPartitionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    value_3 = message.cursor
-    add(_pack_i(message.response_partition_limit))
-    if value_3 is None:
-        add(b"\xff")
-    else:
-        add(b"\x01")
-        value_4 = value_3.topic_name
-        data = value_4.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(_pack_ix(value_3.partition_index))
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTopicPartitionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeTopicPartitionsResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 26 > end - position or left < 0:
-        bad_count("DescribeTopicPartitionsResponse.topics", n)
-    topics_0: list[DescribeTopicPartitionsResponseTopic] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        name_1: str | None = None
-        if n:
-            stop = position + n - 1
-            name_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        topic_id_1, is_internal_1, n = _unpack_uoB(buffer, position)
-        position += 18
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeTopicPartitionsResponseTopic.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 20 > end - position or left < 0:
-            bad_count("DescribeTopicPartitionsResponseTopic.partitions", n)
-        partitions_1: list[DescribeTopicPartitionsResponsePartition] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            error_code_2, partition_index_2, leader_id_2, leader_epoch_2, n = _unpack_hiiiB(buffer, position)
-            position += 15
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("DescribeTopicPartitionsResponsePartition.replica_nodes", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("DescribeTopicPartitionsResponsePartition.replica_nodes", n)
-            replica_nodes_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("DescribeTopicPartitionsResponsePartition.isr_nodes", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("DescribeTopicPartitionsResponsePartition.isr_nodes", n)
-            isr_nodes_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            eligible_leader_replicas_2: list[int] | None = None
-            if n:
-                n -= 1
-                left -= n
-                if n * 4 > end - position or left < 0:
-                    bad_count("DescribeTopicPartitionsResponsePartition.eligible_leader_replicas", n)
-                eligible_leader_replicas_2 = read_int32s(buffer, position, n)
-                position += 4 * n
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            last_known_elr_2: list[int] | None = None
-            if n:
-                n -= 1
-                left -= n
-                if n * 4 > end - position or left < 0:
-                    bad_count("DescribeTopicPartitionsResponsePartition.last_known_elr", n)
-                last_known_elr_2 = read_int32s(buffer, position, n)
-                position += 4 * n
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("DescribeTopicPartitionsResponsePartition.offline_replicas", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("DescribeTopicPartitionsResponsePartition.offline_replicas", n)
-            offline_replicas_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(DescribeTopicPartitionsResponsePartition(error_code_2, partition_index_2, leader_id_2, leader_epoch_2, replica_nodes_2, isr_nodes_2, eligible_leader_replicas_2, last_known_elr_2, offline_replicas_2))
-        topic_authorized_operations_1, tags_1 = _unpack_iB(buffer, position)
-        position += 5
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(DescribeTopicPartitionsResponseTopic(error_code_1, name_1, topic_id_1, is_internal_1, partitions_1, topic_authorized_operations_1))
-    (present,) = _unpack_b(buffer, position)
-    position += 1
-    next_cursor_0: Cursor | None = None
-    if present >= 0:
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("Cursor.topic_name", -1)
-        stop = position + n - 1
-        topic_name_3 = str(buffer[position:stop], "utf-8")
-        position = stop
-        partition_index_3, tags_3 = _unpack_iB(buffer, position)
-        position += 5
-        if tags_3:
-            position, left = skip_tags(buffer, position, tags_3, left)
-        next_cursor_0 = Cursor(topic_name_3, partition_index_3)
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeTopicPartitionsResponse(throttle_time_ms_0, topics_0, next_cursor_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: DescribeTopicPartitionsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -449,28 +277,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeTopicPartitionsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeTopicPartitionsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeTopicPartitionsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeTopicPartitionsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeTopicPartitionsResponse:
-    """Read one DescribeTopicPartitionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeTopicPartitionsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeTopicPartitionsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeTopicPartitionsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -17,7 +16,6 @@ from magnetar.wire.kafka.runtime import (
     malformed,
     pack_int32s,
     paced,
-    read_int32s,
     skip_tags,
     string_tail,
     unsupported,
@@ -36,9 +34,6 @@ _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_iqqh = struct.Struct(">iqqh").pack
 _pack_iqqhB = struct.Struct(">iqqhB").pack
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_iqqhB = struct.Struct(">iqqhB").unpack_from
 
 
 class DescribeTransactionsRequest(Message):
@@ -144,111 +139,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DescribeTransactionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_ids
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeTransactionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeTransactionsResponse.transaction_states", -1)
-    n -= 1
-    left -= n
-    if n * 28 > end - position or left < 0:
-        bad_count("DescribeTransactionsResponse.transaction_states", n)
-    transaction_states_0: list[TransactionState] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TransactionState.transactional_id", -1)
-        stop = position + n - 1
-        transactional_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TransactionState.transaction_state", -1)
-        stop = position + n - 1
-        transaction_state_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        transaction_timeout_ms_1, transaction_start_time_ms_1, producer_id_1, producer_epoch_1, n = _unpack_iqqhB(buffer, position)
-        position += 23
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TransactionState.topics", -1)
-        n -= 1
-        left -= n
-        if n * 3 > end - position or left < 0:
-            bad_count("TransactionState.topics", n)
-        topics_1: list[TopicData] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            if n == 0:
-                bad_length("TopicData.topic", -1)
-            stop = position + n - 1
-            topic_2 = str(buffer[position:stop], "utf-8")
-            position = stop
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("TopicData.partitions", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("TopicData.partitions", n)
-            partitions_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            topics_1.append(TopicData(topic_2, partitions_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        transaction_states_0.append(TransactionState(error_code_1, transactional_id_1, transaction_state_1, transaction_timeout_ms_1, transaction_start_time_ms_1, producer_id_1, producer_epoch_1, topics_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeTransactionsResponse(throttle_time_ms_0, transaction_states_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: DescribeTransactionsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.transaction_states
@@ -304,28 +194,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeTransactionsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeTransactionsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeTransactionsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeTransactionsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeTransactionsResponse:
-    """Read one DescribeTransactionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeTransactionsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeTransactionsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeTransactionsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -33,9 +32,6 @@ _pack_h = struct.Struct(">h").pack
 _pack_hB = struct.Struct(">hB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
-_unpack_biB = struct.Struct(">biB").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
 class UserName(Message):
@@ -150,101 +146,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: DescribeUserScramCredentialsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.users
-    n = 0 if value_0 is None else len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("DescribeUserScramCredentialsResponse.results", -1)
-    n -= 1
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("DescribeUserScramCredentialsResponse.results", n)
-    results_0: list[DescribeUserScramCredentialsResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeUserScramCredentialsResult.user", -1)
-        stop = position + n - 1
-        user_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        error_code_1, n = _unpack_hB(buffer, position)
-        position += 3
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("DescribeUserScramCredentialsResult.credential_infos", -1)
-        n -= 1
-        left -= n
-        if n * 6 > end - position or left < 0:
-            bad_count("DescribeUserScramCredentialsResult.credential_infos", n)
-        credential_infos_1: list[CredentialInfo] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            mechanism_2, iterations_2, tags_2 = _unpack_biB(buffer, position)
-            position += 6
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            credential_infos_1.append(CredentialInfo(mechanism_2, iterations_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        results_0.append(DescribeUserScramCredentialsResult(user_1, error_code_1, error_message_1, credential_infos_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return DescribeUserScramCredentialsResponse(throttle_time_ms_0, error_code_0, error_message_0, results_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: DescribeUserScramCredentialsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -294,28 +195,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Descr
         raise malformed("DescribeUserScramCredentialsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("DescribeUserScramCredentialsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: DescribeUserScramCredentialsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("DescribeUserScramCredentialsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> DescribeUserScramCredentialsResponse:
-    """Read one DescribeUserScramCredentialsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("DescribeUserScramCredentialsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("DescribeUserScramCredentialsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("DescribeUserScramCredentialsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,14 +8,12 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_int32s,
     paced,
     read_int32s,
     skip_tags,
@@ -30,9 +28,6 @@ API_KEY: Final = 43
 VERSIONS: Final = (0, 2)
 FLEXIBLE_SINCE: Final = 2
 
-_pack_b = struct.Struct(">b").pack
-_pack_bB = struct.Struct(">bB").pack
-_pack_bi = struct.Struct(">bi").pack
 _pack_h = struct.Struct(">h").pack
 _pack_i = struct.Struct(">i").pack
 _pack_ih = struct.Struct(">ih").pack
@@ -40,16 +35,11 @@ _pack_ihB = struct.Struct(">ihB").pack
 _pack_ihh = struct.Struct(">ihh").pack
 _pack_ihi = struct.Struct(">ihi").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_ix = struct.Struct(">ix").pack
 _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_bi = struct.Struct(">bi").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihh = struct.Struct(">ihh").unpack_from
-_unpack_ihi = struct.Struct(">ihi").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 
 
 class TopicPartitions(Message):
@@ -253,216 +243,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: ElectLeadersRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topic_partitions
-    n = -1 if value_0 is None else len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
-        value_2 = item_1.topic
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n) + pack_int32s(value_3))
-    add(_pack_i(message.timeout_ms))
-
-
-def _encode_request_v1(message: ElectLeadersRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topic_partitions
-    n = -1 if value_0 is None else len(value_0)
-    add(_pack_bi(message.election_type, n))
-    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
-        value_2 = item_1.topic
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n) + pack_int32s(value_3))
-    add(_pack_i(message.timeout_ms))
-
-
-def _encode_request_v2(message: ElectLeadersRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topic_partitions
-    n = 0 if value_0 is None else len(value_0) + 1
-    if n < 128:
-        add(_pack_bB(message.election_type, n))
-    else:
-        add(_pack_b(message.election_type) + varint(n))
-    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
-        value_2 = item_1.topic
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n) + pack_int32s(value_3))
-        add(b"\0")
-    add(_pack_ix(message.timeout_ms))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ElectLeadersResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("ElectLeadersResponse.replica_election_results", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ElectLeadersResponse.replica_election_results", n)
-    replica_election_results_0: list[ReplicaElectionResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("ReplicaElectionResult.topic", n)
-        stop = position + n
-        topic_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("ReplicaElectionResult.partition_result", n)
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("ReplicaElectionResult.partition_result", n)
-        partition_result_1: list[PartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_id_2, error_code_2, n = _unpack_ihh(buffer, position)
-            position += 8
-            error_message_2: str | None = None
-            if n >= 0:
-                stop = position + n
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            elif n != -1:
-                bad_length("PartitionResult.error_message", n)
-            partition_result_1.append(PartitionResult(partition_id_2, error_code_2, error_message_2))
-        replica_election_results_0.append(ReplicaElectionResult(topic_1, partition_result_1))
-    return ElectLeadersResponse(throttle_time_ms_0, 0, replica_election_results_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ElectLeadersResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihi(buffer, position)
-    position += 10
-    if n < 0:
-        bad_length("ElectLeadersResponse.replica_election_results", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ElectLeadersResponse.replica_election_results", n)
-    replica_election_results_0: list[ReplicaElectionResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("ReplicaElectionResult.topic", n)
-        stop = position + n
-        topic_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("ReplicaElectionResult.partition_result", n)
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("ReplicaElectionResult.partition_result", n)
-        partition_result_1: list[PartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_id_2, error_code_2, n = _unpack_ihh(buffer, position)
-            position += 8
-            error_message_2: str | None = None
-            if n >= 0:
-                stop = position + n
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            elif n != -1:
-                bad_length("PartitionResult.error_message", n)
-            partition_result_1.append(PartitionResult(partition_id_2, error_code_2, error_message_2))
-        replica_election_results_0.append(ReplicaElectionResult(topic_1, partition_result_1))
-    return ElectLeadersResponse(throttle_time_ms_0, error_code_0, replica_election_results_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ElectLeadersResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ElectLeadersResponse.replica_election_results", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("ElectLeadersResponse.replica_election_results", n)
-    replica_election_results_0: list[ReplicaElectionResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ReplicaElectionResult.topic", -1)
-        stop = position + n - 1
-        topic_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ReplicaElectionResult.partition_result", -1)
-        n -= 1
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("ReplicaElectionResult.partition_result", n)
-        partition_result_1: list[PartitionResult] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_id_2, error_code_2, n = _unpack_ihB(buffer, position)
-            position += 7
-            if n > 127:
-                n, position = string_tail(buffer, position, n)
-            error_message_2: str | None = None
-            if n:
-                stop = position + n - 1
-                error_message_2 = str(buffer[position:stop], "utf-8")
-                position = stop
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partition_result_1.append(PartitionResult(partition_id_2, error_code_2, error_message_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        replica_election_results_0.append(ReplicaElectionResult(topic_1, partition_result_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ElectLeadersResponse(throttle_time_ms_0, error_code_0, replica_election_results_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-}
-
-
 def _encode_response_v0(message: ElectLeadersResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.replica_election_results
@@ -546,28 +326,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Elect
         raise malformed("ElectLeadersRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ElectLeadersRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ElectLeadersRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ElectLeadersRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ElectLeadersResponse:
-    """Read one ElectLeadersResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ElectLeadersResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ElectLeadersResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ElectLeadersResponse", version, end, len(buffer))
     return message
 
 

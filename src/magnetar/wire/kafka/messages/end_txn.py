@@ -6,7 +6,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_length,
@@ -15,7 +14,6 @@ from magnetar.wire.kafka.runtime import (
     skip_tags,
     string_tail,
     unsupported,
-    varint,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -23,16 +21,10 @@ API_KEY: Final = 26
 VERSIONS: Final = (0, 5)
 FLEXIBLE_SINCE: Final = 3
 
-_pack_h = struct.Struct(">h").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihqhx = struct.Struct(">ihqhx").pack
 _pack_ihx = struct.Struct(">ihx").pack
-_pack_qho = struct.Struct(">qh?").pack
-_pack_qhox = struct.Struct(">qh?x").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihqhB = struct.Struct(">ihqhB").unpack_from
 _unpack_qho = struct.Struct(">qh?").unpack_from
 _unpack_qhoB = struct.Struct(">qh?B").unpack_from
 
@@ -114,67 +106,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: EndTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    add(_pack_qho(message.producer_id, message.producer_epoch, message.committed))
-
-
-def _encode_request_v3(message: EndTxnRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    add(_pack_qhox(message.producer_id, message.producer_epoch, message.committed))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v3,
-    5: _encode_request_v3,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[EndTxnResponse, int]:
-    throttle_time_ms_0, error_code_0 = _unpack_ih(buffer, position)
-    position += 6
-    return EndTxnResponse(throttle_time_ms_0, error_code_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[EndTxnResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
-    position += 7
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return EndTxnResponse(throttle_time_ms_0, error_code_0), position
-
-
-def _decode_response_v5(buffer: memoryview, position: int) -> tuple[EndTxnResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, tags_0 = _unpack_ihqhB(buffer, position)
-    position += 17
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return EndTxnResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v0,
-    3: _decode_response_v3,
-    4: _decode_response_v3,
-    5: _decode_response_v5,
-}
-
-
 def _encode_response_v0(message: EndTxnResponse, out: list[Buffer]) -> None:
     add = out.append
     add(_pack_ih(message.throttle_time_ms, message.error_code))
@@ -211,28 +142,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> EndTx
         raise malformed("EndTxnRequest", version, error) from error
     if end > len(buffer):
         raise left_over("EndTxnRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: EndTxnRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("EndTxnRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> EndTxnResponse:
-    """Read one EndTxnResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("EndTxnResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("EndTxnResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("EndTxnResponse", version, end, len(buffer))
     return message
 
 

@@ -9,7 +9,6 @@ from magnetar.wire.kafka.runtime import (
     NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -28,10 +27,6 @@ API_KEY: Final = 10
 VERSIONS: Final = (0, 6)
 FLEXIBLE_SINCE: Final = 3
 
-_pack_b = struct.Struct(">b").pack
-_pack_bB = struct.Struct(">bB").pack
-_pack_bx = struct.Struct(">bx").pack
-_pack_h = struct.Struct(">h").pack
 _pack_hih = struct.Struct(">hih").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
@@ -42,12 +37,6 @@ _pack_ix = struct.Struct(">ix").pack
 _unpack_b = struct.Struct(">b").unpack_from
 _unpack_bB = struct.Struct(">bB").unpack_from
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hih = struct.Struct(">hih").unpack_from
-_unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihh = struct.Struct(">ihh").unpack_from
 
 
 class FindCoordinatorRequest(Message):
@@ -197,183 +186,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: FindCoordinatorRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.key
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-
-
-def _encode_request_v1(message: FindCoordinatorRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.key
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    add(_pack_b(message.key_type))
-
-
-def _encode_request_v3(message: FindCoordinatorRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.key
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    add(_pack_bx(message.key_type))
-
-
-def _encode_request_v4(message: FindCoordinatorRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.coordinator_keys
-    n = len(value_0) + 1
-    if n < 128:
-        add(_pack_bB(message.key_type, n))
-    else:
-        add(_pack_b(message.key_type) + varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-    2: _encode_request_v1,
-    3: _encode_request_v3,
-    4: _encode_request_v4,
-    5: _encode_request_v4,
-    6: _encode_request_v4,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[FindCoordinatorResponse, int]:
-    error_code_0, node_id_0, n = _unpack_hih(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("FindCoordinatorResponse.host", n)
-    stop = position + n
-    host_0 = str(buffer[position:stop], "utf-8")
-    position = stop
-    (port_0,) = _unpack_i(buffer, position)
-    position += 4
-    return FindCoordinatorResponse(0, error_code_0, "", node_id_0, host_0, port_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[FindCoordinatorResponse, int]:
-    throttle_time_ms_0, error_code_0, n = _unpack_ihh(buffer, position)
-    position += 8
-    error_message_0: str | None = None
-    if n >= 0:
-        stop = position + n
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    elif n != -1:
-        bad_length("FindCoordinatorResponse.error_message", n)
-    node_id_0, n = _unpack_ih(buffer, position)
-    position += 6
-    if n < 0:
-        bad_length("FindCoordinatorResponse.host", n)
-    stop = position + n
-    host_0 = str(buffer[position:stop], "utf-8")
-    position = stop
-    (port_0,) = _unpack_i(buffer, position)
-    position += 4
-    return FindCoordinatorResponse(throttle_time_ms_0, error_code_0, error_message_0, node_id_0, host_0, port_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[FindCoordinatorResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    node_id_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    if n == 0:
-        bad_length("FindCoordinatorResponse.host", -1)
-    stop = position + n - 1
-    host_0 = str(buffer[position:stop], "utf-8")
-    position = stop
-    port_0, tags_0 = _unpack_iB(buffer, position)
-    position += 5
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return FindCoordinatorResponse(throttle_time_ms_0, error_code_0, error_message_0, node_id_0, host_0, port_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[FindCoordinatorResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("FindCoordinatorResponse.coordinators", -1)
-    n -= 1
-    left -= n
-    if n * 14 > end - position or left < 0:
-        bad_count("FindCoordinatorResponse.coordinators", n)
-    coordinators_0: list[Coordinator] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("Coordinator.key", -1)
-        stop = position + n - 1
-        key_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        node_id_1, n = _unpack_iB(buffer, position)
-        position += 5
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("Coordinator.host", -1)
-        stop = position + n - 1
-        host_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        port_1, error_code_1, n = _unpack_ihB(buffer, position)
-        position += 7
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        error_message_1: str | None = None
-        if n:
-            stop = position + n - 1
-            error_message_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        coordinators_0.append(Coordinator(key_1, node_id_1, host_1, port_1, error_code_1, error_message_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return FindCoordinatorResponse(throttle_time_ms_0, 0, "", 0, "", 0, coordinators_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v1,
-    3: _decode_response_v3,
-    4: _decode_response_v4,
-    5: _decode_response_v4,
-    6: _decode_response_v4,
-}
-
-
 def _encode_response_v0(message: FindCoordinatorResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.host
@@ -465,28 +277,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> FindC
         raise malformed("FindCoordinatorRequest", version, error) from error
     if end > len(buffer):
         raise left_over("FindCoordinatorRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: FindCoordinatorRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("FindCoordinatorRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> FindCoordinatorResponse:
-    """Read one FindCoordinatorResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("FindCoordinatorResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("FindCoordinatorResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("FindCoordinatorResponse", version, end, len(buffer))
     return message
 
 

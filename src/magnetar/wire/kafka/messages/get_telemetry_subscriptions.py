@@ -8,22 +8,16 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
-    bad_count,
-    bad_length,
     left_over,
     malformed,
     pack_numbers,
     paced,
-    read_numbers,
     skip_tags,
-    string_tail,
     unsupported,
     varint,
-    varint_tail,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -35,9 +29,6 @@ _pack_ihui = struct.Struct(">ih16si").pack
 _pack_ihuiB = struct.Struct(">ih16siB").pack
 _pack_iio = struct.Struct(">ii?").pack
 _pack_iioB = struct.Struct(">ii?B").pack
-_pack_ux = struct.Struct(">16sx").pack
-_unpack_ihuiB = struct.Struct(">ih16siB").unpack_from
-_unpack_iioB = struct.Struct(">ii?B").unpack_from
 _unpack_uB = struct.Struct(">16sB").unpack_from
 
 
@@ -96,65 +87,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: GetTelemetrySubscriptionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    add(_pack_ux(message.client_instance_id))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, client_instance_id_0, subscription_id_0, n = _unpack_ihuiB(buffer, position)
-    position += 27
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("GetTelemetrySubscriptionsResponse.accepted_compression_types", -1)
-    n -= 1
-    left -= n
-    if n > end - position or left < 0:
-        bad_count("GetTelemetrySubscriptionsResponse.accepted_compression_types", n)
-    accepted_compression_types_0 = read_numbers("b", buffer, position, n)
-    position += n
-    push_interval_ms_0, telemetry_max_bytes_0, delta_temporality_0, n = _unpack_iioB(buffer, position)
-    position += 10
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("GetTelemetrySubscriptionsResponse.requested_metrics", -1)
-    n -= 1
-    left -= n
-    if n > end - position or left < 0:
-        bad_count("GetTelemetrySubscriptionsResponse.requested_metrics", n)
-    requested_metrics_0: list[str] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("GetTelemetrySubscriptionsResponse.requested_metrics", -1)
-        stop = position + n - 1
-        item = str(buffer[position:stop], "utf-8")
-        position = stop
-        requested_metrics_0.append(item)
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return GetTelemetrySubscriptionsResponse(throttle_time_ms_0, error_code_0, client_instance_id_0, subscription_id_0, accepted_compression_types_0, push_interval_ms_0, telemetry_max_bytes_0, delta_temporality_0, requested_metrics_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: GetTelemetrySubscriptionsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.accepted_compression_types
@@ -192,28 +124,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> GetTe
         raise malformed("GetTelemetrySubscriptionsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("GetTelemetrySubscriptionsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: GetTelemetrySubscriptionsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("GetTelemetrySubscriptionsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> GetTelemetrySubscriptionsResponse:
-    """Read one GetTelemetrySubscriptionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("GetTelemetrySubscriptionsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("GetTelemetrySubscriptionsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("GetTelemetrySubscriptionsResponse", version, end, len(buffer))
     return message
 
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_length,
@@ -15,7 +14,6 @@ from magnetar.wire.kafka.runtime import (
     skip_tags,
     string_tail,
     unsupported,
-    varint,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -24,14 +22,11 @@ VERSIONS: Final = (0, 4)
 FLEXIBLE_SINCE: Final = 4
 
 _pack_h = struct.Struct(">h").pack
-_pack_i = struct.Struct(">i").pack
-_pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihx = struct.Struct(">ihx").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
 class HeartbeatRequest(Message):
@@ -156,88 +151,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: HeartbeatRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    add(_pack_ih(message.generation_id, len(data)) + data)
-
-
-def _encode_request_v3(message: HeartbeatRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    add(_pack_ih(message.generation_id, len(data)) + data)
-    value_2 = message.group_instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    add(_pack_h(-1 if value_2 is None else len(data)) + data)
-
-
-def _encode_request_v4(message: HeartbeatRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    n = len(data) + 1
-    if n < 128:
-        add(_pack_iB(message.generation_id, n) + data)
-    else:
-        add(_pack_i(message.generation_id) + varint(n) + data)
-    value_2 = message.group_instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    n = 0 if value_2 is None else len(data) + 1
-    add(varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v4,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[HeartbeatResponse, int]:
-    (error_code_0,) = _unpack_h(buffer, position)
-    position += 2
-    return HeartbeatResponse(0, error_code_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[HeartbeatResponse, int]:
-    throttle_time_ms_0, error_code_0 = _unpack_ih(buffer, position)
-    position += 6
-    return HeartbeatResponse(throttle_time_ms_0, error_code_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[HeartbeatResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
-    position += 7
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return HeartbeatResponse(throttle_time_ms_0, error_code_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v1,
-    3: _decode_response_v1,
-    4: _decode_response_v4,
-}
-
-
 def _encode_response_v0(message: HeartbeatResponse, out: list[Buffer]) -> None:
     add = out.append
     add(_pack_h(message.error_code))
@@ -273,28 +186,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Heart
         raise malformed("HeartbeatRequest", version, error) from error
     if end > len(buffer):
         raise left_over("HeartbeatRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: HeartbeatRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("HeartbeatRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> HeartbeatResponse:
-    """Read one HeartbeatResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("HeartbeatResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("HeartbeatResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("HeartbeatResponse", version, end, len(buffer))
     return message
 
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_length,
@@ -15,7 +14,6 @@ from magnetar.wire.kafka.runtime import (
     skip_tags,
     string_tail,
     unsupported,
-    varint,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
 
@@ -23,20 +21,12 @@ API_KEY: Final = 22
 VERSIONS: Final = (0, 6)
 FLEXIBLE_SINCE: Final = 2
 
-_pack_h = struct.Struct(">h").pack
-_pack_i = struct.Struct(">i").pack
 _pack_ihqh = struct.Struct(">ihqh").pack
 _pack_ihqhqhx = struct.Struct(">ihqhqhx").pack
 _pack_ihqhx = struct.Struct(">ihqhx").pack
-_pack_iqhoox = struct.Struct(">iqh??x").pack
-_pack_iqhx = struct.Struct(">iqhx").pack
-_pack_ix = struct.Struct(">ix").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihqh = struct.Struct(">ihqh").unpack_from
-_unpack_ihqhB = struct.Struct(">ihqhB").unpack_from
-_unpack_ihqhqhB = struct.Struct(">ihqhqhB").unpack_from
 _unpack_iqhB = struct.Struct(">iqhB").unpack_from
 _unpack_iqhooB = struct.Struct(">iqh??B").unpack_from
 
@@ -165,87 +155,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: InitProducerIdRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = b"" if value_0 is None else value_0.encode()
-    add(_pack_h(-1 if value_0 is None else len(data)) + data)
-    add(_pack_i(message.transaction_timeout_ms))
-
-
-def _encode_request_v2(message: InitProducerIdRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = b"" if value_0 is None else value_0.encode()
-    n = 0 if value_0 is None else len(data) + 1
-    add(varint(n) + data)
-    add(_pack_ix(message.transaction_timeout_ms))
-
-
-def _encode_request_v3(message: InitProducerIdRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = b"" if value_0 is None else value_0.encode()
-    n = 0 if value_0 is None else len(data) + 1
-    add(varint(n) + data)
-    add(_pack_iqhx(message.transaction_timeout_ms, message.producer_id, message.producer_epoch))
-
-
-def _encode_request_v6(message: InitProducerIdRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = b"" if value_0 is None else value_0.encode()
-    n = 0 if value_0 is None else len(data) + 1
-    add(varint(n) + data)
-    add(_pack_iqhoox(message.transaction_timeout_ms, message.producer_id, message.producer_epoch, message.enable_2pc, message.keep_prepared_txn))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-    3: _encode_request_v3,
-    4: _encode_request_v3,
-    5: _encode_request_v3,
-    6: _encode_request_v6,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[InitProducerIdResponse, int]:
-    throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0 = _unpack_ihqh(buffer, position)
-    position += 16
-    return InitProducerIdResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[InitProducerIdResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, tags_0 = _unpack_ihqhB(buffer, position)
-    position += 17
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return InitProducerIdResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0), position
-
-
-def _decode_response_v6(buffer: memoryview, position: int) -> tuple[InitProducerIdResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, ongoing_txn_producer_id_0, ongoing_txn_producer_epoch_0, tags_0 = _unpack_ihqhqhB(buffer, position)
-    position += 27
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return InitProducerIdResponse(throttle_time_ms_0, error_code_0, producer_id_0, producer_epoch_0, ongoing_txn_producer_id_0, ongoing_txn_producer_epoch_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-    4: _decode_response_v2,
-    5: _decode_response_v2,
-    6: _decode_response_v6,
-}
-
-
 def _encode_response_v0(message: InitProducerIdResponse, out: list[Buffer]) -> None:
     add = out.append
     add(_pack_ihqh(message.throttle_time_ms, message.error_code, message.producer_id, message.producer_epoch))
@@ -283,28 +192,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> InitP
         raise malformed("InitProducerIdRequest", version, error) from error
     if end > len(buffer):
         raise left_over("InitProducerIdRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: InitProducerIdRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("InitProducerIdRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> InitProducerIdResponse:
-    """Read one InitProducerIdResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("InitProducerIdResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("InitProducerIdResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("InitProducerIdResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -30,16 +29,11 @@ FLEXIBLE_SINCE: Final = 4
 
 _pack_h = struct.Struct(">h").pack
 _pack_hx = struct.Struct(">hx").pack
-_pack_i = struct.Struct(">i").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_ihi = struct.Struct(">ihi").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hB = struct.Struct(">hB").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihi = struct.Struct(">ihi").unpack_from
 
 
 class MemberIdentity(Message):
@@ -288,192 +282,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: LeaveGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    add(_pack_h(len(data)) + data)
-
-
-def _encode_request_v3(message: LeaveGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.members
-    n = len(value_1)
-    add(_pack_i(n))
-    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
-        value_3 = item_2.member_id
-        data = value_3.encode()
-        add(_pack_h(len(data)) + data)
-        value_4 = item_2.group_instance_id
-        data = b"" if value_4 is None else value_4.encode()
-        add(_pack_h(-1 if value_4 is None else len(data)) + data)
-
-
-def _encode_request_v4(message: LeaveGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.members
-    n = len(value_1) + 1
-    add(varint(n))
-    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
-        value_3 = item_2.member_id
-        data = value_3.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_4 = item_2.group_instance_id
-        data = b"" if value_4 is None else value_4.encode()
-        n = 0 if value_4 is None else len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    add(b"\0")
-
-
-def _encode_request_v5(message: LeaveGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.members
-    n = len(value_1) + 1
-    add(varint(n))
-    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
-        value_3 = item_2.member_id
-        data = value_3.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_4 = item_2.group_instance_id
-        data = b"" if value_4 is None else value_4.encode()
-        n = 0 if value_4 is None else len(data) + 1
-        add(varint(n) + data)
-        value_5 = item_2.reason
-        data = b"" if value_5 is None else value_5.encode()
-        n = 0 if value_5 is None else len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v4,
-    5: _encode_request_v5,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[LeaveGroupResponse, int]:
-    (error_code_0,) = _unpack_h(buffer, position)
-    position += 2
-    return LeaveGroupResponse(0, error_code_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[LeaveGroupResponse, int]:
-    throttle_time_ms_0, error_code_0 = _unpack_ih(buffer, position)
-    position += 6
-    return LeaveGroupResponse(throttle_time_ms_0, error_code_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[LeaveGroupResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihi(buffer, position)
-    position += 10
-    if n < 0:
-        bad_length("LeaveGroupResponse.members", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("LeaveGroupResponse.members", n)
-    members_0: list[MemberResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("MemberResponse.member_id", n)
-        stop = position + n
-        member_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        group_instance_id_1: str | None = None
-        if n >= 0:
-            stop = position + n
-            group_instance_id_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        elif n != -1:
-            bad_length("MemberResponse.group_instance_id", n)
-        (error_code_1,) = _unpack_h(buffer, position)
-        position += 2
-        members_0.append(MemberResponse(member_id_1, group_instance_id_1, error_code_1))
-    return LeaveGroupResponse(throttle_time_ms_0, error_code_0, members_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[LeaveGroupResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("LeaveGroupResponse.members", -1)
-    n -= 1
-    left -= n
-    if n * 5 > end - position or left < 0:
-        bad_count("LeaveGroupResponse.members", n)
-    members_0: list[MemberResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("MemberResponse.member_id", -1)
-        stop = position + n - 1
-        member_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        group_instance_id_1: str | None = None
-        if n:
-            stop = position + n - 1
-            group_instance_id_1 = str(buffer[position:stop], "utf-8")
-            position = stop
-        error_code_1, tags_1 = _unpack_hB(buffer, position)
-        position += 3
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        members_0.append(MemberResponse(member_id_1, group_instance_id_1, error_code_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return LeaveGroupResponse(throttle_time_ms_0, error_code_0, members_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v1,
-    3: _decode_response_v3,
-    4: _decode_response_v4,
-    5: _decode_response_v4,
-}
-
-
 def _encode_response_v0(message: LeaveGroupResponse, out: list[Buffer]) -> None:
     add = out.append
     add(_pack_h(message.error_code))
@@ -541,28 +349,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Leave
         raise malformed("LeaveGroupRequest", version, error) from error
     if end > len(buffer):
         raise left_over("LeaveGroupRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: LeaveGroupRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("LeaveGroupRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> LeaveGroupResponse:
-    """Read one LeaveGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("LeaveGroupResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("LeaveGroupResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("LeaveGroupResponse", version, end, len(buffer))
     return message
 
 

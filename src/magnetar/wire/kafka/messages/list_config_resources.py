@@ -8,18 +8,15 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_numbers,
     paced,
     read_numbers,
     skip_tags,
-    string_tail,
     unsupported,
     varint,
     varint_tail,
@@ -33,8 +30,6 @@ FLEXIBLE_SINCE: Final = 0
 _pack_bx = struct.Struct(">bx").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
-_unpack_bB = struct.Struct(">bB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
 class ListConfigResourcesRequest(Message):
@@ -116,103 +111,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: ListConfigResourcesRequest, out: list[Buffer]) -> None:
-    add = out.append
-    add(b"\0")
-
-
-def _encode_request_v1(message: ListConfigResourcesRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.resource_types
-    n = len(value_0) + 1
-    add(varint(n) + pack_numbers("b", value_0))
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListConfigResourcesResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ListConfigResourcesResponse.config_resources", -1)
-    n -= 1
-    left -= n
-    if n * 2 > end - position or left < 0:
-        bad_count("ListConfigResourcesResponse.config_resources", n)
-    config_resources_0: list[ConfigResource] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ConfigResource.resource_name", -1)
-        stop = position + n - 1
-        resource_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        config_resources_0.append(ConfigResource(resource_name_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ListConfigResourcesResponse(throttle_time_ms_0, error_code_0, config_resources_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListConfigResourcesResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ListConfigResourcesResponse.config_resources", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("ListConfigResourcesResponse.config_resources", n)
-    config_resources_0: list[ConfigResource] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ConfigResource.resource_name", -1)
-        stop = position + n - 1
-        resource_name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        resource_type_1, tags_1 = _unpack_bB(buffer, position)
-        position += 2
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        config_resources_0.append(ConfigResource(resource_name_1, resource_type_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ListConfigResourcesResponse(throttle_time_ms_0, error_code_0, config_resources_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-}
-
-
 def _encode_response_v0(message: ListConfigResourcesResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.config_resources
@@ -264,28 +162,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListC
         raise malformed("ListConfigResourcesRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ListConfigResourcesRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ListConfigResourcesRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ListConfigResourcesRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListConfigResourcesResponse:
-    """Read one ListConfigResourcesResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ListConfigResourcesResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ListConfigResourcesResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ListConfigResourcesResponse", version, end, len(buffer))
     return message
 
 

@@ -9,7 +9,6 @@ from magnetar.wire.kafka.runtime import (
     NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -31,25 +30,15 @@ FLEXIBLE_SINCE: Final = 6
 _pack_h = struct.Struct(">h").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
-_pack_ib = struct.Struct(">ib").pack
-_pack_ibB = struct.Struct(">ibB").pack
-_pack_ibi = struct.Struct(">ibi").pack
 _pack_ihqq = struct.Struct(">ihqq").pack
 _pack_ihqqi = struct.Struct(">ihqqi").pack
 _pack_ihqqix = struct.Struct(">ihqqix").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_iiq = struct.Struct(">iiq").pack
-_pack_iiqx = struct.Struct(">iiqx").pack
-_pack_iq = struct.Struct(">iq").pack
-_pack_ix = struct.Struct(">ix").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ibB = struct.Struct(">ibB").unpack_from
 _unpack_ibi = struct.Struct(">ibi").unpack_from
-_unpack_ihqq = struct.Struct(">ihqq").unpack_from
-_unpack_ihqqi = struct.Struct(">ihqqi").unpack_from
-_unpack_ihqqiB = struct.Struct(">ihqqiB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_iiq = struct.Struct(">iiq").unpack_from
 _unpack_iiqB = struct.Struct(">iiqB").unpack_from
@@ -374,286 +363,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v1(message: ListOffsetsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_ii(message.replica_id, n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iq(item_4.partition_index, item_4.timestamp))
-
-
-def _encode_request_v2(message: ListOffsetsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_ibi(message.replica_id, message.isolation_level, n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iq(item_4.partition_index, item_4.timestamp))
-
-
-def _encode_request_v4(message: ListOffsetsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_ibi(message.replica_id, message.isolation_level, n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iiq(item_4.partition_index, item_4.current_leader_epoch, item_4.timestamp))
-
-
-def _encode_request_v6(message: ListOffsetsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    if n < 128:
-        add(_pack_ibB(message.replica_id, message.isolation_level, n))
-    else:
-        add(_pack_ib(message.replica_id, message.isolation_level) + varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iiqx(item_4.partition_index, item_4.current_leader_epoch, item_4.timestamp))
-        add(b"\0")
-    add(b"\0")
-
-
-def _encode_request_v10(message: ListOffsetsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    if n < 128:
-        add(_pack_ibB(message.replica_id, message.isolation_level, n))
-    else:
-        add(_pack_ib(message.replica_id, message.isolation_level) + varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iiqx(item_4.partition_index, item_4.current_leader_epoch, item_4.timestamp))
-        add(b"\0")
-    add(_pack_ix(message.timeout_ms))
-
-
-_ENCODE_REQUEST = {
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-    3: _encode_request_v2,
-    4: _encode_request_v4,
-    5: _encode_request_v4,
-    6: _encode_request_v6,
-    7: _encode_request_v6,
-    8: _encode_request_v6,
-    9: _encode_request_v6,
-    10: _encode_request_v10,
-    11: _encode_request_v10,
-}
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    (n,) = _unpack_i(buffer, position)
-    position += 4
-    if n < 0:
-        bad_length("ListOffsetsResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ListOffsetsResponse.topics", n)
-    topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("ListOffsetsTopicResponse.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("ListOffsetsTopicResponse.partitions", n)
-        left -= n
-        if n * 22 > end - position or left < 0:
-            bad_count("ListOffsetsTopicResponse.partitions", n)
-        partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, timestamp_2, offset_2 = _unpack_ihqq(buffer, position)
-            position += 22
-            partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2))
-        topics_0.append(ListOffsetsTopicResponse(name_1, partitions_1))
-    return ListOffsetsResponse(0, topics_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("ListOffsetsResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ListOffsetsResponse.topics", n)
-    topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("ListOffsetsTopicResponse.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("ListOffsetsTopicResponse.partitions", n)
-        left -= n
-        if n * 22 > end - position or left < 0:
-            bad_count("ListOffsetsTopicResponse.partitions", n)
-        partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, timestamp_2, offset_2 = _unpack_ihqq(buffer, position)
-            position += 22
-            partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2))
-        topics_0.append(ListOffsetsTopicResponse(name_1, partitions_1))
-    return ListOffsetsResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("ListOffsetsResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("ListOffsetsResponse.topics", n)
-    topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("ListOffsetsTopicResponse.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("ListOffsetsTopicResponse.partitions", n)
-        left -= n
-        if n * 26 > end - position or left < 0:
-            bad_count("ListOffsetsTopicResponse.partitions", n)
-        partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2 = _unpack_ihqqi(buffer, position)
-            position += 26
-            partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2))
-        topics_0.append(ListOffsetsTopicResponse(name_1, partitions_1))
-    return ListOffsetsResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v6(buffer: memoryview, position: int) -> tuple[ListOffsetsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ListOffsetsResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("ListOffsetsResponse.topics", n)
-    topics_0: list[ListOffsetsTopicResponse] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ListOffsetsTopicResponse.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ListOffsetsTopicResponse.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 27 > end - position or left < 0:
-            bad_count("ListOffsetsTopicResponse.partitions", n)
-        partitions_1: list[ListOffsetsPartitionResponse] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2, tags_2 = _unpack_ihqqiB(buffer, position)
-            position += 27
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(ListOffsetsPartitionResponse(partition_index_2, error_code_2, timestamp_2, offset_2, leader_epoch_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(ListOffsetsTopicResponse(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ListOffsetsResponse(throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-    4: _decode_response_v4,
-    5: _decode_response_v4,
-    6: _decode_response_v6,
-    7: _decode_response_v6,
-    8: _decode_response_v6,
-    9: _decode_response_v6,
-    10: _decode_response_v6,
-    11: _decode_response_v6,
-}
-
-
 def _encode_response_v1(message: ListOffsetsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -750,28 +459,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListO
         raise malformed("ListOffsetsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ListOffsetsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ListOffsetsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ListOffsetsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListOffsetsResponse:
-    """Read one ListOffsetsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ListOffsetsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ListOffsetsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ListOffsetsResponse", version, end, len(buffer))
     return message
 
 

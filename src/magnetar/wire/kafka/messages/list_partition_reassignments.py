@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -35,7 +34,6 @@ _pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 
 
 class ListPartitionReassignmentsTopics(Message):
@@ -168,134 +166,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: ListPartitionReassignmentsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = 0 if value_0 is None else len(value_0) + 1
-    if n < 128:
-        add(_pack_iB(message.timeout_ms, n))
-    else:
-        add(_pack_i(message.timeout_ms) + varint(n))
-    for item_1 in paced(value_0 or ()) if n >= PACED_MIN else value_0 or ():
-        value_2 = item_1.name
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partition_indexes
-        n = len(value_3) + 1
-        add(varint(n) + pack_int32s(value_3))
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListPartitionReassignmentsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ListPartitionReassignmentsResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("ListPartitionReassignmentsResponse.topics", n)
-    topics_0: list[OngoingTopicReassignment] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("OngoingTopicReassignment.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("OngoingTopicReassignment.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 8 > end - position or left < 0:
-            bad_count("OngoingTopicReassignment.partitions", n)
-        partitions_1: list[OngoingPartitionReassignment] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, n = _unpack_iB(buffer, position)
-            position += 5
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("OngoingPartitionReassignment.replicas", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("OngoingPartitionReassignment.replicas", n)
-            replicas_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("OngoingPartitionReassignment.adding_replicas", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("OngoingPartitionReassignment.adding_replicas", n)
-            adding_replicas_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            n = buffer[position]
-            position += 1
-            if n > 127:
-                n, position = varint_tail(buffer, position, n)
-            if n == 0:
-                bad_length("OngoingPartitionReassignment.removing_replicas", -1)
-            n -= 1
-            left -= n
-            if n * 4 > end - position or left < 0:
-                bad_count("OngoingPartitionReassignment.removing_replicas", n)
-            removing_replicas_2 = read_int32s(buffer, position, n)
-            position += 4 * n
-            tags_2 = buffer[position]
-            position += 1
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(OngoingPartitionReassignment(partition_index_2, replicas_2, adding_replicas_2, removing_replicas_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(OngoingTopicReassignment(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ListPartitionReassignmentsResponse(throttle_time_ms_0, error_code_0, error_message_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: ListPartitionReassignmentsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -350,28 +220,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListP
         raise malformed("ListPartitionReassignmentsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ListPartitionReassignmentsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ListPartitionReassignmentsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ListPartitionReassignmentsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListPartitionReassignmentsResponse:
-    """Read one ListPartitionReassignmentsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ListPartitionReassignmentsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ListPartitionReassignmentsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ListPartitionReassignmentsResponse", version, end, len(buffer))
     return message
 
 

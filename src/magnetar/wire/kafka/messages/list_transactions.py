@@ -8,14 +8,12 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
     bad_length,
     left_over,
     malformed,
-    pack_numbers,
     paced,
     read_numbers,
     skip_tags,
@@ -34,8 +32,6 @@ _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_q = struct.Struct(">q").pack
 _pack_qB = struct.Struct(">qB").pack
-_pack_qx = struct.Struct(">qx").pack
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_qB = struct.Struct(">qB").unpack_from
 
 
@@ -239,139 +235,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: ListTransactionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.state_filters
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    value_2 = message.producer_id_filters
-    n = len(value_2) + 1
-    add(varint(n) + pack_numbers("q", value_2))
-    add(b"\0")
-
-
-def _encode_request_v1(message: ListTransactionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.state_filters
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    value_2 = message.producer_id_filters
-    n = len(value_2) + 1
-    add(varint(n) + pack_numbers("q", value_2))
-    add(_pack_qx(message.duration_filter))
-
-
-def _encode_request_v2(message: ListTransactionsRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.state_filters
-    n = len(value_0) + 1
-    add(varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        data = item_1.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-    value_2 = message.producer_id_filters
-    n = len(value_2) + 1
-    add(varint(n) + pack_numbers("q", value_2))
-    value_3 = message.transactional_id_pattern
-    data = b"" if value_3 is None else value_3.encode()
-    n = 0 if value_3 is None else len(data) + 1
-    if n < 128:
-        add(_pack_qB(message.duration_filter, n) + data)
-    else:
-        add(_pack_q(message.duration_filter) + varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v1,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[ListTransactionsResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ListTransactionsResponse.unknown_state_filters", -1)
-    n -= 1
-    left -= n
-    if n > end - position or left < 0:
-        bad_count("ListTransactionsResponse.unknown_state_filters", n)
-    unknown_state_filters_0: list[str] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("ListTransactionsResponse.unknown_state_filters", -1)
-        stop = position + n - 1
-        item = str(buffer[position:stop], "utf-8")
-        position = stop
-        unknown_state_filters_0.append(item)
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("ListTransactionsResponse.transaction_states", -1)
-    n -= 1
-    left -= n
-    if n * 11 > end - position or left < 0:
-        bad_count("ListTransactionsResponse.transaction_states", n)
-    transaction_states_0: list[TransactionState] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TransactionState.transactional_id", -1)
-        stop = position + n - 1
-        transactional_id_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        producer_id_1, n = _unpack_qB(buffer, position)
-        position += 9
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TransactionState.transaction_state", -1)
-        stop = position + n - 1
-        transaction_state_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        transaction_states_0.append(TransactionState(transactional_id_1, producer_id_1, transaction_state_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return ListTransactionsResponse(throttle_time_ms_0, error_code_0, unknown_state_filters_0, transaction_states_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: ListTransactionsResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.unknown_state_filters
@@ -421,28 +284,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> ListT
         raise malformed("ListTransactionsRequest", version, error) from error
     if end > len(buffer):
         raise left_over("ListTransactionsRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: ListTransactionsRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("ListTransactionsRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> ListTransactionsResponse:
-    """Read one ListTransactionsResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("ListTransactionsResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("ListTransactionsResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("ListTransactionsResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -29,9 +28,7 @@ _pack_hii = struct.Struct(">hii").pack
 _pack_i = struct.Struct(">i").pack
 _pack_ih = struct.Struct(">ih").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hii = struct.Struct(">hii").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
 
 
 class OffsetDeleteRequestPartition(Message):
@@ -161,70 +158,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: OffsetDeleteRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.topics
-    n = len(value_1)
-    add(_pack_i(n))
-    for item_2 in paced(value_1) if n >= PACED_MIN else value_1:
-        value_3 = item_2.name
-        data = value_3.encode()
-        add(_pack_h(len(data)) + data)
-        value_4 = item_2.partitions
-        n = len(value_4)
-        add(_pack_i(n))
-        for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
-            add(_pack_i(item_5.partition_index))
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[OffsetDeleteResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    error_code_0, throttle_time_ms_0, n = _unpack_hii(buffer, position)
-    position += 10
-    if n < 0:
-        bad_length("OffsetDeleteResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("OffsetDeleteResponse.topics", n)
-    topics_0: list[OffsetDeleteResponseTopic] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("OffsetDeleteResponseTopic.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("OffsetDeleteResponseTopic.partitions", n)
-        left -= n
-        if n * 6 > end - position or left < 0:
-            bad_count("OffsetDeleteResponseTopic.partitions", n)
-        partitions_1: list[OffsetDeleteResponsePartition] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2 = _unpack_ih(buffer, position)
-            position += 6
-            partitions_1.append(OffsetDeleteResponsePartition(partition_index_2, error_code_2))
-        topics_0.append(OffsetDeleteResponseTopic(name_1, partitions_1))
-    return OffsetDeleteResponse(error_code_0, throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: OffsetDeleteResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -257,28 +190,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Offse
         raise malformed("OffsetDeleteRequest", version, error) from error
     if end > len(buffer):
         raise left_over("OffsetDeleteRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: OffsetDeleteRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("OffsetDeleteRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> OffsetDeleteResponse:
-    """Read one OffsetDeleteResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("OffsetDeleteResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("OffsetDeleteResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("OffsetDeleteResponse", version, end, len(buffer))
     return message
 
 

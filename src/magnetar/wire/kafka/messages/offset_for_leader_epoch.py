@@ -9,7 +9,6 @@ from magnetar.wire.kafka.runtime import (
     NEW,
     PACED_MIN,
     REQUEST_ELEMENTS_MAX,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -34,11 +33,7 @@ _pack_hiiqx = struct.Struct(">hiiqx").pack
 _pack_i = struct.Struct(">i").pack
 _pack_iB = struct.Struct(">iB").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_iii = struct.Struct(">iii").pack
-_pack_iiix = struct.Struct(">iiix").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hiiq = struct.Struct(">hiiq").unpack_from
-_unpack_hiiqB = struct.Struct(">hiiqB").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ii = struct.Struct(">ii").unpack_from
@@ -262,162 +257,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v2(message: OffsetForLeaderEpochRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_i(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.topic
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iii(item_4.partition, item_4.current_leader_epoch, item_4.leader_epoch))
-
-
-def _encode_request_v3(message: OffsetForLeaderEpochRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0)
-    add(_pack_ii(message.replica_id, n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.topic
-        data = value_2.encode()
-        add(_pack_h(len(data)) + data)
-        value_3 = item_1.partitions
-        n = len(value_3)
-        add(_pack_i(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iii(item_4.partition, item_4.current_leader_epoch, item_4.leader_epoch))
-
-
-def _encode_request_v4(message: OffsetForLeaderEpochRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.topics
-    n = len(value_0) + 1
-    if n < 128:
-        add(_pack_iB(message.replica_id, n))
-    else:
-        add(_pack_i(message.replica_id) + varint(n))
-    for item_1 in paced(value_0) if n >= PACED_MIN else value_0:
-        value_2 = item_1.topic
-        data = value_2.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_3 = item_1.partitions
-        n = len(value_3) + 1
-        add(varint(n))
-        for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-            add(_pack_iiix(item_4.partition, item_4.current_leader_epoch, item_4.leader_epoch))
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    2: _encode_request_v2,
-    3: _encode_request_v3,
-    4: _encode_request_v4,
-}
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("OffsetForLeaderEpochResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("OffsetForLeaderEpochResponse.topics", n)
-    topics_0: list[OffsetForLeaderTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("OffsetForLeaderTopicResult.topic", n)
-        stop = position + n
-        topic_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("OffsetForLeaderTopicResult.partitions", n)
-        left -= n
-        if n * 18 > end - position or left < 0:
-            bad_count("OffsetForLeaderTopicResult.partitions", n)
-        partitions_1: list[EpochEndOffset] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            error_code_2, partition_2, leader_epoch_2, end_offset_2 = _unpack_hiiq(buffer, position)
-            position += 18
-            partitions_1.append(EpochEndOffset(error_code_2, partition_2, leader_epoch_2, end_offset_2))
-        topics_0.append(OffsetForLeaderTopicResult(topic_1, partitions_1))
-    return OffsetForLeaderEpochResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("OffsetForLeaderEpochResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("OffsetForLeaderEpochResponse.topics", n)
-    topics_0: list[OffsetForLeaderTopicResult] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("OffsetForLeaderTopicResult.topic", -1)
-        stop = position + n - 1
-        topic_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("OffsetForLeaderTopicResult.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 19 > end - position or left < 0:
-            bad_count("OffsetForLeaderTopicResult.partitions", n)
-        partitions_1: list[EpochEndOffset] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            error_code_2, partition_2, leader_epoch_2, end_offset_2, tags_2 = _unpack_hiiqB(buffer, position)
-            position += 19
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(EpochEndOffset(error_code_2, partition_2, leader_epoch_2, end_offset_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(OffsetForLeaderTopicResult(topic_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return OffsetForLeaderEpochResponse(throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    2: _decode_response_v2,
-    3: _decode_response_v2,
-    4: _decode_response_v4,
-}
-
-
 def _encode_response_v2(message: OffsetForLeaderEpochResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -474,28 +313,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> Offse
         raise malformed("OffsetForLeaderEpochRequest", version, error) from error
     if end > len(buffer):
         raise left_over("OffsetForLeaderEpochRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: OffsetForLeaderEpochRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("OffsetForLeaderEpochRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> OffsetForLeaderEpochResponse:
-    """Read one OffsetForLeaderEpochResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("OffsetForLeaderEpochResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("OffsetForLeaderEpochResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("OffsetForLeaderEpochResponse", version, end, len(buffer))
     return message
 
 

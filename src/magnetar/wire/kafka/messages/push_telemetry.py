@@ -6,7 +6,6 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    RESPONSE_ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
     Message,
@@ -15,7 +14,6 @@ from magnetar.wire.kafka.runtime import (
     malformed,
     skip_tags,
     unsupported,
-    varint,
     varint_tail,
     WHOLE_REQUEST_ELEMENTS_MAX,
 )
@@ -25,9 +23,6 @@ VERSIONS: Final = (0, 0)
 FLEXIBLE_SINCE: Final = 0
 
 _pack_ihx = struct.Struct(">ihx").pack
-_pack_uiob = struct.Struct(">16si?b").pack
-_pack_uiobB = struct.Struct(">16si?bB").pack
-_unpack_ihB = struct.Struct(">ihB").unpack_from
 _unpack_uiobB = struct.Struct(">16si?bB").unpack_from
 
 
@@ -88,37 +83,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: PushTelemetryRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.metrics
-    data = value_0
-    n = len(data) + 1
-    if n < 128:
-        add(_pack_uiobB(message.client_instance_id, message.subscription_id, message.terminating, message.compression_type, n) + data)
-    else:
-        add(_pack_uiob(message.client_instance_id, message.subscription_id, message.terminating, message.compression_type) + varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[PushTelemetryResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, tags_0 = _unpack_ihB(buffer, position)
-    position += 7
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return PushTelemetryResponse(throttle_time_ms_0, error_code_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: PushTelemetryResponse, out: list[Buffer]) -> None:
     add = out.append
     add(_pack_ihx(message.throttle_time_ms, message.error_code))
@@ -140,28 +104,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> PushT
         raise malformed("PushTelemetryRequest", version, error) from error
     if end > len(buffer):
         raise left_over("PushTelemetryRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: PushTelemetryRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("PushTelemetryRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> PushTelemetryResponse:
-    """Read one PushTelemetryResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("PushTelemetryResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("PushTelemetryResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("PushTelemetryResponse", version, end, len(buffer))
     return message
 
 

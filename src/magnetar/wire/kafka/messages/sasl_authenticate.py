@@ -6,14 +6,12 @@ from typing import Final
 
 from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_length,
     left_over,
     malformed,
     skip_tags,
-    string_tail,
     unsupported,
     varint,
     varint_tail,
@@ -30,11 +28,7 @@ _pack_hh = struct.Struct(">hh").pack
 _pack_i = struct.Struct(">i").pack
 _pack_q = struct.Struct(">q").pack
 _pack_qx = struct.Struct(">qx").pack
-_unpack_hB = struct.Struct(">hB").unpack_from
-_unpack_hh = struct.Struct(">hh").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_q = struct.Struct(">q").unpack_from
-_unpack_qB = struct.Struct(">qB").unpack_from
 
 
 class SaslAuthenticateRequest(Message):
@@ -103,105 +97,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: SaslAuthenticateRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.auth_bytes
-    data = value_0
-    add(_pack_i(len(data)) + data)
-
-
-def _encode_request_v2(message: SaslAuthenticateRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.auth_bytes
-    data = value_0
-    n = len(data) + 1
-    add(varint(n) + data)
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[SaslAuthenticateResponse, int]:
-    error_code_0, n = _unpack_hh(buffer, position)
-    position += 4
-    error_message_0: str | None = None
-    if n >= 0:
-        stop = position + n
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    elif n != -1:
-        bad_length("SaslAuthenticateResponse.error_message", n)
-    (n,) = _unpack_i(buffer, position)
-    position += 4
-    if n < 0:
-        bad_length("SaslAuthenticateResponse.auth_bytes", n)
-    stop = position + n
-    auth_bytes_0 = bytes(buffer[position:stop])
-    position = stop
-    return SaslAuthenticateResponse(error_code_0, error_message_0, auth_bytes_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[SaslAuthenticateResponse, int]:
-    error_code_0, n = _unpack_hh(buffer, position)
-    position += 4
-    error_message_0: str | None = None
-    if n >= 0:
-        stop = position + n
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    elif n != -1:
-        bad_length("SaslAuthenticateResponse.error_message", n)
-    (n,) = _unpack_i(buffer, position)
-    position += 4
-    if n < 0:
-        bad_length("SaslAuthenticateResponse.auth_bytes", n)
-    stop = position + n
-    auth_bytes_0 = bytes(buffer[position:stop])
-    position = stop
-    (session_lifetime_ms_0,) = _unpack_q(buffer, position)
-    position += 8
-    return SaslAuthenticateResponse(error_code_0, error_message_0, auth_bytes_0, session_lifetime_ms_0), position
-
-
-def _decode_response_v2(buffer: memoryview, position: int) -> tuple[SaslAuthenticateResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    error_code_0, n = _unpack_hB(buffer, position)
-    position += 3
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    error_message_0: str | None = None
-    if n:
-        stop = position + n - 1
-        error_message_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("SaslAuthenticateResponse.auth_bytes", -1)
-    stop = position + n - 1
-    auth_bytes_0 = bytes(buffer[position:stop])
-    position = stop
-    session_lifetime_ms_0, tags_0 = _unpack_qB(buffer, position)
-    position += 9
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return SaslAuthenticateResponse(error_code_0, error_message_0, auth_bytes_0, session_lifetime_ms_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v2,
-}
-
-
 def _encode_response_v0(message: SaslAuthenticateResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.error_message
@@ -257,28 +152,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslA
         raise malformed("SaslAuthenticateRequest", version, error) from error
     if end > len(buffer):
         raise left_over("SaslAuthenticateRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: SaslAuthenticateRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("SaslAuthenticateRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> SaslAuthenticateResponse:
-    """Read one SaslAuthenticateResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("SaslAuthenticateResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("SaslAuthenticateResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("SaslAuthenticateResponse", version, end, len(buffer))
     return message
 
 

@@ -8,10 +8,8 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
-    bad_count,
     bad_length,
     left_over,
     malformed,
@@ -26,7 +24,6 @@ FLEXIBLE_SINCE: Final = None
 _pack_h = struct.Struct(">h").pack
 _pack_hi = struct.Struct(">hi").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hi = struct.Struct(">hi").unpack_from
 
 
 class SaslHandshakeRequest(Message):
@@ -73,48 +70,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: SaslHandshakeRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.mechanism
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[SaslHandshakeResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    error_code_0, n = _unpack_hi(buffer, position)
-    position += 6
-    if n < 0:
-        bad_length("SaslHandshakeResponse.mechanisms", n)
-    left -= n
-    if n * 2 > end - position or left < 0:
-        bad_count("SaslHandshakeResponse.mechanisms", n)
-    mechanisms_0: list[str] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("SaslHandshakeResponse.mechanisms", n)
-        stop = position + n
-        item = str(buffer[position:stop], "utf-8")
-        position = stop
-        mechanisms_0.append(item)
-    return SaslHandshakeResponse(error_code_0, mechanisms_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-}
-
-
 def _encode_response_v0(message: SaslHandshakeResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.mechanisms
@@ -142,28 +97,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> SaslH
         raise malformed("SaslHandshakeRequest", version, error) from error
     if end > len(buffer):
         raise left_over("SaslHandshakeRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: SaslHandshakeRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("SaslHandshakeRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> SaslHandshakeResponse:
-    """Read one SaslHandshakeResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("SaslHandshakeResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("SaslHandshakeResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("SaslHandshakeResponse", version, end, len(buffer))
     return message
 
 

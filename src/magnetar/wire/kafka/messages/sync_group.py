@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -28,20 +27,14 @@ API_KEY: Final = 14
 VERSIONS: Final = (0, 5)
 FLEXIBLE_SINCE: Final = 4
 
-_pack_h = struct.Struct(">h").pack
 _pack_hi = struct.Struct(">hi").pack
-_pack_i = struct.Struct(">i").pack
-_pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihB = struct.Struct(">ihB").pack
 _pack_ihi = struct.Struct(">ihi").pack
 _unpack_h = struct.Struct(">h").unpack_from
-_unpack_hi = struct.Struct(">hi").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
 _unpack_iB = struct.Struct(">iB").unpack_from
 _unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ihi = struct.Struct(">ihi").unpack_from
 
 
 class SyncGroupRequestAssignment(Message):
@@ -370,219 +363,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: SyncGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    add(_pack_ih(message.generation_id, len(data)) + data)
-    value_2 = message.assignments
-    n = len(value_2)
-    add(_pack_i(n))
-    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
-        value_4 = item_3.member_id
-        data = value_4.encode()
-        add(_pack_h(len(data)) + data)
-        value_5 = item_3.assignment
-        data = value_5
-        add(_pack_i(len(data)) + data)
-
-
-def _encode_request_v3(message: SyncGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    add(_pack_ih(message.generation_id, len(data)) + data)
-    value_2 = message.group_instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    add(_pack_h(-1 if value_2 is None else len(data)) + data)
-    value_3 = message.assignments
-    n = len(value_3)
-    add(_pack_i(n))
-    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-        value_5 = item_4.member_id
-        data = value_5.encode()
-        add(_pack_h(len(data)) + data)
-        value_6 = item_4.assignment
-        data = value_6
-        add(_pack_i(len(data)) + data)
-
-
-def _encode_request_v4(message: SyncGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    n = len(data) + 1
-    if n < 128:
-        add(_pack_iB(message.generation_id, n) + data)
-    else:
-        add(_pack_i(message.generation_id) + varint(n) + data)
-    value_2 = message.group_instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    n = 0 if value_2 is None else len(data) + 1
-    add(varint(n) + data)
-    value_3 = message.assignments
-    n = len(value_3) + 1
-    add(varint(n))
-    for item_4 in paced(value_3) if n >= PACED_MIN else value_3:
-        value_5 = item_4.member_id
-        data = value_5.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_6 = item_4.assignment
-        data = value_6
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    add(b"\0")
-
-
-def _encode_request_v5(message: SyncGroupRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.group_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.member_id
-    data = value_1.encode()
-    n = len(data) + 1
-    if n < 128:
-        add(_pack_iB(message.generation_id, n) + data)
-    else:
-        add(_pack_i(message.generation_id) + varint(n) + data)
-    value_2 = message.group_instance_id
-    data = b"" if value_2 is None else value_2.encode()
-    n = 0 if value_2 is None else len(data) + 1
-    add(varint(n) + data)
-    value_3 = message.protocol_type
-    data = b"" if value_3 is None else value_3.encode()
-    n = 0 if value_3 is None else len(data) + 1
-    add(varint(n) + data)
-    value_4 = message.protocol_name
-    data = b"" if value_4 is None else value_4.encode()
-    n = 0 if value_4 is None else len(data) + 1
-    add(varint(n) + data)
-    value_5 = message.assignments
-    n = len(value_5) + 1
-    add(varint(n))
-    for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
-        value_7 = item_6.member_id
-        data = value_7.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_8 = item_6.assignment
-        data = value_8
-        n = len(data) + 1
-        add(varint(n) + data)
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v0,
-    3: _encode_request_v3,
-    4: _encode_request_v4,
-    5: _encode_request_v5,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[SyncGroupResponse, int]:
-    error_code_0, n = _unpack_hi(buffer, position)
-    position += 6
-    if n < 0:
-        bad_length("SyncGroupResponse.assignment", n)
-    stop = position + n
-    assignment_0 = bytes(buffer[position:stop])
-    position = stop
-    return SyncGroupResponse(0, error_code_0, None, None, assignment_0), position
-
-
-def _decode_response_v1(buffer: memoryview, position: int) -> tuple[SyncGroupResponse, int]:
-    throttle_time_ms_0, error_code_0, n = _unpack_ihi(buffer, position)
-    position += 10
-    if n < 0:
-        bad_length("SyncGroupResponse.assignment", n)
-    stop = position + n
-    assignment_0 = bytes(buffer[position:stop])
-    position = stop
-    return SyncGroupResponse(throttle_time_ms_0, error_code_0, None, None, assignment_0), position
-
-
-def _decode_response_v4(buffer: memoryview, position: int) -> tuple[SyncGroupResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("SyncGroupResponse.assignment", -1)
-    stop = position + n - 1
-    assignment_0 = bytes(buffer[position:stop])
-    position = stop
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return SyncGroupResponse(throttle_time_ms_0, error_code_0, None, None, assignment_0), position
-
-
-def _decode_response_v5(buffer: memoryview, position: int) -> tuple[SyncGroupResponse, int]:
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, error_code_0, n = _unpack_ihB(buffer, position)
-    position += 7
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    protocol_type_0: str | None = None
-    if n:
-        stop = position + n - 1
-        protocol_type_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = string_tail(buffer, position, n)
-    protocol_name_0: str | None = None
-    if n:
-        stop = position + n - 1
-        protocol_name_0 = str(buffer[position:stop], "utf-8")
-        position = stop
-    n = buffer[position]
-    position += 1
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("SyncGroupResponse.assignment", -1)
-    stop = position + n - 1
-    assignment_0 = bytes(buffer[position:stop])
-    position = stop
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return SyncGroupResponse(throttle_time_ms_0, error_code_0, protocol_type_0, protocol_name_0, assignment_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v1,
-    2: _decode_response_v1,
-    3: _decode_response_v1,
-    4: _decode_response_v4,
-    5: _decode_response_v5,
-}
-
-
 def _encode_response_v0(message: SyncGroupResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.assignment
@@ -650,28 +430,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> SyncG
         raise malformed("SyncGroupRequest", version, error) from error
     if end > len(buffer):
         raise left_over("SyncGroupRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: SyncGroupRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("SyncGroupRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> SyncGroupResponse:
-    """Read one SyncGroupResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("SyncGroupResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("SyncGroupResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("SyncGroupResponse", version, end, len(buffer))
     return message
 
 

@@ -8,7 +8,6 @@ from magnetar.wire.kafka.runtime import (
     DECODE_FAILURES,
     NEW,
     PACED_MIN,
-    RESPONSE_ELEMENTS_MAX,
     Buffer,
     Message,
     bad_count,
@@ -34,18 +33,8 @@ _pack_iB = struct.Struct(">iB").pack
 _pack_ih = struct.Struct(">ih").pack
 _pack_ihx = struct.Struct(">ihx").pack
 _pack_ii = struct.Struct(">ii").pack
-_pack_iqh = struct.Struct(">iqh").pack
-_pack_iqi = struct.Struct(">iqi").pack
-_pack_iqiB = struct.Struct(">iqiB").pack
-_pack_iqih = struct.Struct(">iqih").pack
-_pack_qhi = struct.Struct(">qhi").pack
-_pack_qhiB = struct.Struct(">qhiB").pack
 _unpack_h = struct.Struct(">h").unpack_from
 _unpack_i = struct.Struct(">i").unpack_from
-_unpack_iB = struct.Struct(">iB").unpack_from
-_unpack_ih = struct.Struct(">ih").unpack_from
-_unpack_ihB = struct.Struct(">ihB").unpack_from
-_unpack_ii = struct.Struct(">ii").unpack_from
 _unpack_iqh = struct.Struct(">iqh").unpack_from
 _unpack_iqiB = struct.Struct(">iqiB").unpack_from
 _unpack_iqih = struct.Struct(">iqih").unpack_from
@@ -369,207 +358,6 @@ _DECODE_REQUEST = {
 }
 
 
-def _encode_request_v0(message: TxnOffsetCommitRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.group_id
-    data = value_1.encode()
-    add(_pack_h(len(data)) + data)
-    value_2 = message.topics
-    n = len(value_2)
-    add(_pack_qhi(message.producer_id, message.producer_epoch, n))
-    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
-        value_4 = item_3.name
-        data = value_4.encode()
-        add(_pack_h(len(data)) + data)
-        value_5 = item_3.partitions
-        n = len(value_5)
-        add(_pack_i(n))
-        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
-            value_7 = item_6.committed_metadata
-            data = b"" if value_7 is None else value_7.encode()
-            add(_pack_iqh(item_6.partition_index, item_6.committed_offset, -1 if value_7 is None else len(data)) + data)
-
-
-def _encode_request_v2(message: TxnOffsetCommitRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    add(_pack_h(len(data)) + data)
-    value_1 = message.group_id
-    data = value_1.encode()
-    add(_pack_h(len(data)) + data)
-    value_2 = message.topics
-    n = len(value_2)
-    add(_pack_qhi(message.producer_id, message.producer_epoch, n))
-    for item_3 in paced(value_2) if n >= PACED_MIN else value_2:
-        value_4 = item_3.name
-        data = value_4.encode()
-        add(_pack_h(len(data)) + data)
-        value_5 = item_3.partitions
-        n = len(value_5)
-        add(_pack_i(n))
-        for item_6 in paced(value_5) if n >= PACED_MIN else value_5:
-            value_7 = item_6.committed_metadata
-            data = b"" if value_7 is None else value_7.encode()
-            add(_pack_iqih(item_6.partition_index, item_6.committed_offset, item_6.committed_leader_epoch, -1 if value_7 is None else len(data)) + data)
-
-
-def _encode_request_v3(message: TxnOffsetCommitRequest, out: list[Buffer]) -> None:
-    add = out.append
-    value_0 = message.transactional_id
-    data = value_0.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_1 = message.group_id
-    data = value_1.encode()
-    n = len(data) + 1
-    add(varint(n) + data)
-    value_2 = message.member_id
-    data = value_2.encode()
-    n = len(data) + 1
-    if n < 128:
-        add(_pack_qhiB(message.producer_id, message.producer_epoch, message.generation_id, n) + data)
-    else:
-        add(_pack_qhi(message.producer_id, message.producer_epoch, message.generation_id) + varint(n) + data)
-    value_3 = message.group_instance_id
-    data = b"" if value_3 is None else value_3.encode()
-    n = 0 if value_3 is None else len(data) + 1
-    add(varint(n) + data)
-    value_4 = message.topics
-    n = len(value_4) + 1
-    add(varint(n))
-    for item_5 in paced(value_4) if n >= PACED_MIN else value_4:
-        value_6 = item_5.name
-        data = value_6.encode()
-        n = len(data) + 1
-        add(varint(n) + data)
-        value_7 = item_5.partitions
-        n = len(value_7) + 1
-        add(varint(n))
-        for item_8 in paced(value_7) if n >= PACED_MIN else value_7:
-            value_9 = item_8.committed_metadata
-            data = b"" if value_9 is None else value_9.encode()
-            n = 0 if value_9 is None else len(data) + 1
-            if n < 128:
-                add(_pack_iqiB(item_8.partition_index, item_8.committed_offset, item_8.committed_leader_epoch, n) + data)
-            else:
-                add(_pack_iqi(item_8.partition_index, item_8.committed_offset, item_8.committed_leader_epoch) + varint(n) + data)
-            add(b"\0")
-        add(b"\0")
-    add(b"\0")
-
-
-_ENCODE_REQUEST = {
-    0: _encode_request_v0,
-    1: _encode_request_v0,
-    2: _encode_request_v2,
-    3: _encode_request_v3,
-    4: _encode_request_v3,
-    5: _encode_request_v3,
-}
-
-
-def _decode_response_v0(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_ii(buffer, position)
-    position += 8
-    if n < 0:
-        bad_length("TxnOffsetCommitResponse.topics", n)
-    left -= n
-    if n * 6 > end - position or left < 0:
-        bad_count("TxnOffsetCommitResponse.topics", n)
-    topics_0: list[TxnOffsetCommitResponseTopic] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        (n,) = _unpack_h(buffer, position)
-        position += 2
-        if n < 0:
-            bad_length("TxnOffsetCommitResponseTopic.name", n)
-        stop = position + n
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        (n,) = _unpack_i(buffer, position)
-        position += 4
-        if n < 0:
-            bad_length("TxnOffsetCommitResponseTopic.partitions", n)
-        left -= n
-        if n * 6 > end - position or left < 0:
-            bad_count("TxnOffsetCommitResponseTopic.partitions", n)
-        partitions_1: list[TxnOffsetCommitResponsePartition] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2 = _unpack_ih(buffer, position)
-            position += 6
-            partitions_1.append(TxnOffsetCommitResponsePartition(partition_index_2, error_code_2))
-        topics_0.append(TxnOffsetCommitResponseTopic(name_1, partitions_1))
-    return TxnOffsetCommitResponse(throttle_time_ms_0, topics_0), position
-
-
-def _decode_response_v3(buffer: memoryview, position: int) -> tuple[TxnOffsetCommitResponse, int]:
-    end = len(buffer)
-    left = RESPONSE_ELEMENTS_MAX
-    throttle_time_ms_0, n = _unpack_iB(buffer, position)
-    position += 5
-    if n > 127:
-        n, position = varint_tail(buffer, position, n)
-    if n == 0:
-        bad_length("TxnOffsetCommitResponse.topics", -1)
-    n -= 1
-    left -= n
-    if n * 3 > end - position or left < 0:
-        bad_count("TxnOffsetCommitResponse.topics", n)
-    topics_0: list[TxnOffsetCommitResponseTopic] = []
-    for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = string_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TxnOffsetCommitResponseTopic.name", -1)
-        stop = position + n - 1
-        name_1 = str(buffer[position:stop], "utf-8")
-        position = stop
-        n = buffer[position]
-        position += 1
-        if n > 127:
-            n, position = varint_tail(buffer, position, n)
-        if n == 0:
-            bad_length("TxnOffsetCommitResponseTopic.partitions", -1)
-        n -= 1
-        left -= n
-        if n * 7 > end - position or left < 0:
-            bad_count("TxnOffsetCommitResponseTopic.partitions", n)
-        partitions_1: list[TxnOffsetCommitResponsePartition] = []
-        for _ in paced(range(n)) if n >= PACED_MIN else range(n):
-            partition_index_2, error_code_2, tags_2 = _unpack_ihB(buffer, position)
-            position += 7
-            if tags_2:
-                position, left = skip_tags(buffer, position, tags_2, left)
-            partitions_1.append(TxnOffsetCommitResponsePartition(partition_index_2, error_code_2))
-        tags_1 = buffer[position]
-        position += 1
-        if tags_1:
-            position, left = skip_tags(buffer, position, tags_1, left)
-        topics_0.append(TxnOffsetCommitResponseTopic(name_1, partitions_1))
-    tags_0 = buffer[position]
-    position += 1
-    if tags_0:
-        position, left = skip_tags(buffer, position, tags_0, left)
-    return TxnOffsetCommitResponse(throttle_time_ms_0, topics_0), position
-
-
-_DECODE_RESPONSE = {
-    0: _decode_response_v0,
-    1: _decode_response_v0,
-    2: _decode_response_v0,
-    3: _decode_response_v3,
-    4: _decode_response_v3,
-    5: _decode_response_v3,
-}
-
-
 def _encode_response_v0(message: TxnOffsetCommitResponse, out: list[Buffer]) -> None:
     add = out.append
     value_0 = message.topics
@@ -629,28 +417,6 @@ def decode_request(version: int, buffer: memoryview, position: int = 0) -> TxnOf
         raise malformed("TxnOffsetCommitRequest", version, error) from error
     if end > len(buffer):
         raise left_over("TxnOffsetCommitRequest", version, end, len(buffer))
-    return message
-
-
-def encode_request(version: int, message: TxnOffsetCommitRequest, out: list[Buffer]) -> None:
-    """Append the parts of `message` to `out`; records are not copied.  Raises WireError."""
-    encode = _ENCODE_REQUEST.get(version)
-    if encode is None:
-        raise unsupported("TxnOffsetCommitRequest", version)
-    encode(message, out)
-
-
-def decode_response(version: int, buffer: memoryview, position: int = 0) -> TxnOffsetCommitResponse:
-    """Read one TxnOffsetCommitResponse from `position` on; it ends where the buffer does.  Raises WireError."""
-    decode = _DECODE_RESPONSE.get(version)
-    if decode is None:
-        raise unsupported("TxnOffsetCommitResponse", version)
-    try:
-        message, end = decode(buffer, position)
-    except DECODE_FAILURES as error:
-        raise malformed("TxnOffsetCommitResponse", version, error) from error
-    if end != len(buffer):
-        raise left_over("TxnOffsetCommitResponse", version, end, len(buffer))
     return message
 
 

@@ -1,6 +1,7 @@
 """Request header v1 and v2, response header v0 and v1."""
 
 import random
+from importlib import import_module
 
 import pytest
 
@@ -12,7 +13,7 @@ from magnetar.wire.kafka.header import (
     encode_request_header,
     encode_response_header,
 )
-from magnetar.wire.kafka.messages import FLEXIBLE_SINCE, MODULES, NAMES, load
+from magnetar.wire.kafka.messages import FLEXIBLE_SINCE, MODULES, NAMES, asking
 from magnetar.wire.kafka.runtime import varint
 
 PRODUCE, API_VERSIONS, SASL_HANDSHAKE = 0, 18, 17
@@ -105,8 +106,12 @@ def test_tagged_fields_of_a_response_header_are_skipped() -> None:
 def test_the_registry_agrees_with_the_modules() -> None:
     assert set(MODULES) == set(NAMES)
     for key in MODULES:
-        module = load(key)
+        module = import_module(f"magnetar.wire.kafka.messages.{MODULES[key]}")
+        assert (
+            asking.load(key).encode_request.__module__
+            == f"magnetar.wire.kafka.messages.asking.{MODULES[key]}"
+        )
         assert key == module.API_KEY
         assert FLEXIBLE_SINCE.get(key) == module.FLEXIBLE_SINCE
     with pytest.raises(KeyError):
-        load(999)
+        asking.load(999)

@@ -9,6 +9,7 @@ import pytest
 from magnetar.base.errors import WireError
 from magnetar.wire.kafka.messages import (
     api_versions,
+    asking,
     consumer_group_heartbeat,
     consumer_protocol_subscription,
     create_topics,
@@ -17,6 +18,10 @@ from magnetar.wire.kafka.messages import (
     metadata,
     produce,
 )
+from magnetar.wire.kafka.messages.asking import api_versions as ask_api_versions
+from magnetar.wire.kafka.messages.asking import fetch as ask_fetch
+from magnetar.wire.kafka.messages.asking import metadata as ask_metadata
+from magnetar.wire.kafka.messages.asking import produce as ask_produce
 from magnetar.wire.kafka.runtime import (
     REQUEST_ELEMENTS_MAX,
     WHOLE_REQUEST_ELEMENTS_MAX,
@@ -91,7 +96,7 @@ def test_unknown_tagged_fields_are_skipped(case: Case) -> None:
     ],
 )
 def test_a_broken_tagged_section_is_refused(section: bytes, reason: str) -> None:
-    body = b"".join(encoded(produce.encode_request, 9, produce.ProduceRequest()))[:-1]
+    body = b"".join(encoded(ask_produce.encode_request, 9, produce.ProduceRequest()))[:-1]
     with pytest.raises(WireError, match=reason):
         produce.decode_request(9, memoryview(body + section))
 
@@ -104,7 +109,7 @@ def encoded(encode: Any, version: int, message: object) -> list[Buffer]:
 
 def test_a_known_tagged_field_of_another_size_than_stated_is_refused() -> None:
     cluster_id = b"\x03ab"
-    good = b"".join(encoded(fetch.encode_request, 12, fetch.FetchRequest(cluster_id="ab")))
+    good = b"".join(encoded(ask_fetch.encode_request, 12, fetch.FetchRequest(cluster_id="ab")))
     assert good.endswith(b"\x01\x00\x03" + cluster_id)
     for size in (2, 4):
         bad = good[: -len(cluster_id) - 1] + bytes((size,)) + cluster_id + b"\0"
@@ -162,7 +167,7 @@ def test_nested_arrays_and_tagged_fields_share_the_budget() -> None:
 def test_the_answer_to_a_tool_may_be_larger_than_a_request() -> None:
     brokers = REQUEST_ELEMENTS_MAX + 1
     body = struct.pack(">i", brokers) + struct.pack(">ihi", 0, 0, 0) * brokers + bytes(4)
-    assert len(metadata.decode_response(0, memoryview(body)).brokers) == brokers
+    assert len(ask_metadata.decode_response(0, memoryview(body)).brokers) == brokers
 
 
 def test_an_array_of_numbers_that_cannot_fit_is_refused() -> None:
@@ -197,9 +202,9 @@ def test_text_that_is_not_utf8_is_refused() -> None:
 
 def test_a_compact_string_is_at_most_as_long_as_a_classic_one_can_be() -> None:
     name = "x" * 32767
-    data = b"".join(encoded(api_versions.encode_request, 3, api_versions.ApiVersionsRequest(name)))
+    data = b"".join(encoded(ask_api_versions.encode_request, 3, api_versions.ApiVersionsRequest(name)))
     assert api_versions.decode_request(3, memoryview(data)).client_software_name == name
-    data = b"".join(encoded(api_versions.encode_request, 3, api_versions.ApiVersionsRequest(name + "x")))
+    data = b"".join(encoded(ask_api_versions.encode_request, 3, api_versions.ApiVersionsRequest(name + "x")))
     with pytest.raises(WireError, match="32768 bytes is longer"):
         api_versions.decode_request(3, memoryview(data))
 
@@ -222,7 +227,7 @@ def test_records_are_a_slice_of_what_came_in() -> None:
             )
         ],
     )
-    frame = bytearray(b"".join(encoded(produce.encode_request, 9, message)))
+    frame = bytearray(b"".join(encoded(ask_produce.encode_request, 9, message)))
     first, second = produce.decode_request(9, memoryview(frame)).topic_data[0].partition_data
     assert isinstance(first.records, memoryview)
     frame[frame.index(b"batch")] = ord("B")
@@ -243,7 +248,7 @@ def test_records_go_out_as_the_very_objects_that_were_given(version: int) -> Non
     out = encoded(fetch.encode_response, version, response)
     for part in parts:
         assert any(sent is part for sent in out)
-    read = fetch.decode_response(version, memoryview(b"".join(out))).responses[0].partitions
+    read = ask_fetch.decode_response(version, memoryview(b"".join(out))).responses[0].partitions
     assert [None if p.records is None else bytes(p.records) for p in read] == [  # type: ignore[arg-type]
         b"onethreefour",
         b"three",
@@ -257,7 +262,7 @@ def test_fields_that_a_version_lacks_read_as_their_defaults() -> None:
         3, 0, 7, log_append_time_ms=5, log_start_offset=2, error_message="no"
     )
     message = produce.ProduceResponse([produce.TopicProduceResponse("t", b"i" * 16, [response])])
-    read = produce.decode_response(3, memoryview(b"".join(encoded(produce.encode_response, 3, message))))
+    read = ask_produce.decode_response(3, memoryview(b"".join(encoded(produce.encode_response, 3, message))))
     assert read.responses[0].topic_id == ZERO_UUID
     assert read.responses[0].partition_responses == [
         produce.PartitionProduceResponse(3, 0, 7, 5, -1, [], None)
@@ -277,7 +282,7 @@ def test_a_nullable_struct_has_a_byte_that_says_whether_it_is_there() -> None:
     present = heartbeat.ConsumerGroupHeartbeatResponse(assignment=heartbeat.Assignment())
     data = b"".join(encoded(heartbeat.encode_response, 0, present))
     assert data.endswith(b"\x01\x01\0\0")
-    assert heartbeat.decode_response(0, memoryview(data)) == present
+    assert asking.load(heartbeat.API_KEY).decode_response(0, memoryview(data)) == present
 
 
 def test_a_subscription_of_a_newer_member_is_read_as_far_as_we_know_it() -> None:
