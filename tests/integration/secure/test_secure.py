@@ -15,8 +15,15 @@ from urllib.parse import unquote
 import confluent_kafka
 import pulsar
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
+from magnetar.server.token_tool import make_token
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
 
 pytestmark = pytest.mark.clients
@@ -155,6 +162,27 @@ def test_nothing_is_had_without_a_token(safe: Safe) -> None:
             client.create_producer("refused")
     finally:
         client.close()
+
+
+def test_another_user_comes_in_and_may_do_nothing(safe: Safe) -> None:
+    """By a token of the server's key, and by a password that the administrator has set."""
+    key = (safe.folder / "token.key").as_uri()
+    token = make_token("alice", "", key, None, "1h", [])
+    assert safe.get("/admin/v2/clusters", token)[0] == 200
+    assert safe.get("/admin/v2/persistent/public/default", token)[0] == 403
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    administrator = AdminClient({**safe.kafka()})
+    added = administrator.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion("bob", credential, b"his")]
+    )
+    added["bob"].result(20)
+    by_password = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "bob", "sasl.password": "his"}
+    for shown in ({"sasl.password": f"token:{token}"}, by_password):
+        admin = AdminClient({**safe.kafka(), **shown})
+        assert admin.list_topics(timeout=20).topics == {}
+        with pytest.raises(confluent_kafka.KafkaException) as caught:
+            admin.create_topics([NewTopic("not-theirs", 1)])["not-theirs"].result(20)
+        assert caught.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_others_are_not_trusted_with_the_token(safe: Safe) -> None:
