@@ -33,6 +33,7 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -139,6 +140,7 @@ class Broker:
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
         self.scram = ScramCredentials(metadata)
+        self.client_quotas = ClientQuotas(metadata, clock)
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
         self.namespaces = Namespaces(
@@ -260,6 +262,7 @@ class Broker:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
         await self._stored_time.load()
         await self.scram.load()
+        await self.client_quotas.load()
         await self._environment.load()
         await self.topics.load()
         await self.namespaces.load(

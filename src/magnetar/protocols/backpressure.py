@@ -13,6 +13,7 @@ enough, and nothing else stands in the way:
 - `at_work`: a request that all others wait for.  It does not pause reading by itself: a client that waits for its
   answer costs nothing, and is missed at once when it hangs up.  What comes meanwhile does.
 - `awaits_turn`: the connection has had its turn, and others have theirs first (`base/turns.py`).
+- `is_throttled`: the client has used more than it may (`throttle`, `end_throttle`).
 - `outbox_is_full`: the peer takes too little.
 - `awaits_memory`: a large frame was announced and has no room yet.  What came before it is handled all the same, as
   that may make the room.
@@ -44,7 +45,7 @@ class Backpressure:
     __slots__ = (
         "_bytes_max", "_go_on", "_is_ending", "_is_going_on", "_is_reading", "_memory", "_ran_short", "_reading",
         "_requests_max", "_traffic", "_when_answered", "at_work", "awaits_memory", "awaits_turn", "is_paused",
-        "outbox_is_full", "unanswered", "unanswered_bytes",
+        "is_throttled",        "outbox_is_full", "unanswered", "unanswered_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class Backpressure:
         self.at_work: object | None = None
         self.awaits_turn = False
         self.awaits_memory = False
+        self.is_throttled = False
         self.outbox_is_full = False
 
     # --- what requests hold ------------------------------------------------------------------------------------------
@@ -141,6 +143,15 @@ class Backpressure:
         self.awaits_turn = False
         self.resume_if_possible()
 
+    def throttle(self) -> None:
+        """Pause until `end_throttle`."""
+        self.is_throttled = True
+        self.pause()
+
+    def end_throttle(self) -> None:
+        self.is_throttled = False
+        self.resume_if_possible()
+
     def resume_if_possible(self) -> None:
         """Handle what was received, and read on, if nothing stands in the way."""
         if self._when_answered is not None and not self.unanswered:
@@ -172,6 +183,7 @@ class Backpressure:
             and self.at_work is None
             and not self.awaits_turn
             and not self.outbox_is_full
+            and not self.is_throttled
             and self.unanswered <= self._requests_max // 2
             and self.unanswered_bytes <= self._bytes_max // 2
         )

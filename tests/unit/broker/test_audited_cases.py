@@ -18,6 +18,7 @@ from magnetar.broker.policy.errors import InvalidConfig, InvalidPolicy
 from magnetar.broker.policy.model import AlterOperation, ConfigChange
 from magnetar.broker.security.model import Caller, Principal
 from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.usecases.quotas import QuotaChange
 from magnetar.broker.usecases.scram import ScramUpsertion
 from magnetar.testing.pulsar import PulsarDoor, running_door
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
@@ -141,6 +142,38 @@ def test_users_of_scram_are_named_without_what_they_log_in_by(run: Run) -> None:
             ("scram.delete", "user", "carol", "failed", "NOT_FOUND"),
             ("scram.set", "user", "bob", "done", None),
             ("scram.set", "user", "eve", "failed", "UNACCEPTABLE"),
+        ]
+
+    run(scenario)
+
+
+def test_quotas_are_told_where_they_are_changed(run: Run) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        changes = [
+            QuotaChange([("user", None)], [("producer_byte_rate", 5.0), ("consumer_byte_rate", None)]),
+            QuotaChange([("user", "bob")], [("producer_byte_rate", -5.0)]),
+        ]
+        quotas = door.broker.cases.quotas
+        await quotas.alter(ALICE, changes, validate_only=True)
+        assert not door.audit.take()
+        await quotas.alter(ALICE, changes, validate_only=False)
+        assert told(door, "operation", "resource_type", "result", "details") == [
+            (
+                "quotas.set",
+                "cluster",
+                "done",
+                {
+                    "entity": {"user": None},
+                    "set": {"producer_byte_rate": 5.0},
+                    "removed": ["consumer_byte_rate"],
+                },
+            ),
+            (
+                "quotas.set",
+                "cluster",
+                "failed",
+                {"entity": {"user": "bob"}, "set": {"producer_byte_rate": -5.0}, "removed": []},
+            ),
         ]
 
     run(scenario)

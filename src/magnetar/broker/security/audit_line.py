@@ -87,6 +87,7 @@ class Change(Enum):
     PIPELINE_RESTART = "pipeline.restart"
     PIPELINE_START = "pipeline.start"
     PIPELINE_STOP = "pipeline.stop"
+    QUOTAS_SET = "quotas.set"
     SCHEMA_ADD = "schema.add"
     SCHEMA_DELETE = "schema.delete"
     SCRAM_DELETE = "scram.delete"

@@ -24,6 +24,7 @@ from magnetar.broker.usecases.policies import PolicyCases
 from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
+from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.sasl import SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
@@ -72,6 +73,7 @@ class UseCases:
     offsets: OffsetCases
     transactions: TransactionCases
     configs: ConfigCases
+    quotas: QuotaCases
     acls: AclCases
     permissions: PermissionCases
     standing: Standing

@@ -14,6 +14,7 @@ from magnetar.broker.log.opening import Opener
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.producers.ids import ProducerIds
+from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -47,6 +48,7 @@ from magnetar.broker.usecases.policies import PolicyCases
 from magnetar.broker.usecases.positions import PositionCases
 from magnetar.broker.usecases.publishing import PublishCases
 from magnetar.broker.usecases.pulsar_topics import PulsarTopicCases
+from magnetar.broker.usecases.quotas import QuotaCases
 from magnetar.broker.usecases.reading import ReadCases
 from magnetar.broker.usecases.sasl import BearerOf, SaslCases
 from magnetar.broker.usecases.schemas import SchemaCases
@@ -105,6 +107,7 @@ class Parts(Measured, Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
     scram: ScramCredentials
+    client_quotas: ClientQuotas
     time_lookups: TimeLookups
     rules: Rules | None
 
@@ -234,6 +237,7 @@ def compose(
         configs=ConfigCases(
             access, topic_access, parts.nodes, parts.topics, parts.kafka_topics, settings.given
         ),
+        quotas=QuotaCases(access, parts.client_quotas, parts.clock),
         acls=AclCases(access, parts.rules, settings.tenant, settings.namespace),
         permissions=PermissionCases(access, parts.rules, parts.namespaces, parts.pulsar_topics),
         standing=standing,

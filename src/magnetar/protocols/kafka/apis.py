@@ -5,6 +5,7 @@ from typing import Any, Final
 from magnetar.protocols.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
@@ -17,6 +18,7 @@ from magnetar.protocols.kafka.handlers import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -56,6 +58,7 @@ from magnetar.protocols.kafka.registry import Api
 _APIS: Final[tuple[Api[Any], ...]] = (
     add_offsets_to_txn.API,
     add_partitions_to_txn.API,
+    alter_client_quotas.API,
     alter_configs.API,
     alter_replica_log_dirs.API,
     alter_user_scram_credentials.API,
@@ -68,6 +71,7 @@ _APIS: Final[tuple[Api[Any], ...]] = (
     delete_records.API,
     delete_topics.API,
     describe_acls.API,
+    describe_client_quotas.API,
     describe_cluster.API,
     describe_configs.API,
     describe_groups.API,

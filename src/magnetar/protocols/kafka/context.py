@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.security.model import Caller
 from magnetar.broker.usecases.cases import UseCases
+from magnetar.broker.usecases.quotas import ClientMeter
 from magnetar.protocols.kafka.service import KafkaService
 
 
@@ -25,3 +26,4 @@ class RequestContext:
     # True when the request's memory may be kept (it lies in its own block of the arena); otherwise what must
     # outlive stage one has to be copied.
     owns_memory: bool
+    meter: ClientMeter

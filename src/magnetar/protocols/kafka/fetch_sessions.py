@@ -123,6 +123,13 @@ class FetchSessions:
                 if (target.topic, target.partition) in session.targets:
                     session.targets.move_to_end((target.topic, target.partition))
 
+    def unserved(self, plan: FetchPlan) -> int:
+        """The session after a request that is answered with no partition at all: one that it began does not go on."""
+        if plan.is_incremental:
+            return plan.session_id
+        self._drop(plan.session_id)
+        return NO_SESSION
+
     def _make(self, targets: list[FetchTarget]) -> FetchSession | None:
         now_s = self._clock.monotonic()
         while (

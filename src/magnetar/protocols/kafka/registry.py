@@ -27,7 +27,7 @@ ApiVersions is computed from that table, so nothing can be advertised that has n
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from magnetar.protocols.kafka.large import Pieces
 from magnetar.wire.kafka.runtime import Buffer
@@ -76,6 +76,12 @@ class Deferred:
             on_resolved(self._response)
         else:
             self._on_resolved = on_resolved
+
+
+class Silent(NamedTuple):
+    """No response is due, but its client has to wait as if one had told it so."""
+
+    throttle_time_ms: int
 
 
 class Parked(Deferred):

@@ -20,6 +20,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
+from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import WireError
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.security.errors import LoginRefused
@@ -31,7 +32,7 @@ from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
 from magnetar.protocols.kafka.login import LoggedIn, Login
-from magnetar.protocols.kafka.registry import Api, Deferred, is_coroutine, resolved
+from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutine, resolved
 from magnetar.protocols.kafka.service import KafkaService
 from magnetar.protocols.kafka.versions import unsupported
 from magnetar.protocols.outbox import Outbox, Place
@@ -97,6 +98,7 @@ class KafkaSession:
         self._closed = False
         self._stage_one: asyncio.Task[None] | None = None  # of the latest request that has to wait in it
         self._waits_for_room: asyncio.Task[Any] | None = None  # a large request, for its objects
+        self._throttle: tuple[TimerHandle, float] | None = None  # ends it, and when
         # The door's side of a session: no call is between the connection and these.
         self.get_buffer = self.intake.get_buffer
         self.received = self.intake.received
@@ -268,6 +270,7 @@ class KafkaSession:
             version,
             client_id,
             owns_memory,
+            service.cases.quotas.meter(self.caller, client_id),
         )
 
     async def _finish_stage_one(self, slot: _Slot, rest: Callable[[], Awaitable[None]]) -> None:
@@ -323,6 +326,7 @@ class KafkaSession:
     async def _encoded(self, api: Api[Any], version: int, answer: object) -> Encoded | None:
         if self._closed:
             return None
+        self._heed_quotas(answer)
         return await self._service.large.encode(api.encode_response, version, answer)
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
@@ -342,12 +346,13 @@ class KafkaSession:
         slot.deferred = None  # it knows this slot: a cycle would leave every request to the collector
         if self._closed:
             return
+        self._heed_quotas(response)
         if isinstance(response, Large):
             complete = partial(self._complete, slot, api, version, correlation_id)
             encoding = self._service.large.encode(api.encode_response, version, response)
             self._service.tasks.spawn(api.name, self._finish(encoding, complete))
             return
-        if response is None:
+        if response is None or isinstance(response, Silent):
             self._outbox.fill(slot, [], 0)
             return
         parts: list[Buffer] = [b""]
@@ -359,6 +364,30 @@ class KafkaSession:
         header = encode_response_header(api.key, version, correlation_id, self._service.flexible_since)
         parts[0] = _pack_size(len(header) + size) + header
         self._outbox.fill(slot, parts, len(parts[0]) + size)
+
+    # --- quotas ------------------------------------------------------------------------------------------------------
+
+    def _heed_quotas(self, response: object) -> None:
+        """A response that says so is the last one for a while (KIP-219): what the client sends meanwhile waits."""
+        if isinstance(response, Large):
+            response = response.response
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if not throttle_ms:
+            return
+        throttle_s = throttle_ms / 1000
+        clock = self._service.cases.clock
+        ends_s = clock.monotonic() + throttle_s
+        if self._throttle is not None:
+            timer, known_s = self._throttle
+            if known_s >= ends_s:
+                return
+            timer.cancel()
+        self._backpressure.throttle()
+        self._throttle = clock.call_later(throttle_s, self._end_throttle), ends_s
+
+    def _end_throttle(self) -> None:
+        self._throttle = None
+        self._backpressure.end_throttle()
 
     # --- the connection's life ---------------------------------------------------------------------------------------
 
@@ -377,15 +406,15 @@ class KafkaSession:
         self.drop()
 
     def look_for_hang_up(self) -> None:
-        """Close the connection if its client has gone and more than time is waited for: nothing is read meanwhile."""
+        """Close the connection if its client has gone, and nothing is read that would say so."""
         slot = self._backpressure.at_work
-        if (
+        waits_for_others = (
             isinstance(slot, _Slot)
             and self._backpressure.is_paused
             and slot.deferred is not None
             and slot.deferred.abandon is not None
-            and self._peer.has_hung_up()
-        ):
+        )
+        if (waits_for_others or self._backpressure.is_throttled) and self._peer.has_hung_up():
             self.closed()
             self._peer.close()
 
@@ -406,6 +435,9 @@ class KafkaSession:
             self._login = None  # it knows this session: a cycle would leave both to the collector
         if self._stage_one is not None:
             self._stage_one.cancel()
+        if self._throttle is not None:
+            self._throttle[0].cancel()
+            self._throttle = None
         if self._waits_for_room is not None:
             self._waits_for_room.cancel()
             # It knows this session: a cycle would leave the request to the collector.

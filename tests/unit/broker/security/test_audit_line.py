@@ -74,6 +74,7 @@ def test_the_words_that_programs_compare_stay() -> None:
         "pipeline.restart",
         "pipeline.start",
         "pipeline.stop",
+        "quotas.set",
         "schema.add",
         "schema.delete",
         "scram.delete",

@@ -7,6 +7,9 @@ from typing import Any, Final
 from magnetar.broker.security.authorizer import OPERATIONS
 from magnetar.broker.security.model import Operation
 from magnetar.protocols.kafka.admin_configs import ResourceType as ConfigType
+from magnetar.wire.kafka.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
+from magnetar.wire.kafka.messages.alter_client_quotas import EntityData as QuotaEntity
+from magnetar.wire.kafka.messages.alter_client_quotas import EntryData as QuotaEntry
 from magnetar.wire.kafka.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -33,6 +36,7 @@ from magnetar.wire.kafka.messages.delete_records import (
 )
 from magnetar.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
+from magnetar.wire.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
 from magnetar.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from magnetar.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -269,6 +273,20 @@ KINDS: Final = [
         right(Operation.DESCRIBE, TOPIC),
         _SHOWN,
         note="of all topics",
+    ),
+    Kind(
+        "alter_client_quotas",
+        1,
+        lambda n: AlterClientQuotasRequest(
+            [QuotaEntry([QuotaEntity("user", "u")], [OpData("producer_byte_rate", 1.0)])]
+        ),
+        right(Operation.ALTER_CONFIGS, CLUSTER, CLUSTER_DENIED),
+    ),
+    Kind(
+        "describe_client_quotas",
+        1,
+        lambda n: DescribeClientQuotasRequest(),
+        right(Operation.DESCRIBE_CONFIGS, CLUSTER, CLUSTER_DENIED),
     ),
     Kind(
         "alter_user_scram_credentials",

@@ -76,6 +76,7 @@ class Client:
             api_version=version,
             client_id="test",
             owns_memory=False,
+            meter=self.broker.cases.quotas.meter(Caller(ANONYMOUS, "127.0.0.1"), "test"),
         )
         api = self.service.apis[codec.API_KEY]
         assert api.min_version <= version <= api.max_version

@@ -59,6 +59,7 @@ def handle(client: Any, request: FetchRequest) -> Any:
         12,
         "test",
         False,
+        client.broker.cases.quotas.meter(Caller(ANONYMOUS, "127.0.0.1"), "test"),
     )
     return handler.handle(context, request)
 

@@ -120,6 +120,7 @@ class Door:
             api_version=version,
             client_id="client",
             owns_memory=False,
+            meter=SimpleNamespace(),  # type: ignore[arg-type]
         )
         responses: list[Any] = []
 

@@ -80,25 +80,9 @@ class _Fetch:
     """One fetch from its first look at the partitions to its response."""
 
     __slots__ = (
-        "_bytes_left",
-        "_bytes_total",
-        "_bytes_wanted",
-        "_context",
-        "_deferred",
-        "_entries_left",
-        "_found",
-        "_has_error",
-        "_is_left",
-        "_leader_elsewhere",
-        "_plan",
-        "_reads_committed",
-        "_refused",
-        "_request",
-        "_timer",
-        "_topics",
-        "_waiting",
-        "cold",
-        "foreign",
+        "_bytes_left", "_bytes_total", "_bytes_wanted", "_context", "_deferred", "_entries_left", "_found",
+        "_has_error", "_is_left", "_leader_elsewhere", "_plan", "_reads_committed", "_refused", "_request", "_timer",
+        "_topics", "_waiting", "cold", "foreign",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> None:
@@ -121,6 +105,7 @@ class _Fetch:
         self._found: list[tuple[FetchTarget, PartitionData]] = []
         service = self._context.service
         wanted = min(self._request.max_bytes, service.settings.fetch_bytes_max)
+        wanted = self._context.meter.fetch_bytes_max(wanted)
         self._bytes_left = min(wanted, service.memory.response_bytes_max())
         # As in Kafka: more than may be sent would never be there.
         self._bytes_wanted = min(self._request.min_bytes, max(self._bytes_left, 1))
@@ -460,7 +445,14 @@ class _Fetch:
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def response(self) -> FetchResponse:
-        """The response to what was found; in a session only what is new."""
+        """The response to what was found; in a session only what is new.
+
+        Nothing, if the client has had as much as it may: it asks again when it may have more (KIP-219).
+        """
+        throttle_ms = self._context.meter.fetched(self._bytes_total) if self._bytes_total else 0
+        if throttle_ms:
+            session_id = self._context.service.fetch_sessions.unserved(self._plan)
+            return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
         by_id = self._context.api_version >= _TOPIC_IDS_SINCE
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         served = []

@@ -21,7 +21,7 @@ from magnetar.broker.usecases.handles import WritableTopic
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
-from magnetar.protocols.kafka.registry import Api, Deferred
+from magnetar.protocols.kafka.registry import Api, Deferred, Silent
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import produce as codec
 from magnetar.wire.kafka.messages.produce import (
@@ -63,7 +63,7 @@ class _Pending(Deferred):
     def finish_one(self) -> None:
         self.left -= 1
         if self.left == 0:
-            self.resolve(self.response if self.is_answered else None)
+            self.resolve(self.response if self.is_answered else Silent(self.response.throttle_time_ms))
 
     def done(self, answer: PartitionProduceResponse, error: Exception | None) -> None:
         """The batch behind `answer` is durable, or will never be."""
@@ -81,7 +81,7 @@ class _Opening(NamedTuple):
     answer: PartitionProduceResponse
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Deferred | ProduceResponse | None:
+def handle(context: RequestContext, request: ProduceRequest) -> Deferred | ProduceResponse | Silent | None:
     if request.acks not in (-1, 0, 1):
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
@@ -93,6 +93,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
     denied: NotAuthorized | None = None
     unpinned = context.service.arena.unpinned
     pending = _Pending(ProduceResponse())
+    size = 0
     answers = pending.response.responses
     to_open: list[_Opening] = []
     for topic_data in request.topic_data:
@@ -112,6 +113,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
             records = data.records
             if not isinstance(records, memoryview):
                 records = _NO_BATCH
+            size += len(records)
             # The entry cache keeps the batch: it must not keep a frame that is mostly something else.
             batch = unpinned(records) if context.owns_memory else memoryview(bytearray(records))
             if to_open:
@@ -121,6 +123,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
                 _append(context, topic, data.index, batch, now_ms, answer, pending)
             except NeedsOpening:
                 to_open.append(_Opening(topic, data.index, batch, answer))
+    throttle_ms = pending.response.throttle_time_ms = context.meter.produced(size)
     if to_open:
         if denied is not None and request.acks == 0:
             raise _unanswerable(denied)
@@ -132,7 +135,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
         return pending
     if denied is not None:
         raise _unanswerable(denied)
-    return None
+    return Silent(throttle_ms) if throttle_ms else None
 
 
 def _deny(request: ProduceRequest, error: NotAuthorized) -> ProduceResponse:

@@ -1,0 +1,32 @@
+"""Whose use is limited, and what is.  As in Kafka (KIP-13, KIP-546)."""
+
+from enum import Enum
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+
+class Default(Enum):
+    """All that have no limit by their own name."""
+
+    DEFAULT = "default"
+
+
+DEFAULT: Final = Default.DEFAULT
+# None: whatever the name is.
+Name: TypeAlias = str | Literal[Default.DEFAULT] | None
+
+
+class Entity(NamedTuple):
+    """Clients that a limit is for, by the user that they log in as and by the client id that they say."""
+
+    user: Name
+    client_id: Name
+
+
+class Limit(Enum):
+    """What can be limited; its value is Kafka's name for it.  Both are bytes a second."""
+
+    PRODUCED = "producer_byte_rate"
+    FETCHED = "consumer_byte_rate"
+
+
+Limits: TypeAlias = dict[Limit, float]

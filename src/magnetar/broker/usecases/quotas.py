@@ -1,0 +1,207 @@
+"""Use cases of client quotas: how much clients may produce and fetch, set by administrators, and kept (KIP-546)."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from magnetar.base.clock import Clock
+from magnetar.broker.policy.errors import InvalidConfigRequest
+from magnetar.broker.quotas.bucket import BURST_S
+from magnetar.broker.quotas.client_quotas import ClientQuotas
+from magnetar.broker.quotas.model import DEFAULT, Entity, Limit, Limits, Name
+from magnetar.broker.security.audit import Recording
+from magnetar.broker.security.audit_line import Change
+from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.model import CLUSTER, Caller, Operation
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+NAME_CHARS_MAX: Final = 1024
+RATE_MAX: Final = float((1 << 63) - 1)
+
+# An entity as clients write it: names by type, None for the default.
+Described = Sequence[tuple[str, str | None]]
+
+
+class QuotaFilter(NamedTuple):
+    """Entities of which a type has this name, None for the default; with `is_any` whatever it is."""
+
+    type: str
+    name: str | None = None
+    is_any: bool = False
+
+
+class QuotaChange(NamedTuple):
+    """Limits of an entity that are set, None for those that are taken away."""
+
+    entity: Described
+    limits: Sequence[tuple[str, float | None]]
+
+
+class ClientMeter:
+    """What one client uses of what it may: asked for each request, so it keeps what it has looked up."""
+
+    __slots__ = ("_client_id", "_clock", "_fetched", "_produced", "_quotas", "_user", "_version")
+
+    def __init__(self, quotas: ClientQuotas, clock: Clock, user: str, client_id: str) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._user = user
+        self._client_id = client_id
+        self._look_up()
+
+    def _look_up(self) -> None:
+        quotas = self._quotas
+        self._version = quotas.version
+        self._produced = quotas.bucket(Limit.PRODUCED, self._user, self._client_id)
+        self._fetched = quotas.bucket(Limit.FETCHED, self._user, self._client_id)
+
+    def produced(self, size: int) -> int:
+        """It has produced so many bytes; the milliseconds that it has to wait before its next request."""
+        if self._version != self._quotas.version:
+            self._look_up()
+        bucket = self._produced
+        return 0 if bucket is None else _milliseconds(bucket.use(size, self._clock.monotonic()))
+
+    def fetched(self, size: int) -> int:
+        """0: it may have so many bytes, which count; otherwise it has to wait so many milliseconds, and gets none."""
+        bucket = self._fetched
+        return 0 if bucket is None else _milliseconds(bucket.use_if_left(size, self._clock.monotonic()))
+
+    def fetch_bytes_max(self, wanted: int) -> int:
+        """How much it can get at once, if it wants so much; to be asked before `fetched`."""
+        if self._version != self._quotas.version:
+            self._look_up()
+        bucket = self._fetched
+        return wanted if bucket is None else min(wanted, int(bucket.rate * BURST_S))
+
+
+class QuotaCases:
+    def __init__(self, access: AccessControl, quotas: ClientQuotas, clock: Clock) -> None:
+        self._access = access
+        self._quotas = quotas
+        self._clock = clock
+
+    def meter(self, caller: Caller, client_id: str | None) -> ClientMeter:
+        """No right is asked for: each client is measured."""
+        return ClientMeter(self._quotas, self._clock, caller.principal.name, client_id or "")
+
+    def describe(
+        self, caller: Caller, filters: Sequence[QuotaFilter], is_strict: bool
+    ) -> list[tuple[Described, Mapping[str, float]]]:
+        """The limits of all entities that every filter holds for; strictly, of those that have no other types.
+
+        Raises:
+            ClusterNotAuthorized
+            InvalidConfigRequest: a filter of no known type, or two of one.
+        """
+        self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        types = [one.type for one in filters]
+        _check_types(types)
+        return [
+            (described, {limit.value: rate for limit, rate in limits.items()})
+            for entity, limits in self._quotas.all()
+            for described in [_described(entity)]
+            if all(_holds(one, dict(described)) for one in filters)
+            and (not is_strict or len(described) == len(types))
+        ]
+
+    async def alter(
+        self, caller: Caller, changes: Sequence[QuotaChange], *, validate_only: bool
+    ) -> list[InvalidConfigRequest | None]:
+        """Change limits; of each entity what is wrong with its change, which then is not made.
+
+        Raises:
+            ClusterNotAuthorized
+            MetadataError: nothing can be stored now.
+        """
+        self._access.require(caller, Operation.ALTER_CONFIGS, CLUSTER)
+        async with self._quotas.lock:
+            changed: dict[Entity, Limits] = {}
+            results = [self._add(change, changed) for change in changes]
+            if not validate_only:
+                async with self._access.record_each(
+                    [self._recording(caller, *one) for one in zip(changes, results, strict=True)]
+                ):
+                    await self._quotas.change(changed)
+            return results
+
+    def _add(self, change: QuotaChange, changed: dict[Entity, Limits]) -> InvalidConfigRequest | None:
+        """Add what is to be changed to `changed`; otherwise what is wrong with it."""
+        try:
+            entity = _entity(change.entity)
+            if entity in changed:
+                raise InvalidConfigRequest("An entity cannot be altered twice in the same request")
+            changed[entity] = _limits(self._quotas.of(entity), change.limits)
+        except InvalidConfigRequest as error:
+            return error
+        return None
+
+    def _recording(
+        self, caller: Caller, change: QuotaChange, problem: InvalidConfigRequest | None
+    ) -> Recording:
+        recording = self._access.record(
+            caller,
+            Change.QUOTAS_SET,
+            CLUSTER,
+            entity=dict(change.entity),
+            set={key: rate for key, rate in change.limits if rate is not None},
+            removed=[key for key, rate in change.limits if rate is None],
+        )
+        if problem is not None:
+            recording.fails(problem.code)
+        return recording
+
+
+def _milliseconds(seconds: float) -> int:
+    return min(math.ceil(seconds * 1000), (1 << 31) - 1)
+
+
+def _check_types(types: Collection[str]) -> None:
+    for one in types:
+        if one not in (USER, CLIENT_ID):
+            raise InvalidConfigRequest(
+                f"Quotas are for {USER} and {CLIENT_ID}, and not for {one[:100]!r}: others are not served"
+            )
+    if len(set(types)) < len(types):
+        raise InvalidConfigRequest("An entity type cannot appear more than once")
+
+
+def _entity(described: Described) -> Entity:
+    _check_types([kind for kind, _ in described])
+    if not described:
+        raise InvalidConfigRequest("A quota is for a user, a client id, or both, and nothing is named")
+    names: dict[str, Name] = {}
+    for kind, name in described:
+        if name is not None and len(name) > NAME_CHARS_MAX:
+            raise InvalidConfigRequest(f"The name of a {kind} has at most {NAME_CHARS_MAX} characters")
+        names[kind] = DEFAULT if name is None else name
+    return Entity(names.get(USER), names.get(CLIENT_ID))
+
+
+def _described(entity: Entity) -> Described:
+    return [
+        (kind, name if isinstance(name, str) else None)
+        for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+        if name is not None
+    ]
+
+
+def _holds(one: QuotaFilter, names: Mapping[str, str | None]) -> bool:
+    return one.type in names and (one.is_any or names[one.type] == one.name)
+
+
+def _limits(limits: Limits, changes: Sequence[tuple[str, float | None]]) -> Limits:
+    for key, rate in changes:
+        try:
+            limit = Limit(key)
+        except ValueError:
+            served = " and ".join(one.value for one in Limit)
+            raise InvalidConfigRequest(f"The quota {key[:100]!r} is not served: {served} are") from None
+        if rate is None:
+            limits.pop(limit, None)
+        elif not 1 <= rate <= RATE_MAX or rate != math.floor(rate):
+            raise InvalidConfigRequest(f"{key} is a whole number of bytes a second, and at least 1")
+        else:
+            limits[limit] = rate
+    return limits

@@ -1,0 +1,63 @@
+"""A rate is kept on average, whatever is used and whenever, by clients that wait as long as they are told to."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.broker.quotas.bucket import BURST_S, Bucket
+
+RATE = 100.0
+AMOUNTS = st.integers(1, 5_000)
+PAUSES = st.floats(0, 30)
+
+
+def test_ten_seconds_worth_comes_at_once() -> None:
+    bucket = Bucket(RATE, 0.0)
+    assert bucket.use(BURST_S * RATE, 0.0) == 0
+    assert bucket.use(RATE, 0.0) == 1
+    assert bucket.use(RATE, 1.0) == 1
+    assert bucket.use(0, 2.0) == 0
+
+
+def test_what_does_not_fit_is_not_used() -> None:
+    bucket = Bucket(RATE, 0.0)
+    assert bucket.use_if_left(900, 0.0) == 0
+    assert bucket.use_if_left(300, 0.0) == 2
+    assert bucket.use_if_left(100, 0.0) == 0
+    assert bucket.use_if_left(300, 3.0) == 0
+
+
+def test_more_than_there_can_be_is_let_through_when_all_is_there() -> None:
+    bucket = Bucket(RATE, 0.0)
+    assert bucket.use_if_left(5_000, 0.0) == 0
+    assert bucket.use_if_left(1, 0.0) == pytest.approx(40.01)
+
+
+def test_new_rate_does_not_forget_what_was_used() -> None:
+    bucket = Bucket(RATE, 0.0)
+    assert bucket.use(3_000, 0.0) == 20
+    bucket.change_rate(2 * RATE)
+    assert bucket.use(0, 0.0) == 5
+    bucket.change_rate(RATE)
+    assert bucket.use(0, 0.0) == 20
+
+
+@given(st.lists(st.tuples(AMOUNTS, PAUSES), min_size=1, max_size=50))
+def test_average_of_what_is_used(uses: list[tuple[int, float]]) -> None:
+    bucket, now_s, used, last = Bucket(RATE, 0.0), 0.0, 0, 0
+    for amount, pause_s in uses:
+        # All but the last came after nothing was owed any more.
+        assert used - last <= RATE * (now_s + BURST_S) + 1e-6
+        used, last = used + amount, amount
+        now_s += bucket.use(amount, now_s) + pause_s
+
+
+@given(st.lists(st.tuples(AMOUNTS, PAUSES), min_size=1, max_size=50))
+def test_client_that_asks_again_in_time_is_let_through(uses: list[tuple[int, float]]) -> None:
+    bucket, now_s = Bucket(RATE, 0.0), 0.0
+    for amount, pause_s in uses:
+        wait_s = bucket.use_if_left(amount, now_s)
+        if wait_s:
+            now_s += wait_s + 1e-6
+            assert bucket.use_if_left(amount, now_s) == 0
+        now_s += pause_s
