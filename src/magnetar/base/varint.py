@@ -3,21 +3,27 @@
 Kafka's flexible versions and protobuf write their non-negative numbers this way.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-
-def _encode(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+_KEPT_BELOW: Final = 1 << 14  # varints of one or two bytes
 
 
-_SHORT: Final = tuple(_encode(value) for value in range(1 << 14))  # every varint of one or two bytes
+class _Varints(dict[int, bytes]):
+    """By number, the short ones kept once one was asked for: looked up, they cost no call of Python."""
+
+    def __missing__(self, value: int) -> bytes:
+        out = bytearray()
+        rest = value
+        while rest > 127:
+            out.append(rest & 127 | 128)
+            rest >>= 7
+        out.append(rest)
+        found = bytes(out)
+        if value < _KEPT_BELOW:
+            self[value] = found
+        return found
 
 
-def varint(value: int) -> bytes:
-    """`value`, which is not negative, as an unsigned varint."""
-    return _SHORT[value] if value < 1 << 14 else _encode(value)
+varint: Final[Callable[[int], bytes]] = _Varints().__getitem__
+"""A number, which is not negative, as an unsigned varint."""

@@ -28,8 +28,6 @@ _U32: Final = Struct(">I")
 INT64_MAX: Final = (1 << 63) - 1
 _COMPACTED_OUT: Final = b"\0\0\0\x04\x18\0\x20\x01"  # u32 size, payload_size 0, compacted_out true
 _NULL: Final = b"\1"  # the length -1
-_ZIGZAGS_MAX: Final = 1 << 13
-_ZIGZAGS: Final = tuple(varint(value << 1) for value in range(_ZIGZAGS_MAX))
 
 Texts = str | bytes  # of protobuf: bytes when they are not UTF-8
 
@@ -200,6 +198,4 @@ def record(
 
 def zigzag(value: int) -> bytes:
     """A number as Kafka's records have it."""
-    if 0 <= value < _ZIGZAGS_MAX:
-        return _ZIGZAGS[value]
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
