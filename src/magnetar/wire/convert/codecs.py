@@ -17,10 +17,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-import cramjam
-
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import WireError
+from magnetar.wire.compression import cramjam
 from magnetar.wire.kafka.record_reader import RECORDS_BYTES_MAX, TooLargeExpanded
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
@@ -65,16 +64,18 @@ def _expand_zlib(data: memoryview, out: memoryview) -> int:
 
 
 _PULSAR_EXPAND: Final[dict[int, Callable[[memoryview, memoryview], int]]] = {
-    CompressionType.LZ4: lambda data, out: cramjam.lz4.decompress_block_into(data, out, output_len=len(out)),
+    CompressionType.LZ4: lambda data, out: cramjam().lz4.decompress_block_into(
+        data, out, output_len=len(out)
+    ),
     CompressionType.ZLIB: _expand_zlib,
-    CompressionType.ZSTD: cramjam.zstd.decompress_into,
-    CompressionType.SNAPPY: cramjam.snappy.decompress_raw_into,
+    CompressionType.ZSTD: lambda data, out: cramjam().zstd.decompress_into(data, out),
+    CompressionType.SNAPPY: lambda data, out: cramjam().snappy.decompress_raw_into(data, out),
 }
 _PULSAR_COMPRESS: Final[dict[int, Callable[[memoryview], Any]]] = {
-    CompressionType.LZ4: lambda data: cramjam.lz4.compress_block(data, store_size=False),
-    CompressionType.ZLIB: cramjam.zlib.compress,
-    CompressionType.ZSTD: cramjam.zstd.compress,
-    CompressionType.SNAPPY: cramjam.snappy.compress_raw,
+    CompressionType.LZ4: lambda data: cramjam().lz4.compress_block(data, store_size=False),
+    CompressionType.ZLIB: lambda data: cramjam().zlib.compress(data),
+    CompressionType.ZSTD: lambda data: cramjam().zstd.compress(data),
+    CompressionType.SNAPPY: lambda data: cramjam().snappy.compress_raw(data),
 }
 
 
@@ -102,7 +103,7 @@ def expand_pulsar_into(data: memoryview, codec: int, size: int, out: memoryview)
         raise WireError(f"unknown compression {codec}")
     try:
         written = expand(data, out[: size or 1])
-    except (cramjam.DecompressionError, zlib.error, ValueError) as error:
+    except (cramjam().DecompressionError, zlib.error, ValueError) as error:
         raise WireError(f"a payload cannot be decompressed: {error}") from error
     if written != size:
         raise WireError(f"a payload has {written} bytes behind its compression, not {size}")
@@ -119,19 +120,19 @@ def compress_for_kafka(data: memoryview, codec: int) -> memoryview:
         case 0:
             return data
         case 1:
-            return memoryview(cramjam.gzip.compress(data))
+            return memoryview(cramjam().gzip.compress(data))
         case 2:
             return memoryview(_xerial(data))
         case 3:
             return memoryview(_lz4_frame(data))
         case _:
-            return memoryview(cramjam.zstd.compress(data))
+            return memoryview(cramjam().zstd.compress(data))
 
 
 def _xerial(data: memoryview) -> bytes:
     parts: list[Any] = [_XERIAL_HEADER]
     for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES])
+        block = cramjam().snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES])
         parts += (_XERIAL_SIZE.pack(len(block)), block)
     return b"".join(parts)
 
@@ -141,7 +142,7 @@ def _lz4_frame(data: memoryview) -> bytes:
     parts: list[Any] = [_LZ4_MAGIC, descriptor]
     for at in range(0, len(data), block_bytes):
         plain = data[at : at + block_bytes]
-        block = cramjam.lz4.compress_block(plain, store_size=False)
+        block = cramjam().lz4.compress_block(plain, store_size=False)
         if len(block) < len(plain):
             parts += (_LZ4_SIZE.pack(len(block)), block)
         else:

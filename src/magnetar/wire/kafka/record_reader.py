@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-import cramjam
-
 from magnetar.base.arena import map_memory
 from magnetar.base.errors import WireError
+from magnetar.wire.compression import cramjam
 from magnetar.wire.kafka.records import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 
 RECORDS_BYTES_MAX: Final = 256 << 20
@@ -151,17 +150,18 @@ def expand_into(data: memoryview, codec: int, out: memoryview) -> int:
         TooLargeExpanded: they do not fit.
         WireError: they are no such thing.
     """
+    library = cramjam()
     try:
         match codec:
             case 1:
-                return int(cramjam.gzip.decompress_into(data, out))
+                return int(library.gzip.decompress_into(data, out))
             case 2:
                 return _expand_snappy(data, out)
             case 3:
-                return int(cramjam.lz4.decompress_into(data, out))
+                return int(library.lz4.decompress_into(data, out))
             case 4:
-                return int(cramjam.zstd.decompress_into(data, out))
-    except cramjam.DecompressionError as error:
+                return int(library.zstd.decompress_into(data, out))
+    except library.DecompressionError as error:
         text = str(error)
         if any(sign in text for sign in _FULL):
             raise TooLargeExpanded(
@@ -172,8 +172,9 @@ def expand_into(data: memoryview, codec: int, out: memoryview) -> int:
 
 
 def _expand_snappy(data: memoryview, out: memoryview) -> int:
+    decompress_into = cramjam().snappy.decompress_raw_into
     if bytes(data[:8]) != _XERIAL_MAGIC:
-        return int(cramjam.snappy.decompress_raw_into(data, out))
+        return int(decompress_into(data, out))
     size = 0
     position = _XERIAL_HEADER_SIZE
     while position < len(data):
@@ -183,6 +184,6 @@ def _expand_snappy(data: memoryview, out: memoryview) -> int:
         position += 4
         if length > len(data) - position:
             raise WireError("a snappy block is longer than its batch")
-        size += cramjam.snappy.decompress_raw_into(data[position : position + length], out[size:])
+        size += decompress_into(data[position : position + length], out[size:])
         position += length
     return size
