@@ -50,6 +50,10 @@ class ClientMeter:
         self._client_id = client_id
         self._look_up()
 
+    def measures(self, user: str, client_id: str) -> bool:
+        """Whether these are the names that it measures."""
+        return self._user == user and self._client_id == client_id
+
     def _look_up(self) -> None:
         quotas = self._quotas
         self._version = quotas.version
@@ -82,9 +86,12 @@ class QuotaCases:
         self._quotas = quotas
         self._clock = clock
 
-    def meter(self, caller: Caller, client_id: str | None) -> ClientMeter:
-        """No right is asked for: each client is measured."""
-        return ClientMeter(self._quotas, self._clock, caller.principal.name, client_id or "")
+    def meter(self, caller: Caller, client_id: str | None, known: ClientMeter | None = None) -> ClientMeter:
+        """No right is asked for: each client is measured.  `known` goes on if it is this client's."""
+        user, client_id = caller.principal.name, client_id or ""
+        if known is not None and known.measures(user, client_id):
+            return known
+        return ClientMeter(self._quotas, self._clock, user, client_id)
 
     def describe(
         self, caller: Caller, filters: Sequence[QuotaFilter], is_strict: bool

@@ -25,6 +25,7 @@ from magnetar.base.errors import WireError
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.security.errors import LoginRefused
 from magnetar.broker.security.model import ANONYMOUS, Caller, Origin, Principal
+from magnetar.broker.usecases.quotas import ClientMeter
 from magnetar.broker.usecases.sasl import SaslLogins
 from magnetar.ledger.entry import EntryKind
 from magnetar.protocols.door import Peer
@@ -89,6 +90,7 @@ class KafkaSession:
         self._client_host = client_host
         self._local_host = local_host
         self.caller = Caller(principal, client_host, Origin(DOOR, listener_name))
+        self._meter: ClientMeter | None = None
         self._context = self._context_of(0, None, False)
         self._logins = logins
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
@@ -258,6 +260,8 @@ class KafkaSession:
     def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
         service = self._service
         self.is_called(client_id)
+        # One for all its requests: clients alternate between versions and frame sizes, and it looks limits up.
+        self._meter = service.cases.quotas.meter(self.caller, client_id, self._meter)
         return RequestContext(
             service,
             service.cases,
@@ -270,7 +274,7 @@ class KafkaSession:
             version,
             client_id,
             owns_memory,
-            service.cases.quotas.meter(self.caller, client_id),
+            self._meter,
         )
 
     async def _finish_stage_one(self, slot: _Slot, rest: Callable[[], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.testing.clock import FakeClock
+from magnetar.wire.kafka.messages import heartbeat
 from magnetar.wire.kafka.messages import produce as produce_codec
 from magnetar.wire.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -18,7 +19,7 @@ from magnetar.wire.kafka.messages.alter_client_quotas import (
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from magnetar.wire.kafka.messages.heartbeat import HeartbeatResponse
+from magnetar.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.protocols.kafka.conftest import record_batch
 from tests.unit.protocols.kafka.test_session_life import Fixture, beat, request
@@ -248,6 +249,29 @@ def test_a_client_without_a_limit_has_none(with_broker: Run) -> None:
         for _ in range(3):
             assert (await client.ask("produce", 9, produce())).throttle_time_ms == 0
             assert (await client.ask("fetch", 12, fetch())).throttle_time_ms == 0
+
+    with_broker(scenario)
+
+
+def test_limits_are_looked_up_once_for_a_connection(with_broker: Run) -> None:
+    # Clients alternate between the versions of their APIs, and between frames that are small and large: each request
+    # had cost ten microseconds.
+    async def scenario(client: Any) -> None:
+        one = Fixture(client)
+        api, contexts = one.service.apis[heartbeat.API_KEY], []
+
+        def handle(context: Any, asked: Any) -> Any:
+            contexts.append(context)
+            return one.handle(context, asked)
+
+        one.service.apis[heartbeat.API_KEY] = replace(api, handle=handle)
+        for version in (0, 4, 0):
+            one.feed(request(heartbeat, version, HeartbeatRequest("g", 0, "m")))
+        assert [context.api_version for context in contexts] == [0, 4, 0]
+        first, *others = [context.meter for context in contexts]
+        assert all(meter is first for meter in others)
+        assert first.measures("ANONYMOUS", "test")
+        one.session.closed()
 
     with_broker(scenario)
 
