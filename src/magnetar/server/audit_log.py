@@ -64,12 +64,13 @@ class AuditLog:
         """
         if target in STREAMS:
             return cls(None, (sys.stdout if target == "stdout" else sys.stderr).fileno(), clock)
-        path = data_dir / Path(target).expanduser()
+        path = data_dir / os.path.expanduser(target)  # a name of no user stays as it is
         try:
             return cls(path, _opened(path), clock)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a path with a NUL is the latter
+            reason = error.strerror if isinstance(error, OSError) else error
             raise ConfigError(
-                f"audit.log: {path} cannot be written ({error.strerror}): name a file in a folder that is there, and"
+                f"audit.log: {path} cannot be written ({reason}): name a file in a folder that is there, and"
                 " that this user may write to"
             ) from None
 
@@ -97,10 +98,16 @@ class AuditLog:
             if self._written_count >= self._put_count or self._problem is not None:
                 return
             handed_over: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((self._put_count, loop, handed_over))
+            count = self._put_count
+            self._waiters.append((count, loop, handed_over))
         done, _ = await asyncio.wait([handed_over], timeout=PATIENCE_S)
-        if not done:
-            self._problem = "The audit log has not been written for a second: see to its disk, or its reader."
+        if done:
+            return
+        with self._changed:
+            if self._written_count < count and self._problem is None:
+                self._problem = (
+                    "The audit log has not been written for a second: see to its disk, or its reader."
+                )
 
     def close(self) -> None:
         """Write what waits, for as long as a stop has time for it."""

@@ -77,7 +77,7 @@ def test_a_file_that_was_moved_away_is_made_anew(tmp_path: Path, leaves_one: boo
         assert path.read_bytes() == b"3\n"
 
 
-@pytest.mark.parametrize("path", ["missing/audit.log", "."])
+@pytest.mark.parametrize("path", ["missing/audit.log", ".", "~no-such-user/audit.log", "a\0b"])
 def test_a_start_without_a_file_to_write_is_refused_in_one_sentence(tmp_path: Path, path: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^audit\.log: .* cannot be written \(.*\): name a file in a folder"
