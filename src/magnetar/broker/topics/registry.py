@@ -85,6 +85,7 @@ class TopicRegistry:
         self._partition_count_default = partition_count_default
         self._replication_factor_default = replication_factor_default
         self._make_partition = make_partition
+        self._opening = self._open_partition  # one bound method for all topics
         self._ensure_namespaces = ensure_namespaces
         self._limits = NamespaceLimits(namespace_limit)
         self._deduplicates = deduplicates
@@ -98,7 +99,7 @@ class TopicRegistry:
         ] = {}  # done when it is there, or will not be
         # Done when the name is free, or the topic could not be deleted and has it again.
         self._being_deleted: dict[TopicName, asyncio.Future[None]] = {}
-        self._ids: dict[str, str] = {}  # in hex, by full name
+        self._ids: dict[str, bytes] = {}  # by full name
         self._changing: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()  # by topic id
         self._logs: dict[str, Versioned] = {}  # metadata of logs that are not open yet, by log name
         self.deleted = DeletedTopics(environment)
@@ -231,21 +232,21 @@ class TopicRegistry:
     def _register(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        self._ids[topic.name.full] = topic.topic_id.hex()
+        self._ids[topic.resource.name] = topic.topic_id
 
     def identity(self, full_name: str) -> str:
         """The id, in hex, of the topic that has the name now; UnknownTopic when there is none."""
         found = self._ids.get(full_name)
         if found is None:
             raise UnknownTopic(f"there is no topic {full_name}")
-        return found
+        return found.hex()
 
     def _topic(
         self,
         name: TopicName,
         topic_id: bytes,
         replicas: list[list[int]],
-        overrides: dict[str, str],
+        overrides: Mapping[str, str],
         created_ms: int,
         version: int,
         is_partitioned: bool = True,
@@ -259,7 +260,7 @@ class TopicRegistry:
             created_ms,
             version,
             is_partitioned,
-            open_partition=self._open_partition,
+            open_partition=self._opening,
             is_in_transaction=self._is_in_transaction,
         )
 
@@ -269,7 +270,7 @@ class TopicRegistry:
         log = partition.log
         if log.problem is not None:
             _log.error(log.problem)
-            topic.refused[index] = log
+            topic.refuse(index, log)
             raise StorageError(log.problem)
         partition.deduplicate(self._deduplicates(topic.name))
         partition.is_terminated = topic.is_terminated
@@ -411,7 +412,7 @@ class TopicRegistry:
         """Store what `plan_partitions` returned; `changing(topic)` is held over both."""
         await self._update(topic, replicas, topic.overrides)
 
-    async def set_config(self, topic: Topic, overrides: dict[str, str]) -> None:
+    async def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings; InvalidConfig when they do not hold.  `changing(topic)` is held."""
         config = self.config_of(overrides)
         await self._update(topic, topic.replicas, overrides)
@@ -437,7 +438,7 @@ class TopicRegistry:
         self,
         topic: Topic,
         replicas: list[list[int]],
-        overrides: dict[str, str],
+        overrides: Mapping[str, str],
         *,
         terminate: bool = False,
     ) -> None:
@@ -467,7 +468,7 @@ class TopicRegistry:
         self._limits.add(topic.name, -topic.partition_count)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
-        del self._ids[topic.name.full]
+        del self._ids[topic.resource.name]
         self._being_deleted[topic.name] = asyncio.get_running_loop().create_future()
         return [Delete(topic_path(topic.name)), self.deleted.tombstone(topic.topic_id, topic.name.full)]
 

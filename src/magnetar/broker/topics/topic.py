@@ -11,6 +11,8 @@ deleted and made again never meets its old log.
 
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from magnetar.base.errors import StorageError
 from magnetar.base.names import TopicName
@@ -20,6 +22,9 @@ from magnetar.broker.policy.model import TopicConfig
 from magnetar.broker.security.model import topic_resource
 from magnetar.broker.topics.roots import TOPICS_ROOT
 from magnetar.ledger.managed_ledger import ManagedLedger
+
+# Of ten thousand topics nearly none has one of its own.
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 def topic_path(name: TopicName) -> str:
@@ -59,7 +64,7 @@ class Topic:
         name: TopicName,
         topic_id: bytes,
         replicas: list[list[int]],
-        overrides: dict[str, str],
+        overrides: Mapping[str, str],
         config: TopicConfig,
         created_ms: int,
         version: int,
@@ -74,7 +79,7 @@ class Topic:
         self.resource = topic_resource(name.full)  # as callers' rights to it are asked for
         self.topic_id = topic_id
         self.replicas = replicas
-        self.overrides = overrides
+        self.overrides = overrides or _NONE
         self.config = config
         self.created_ms = created_ms
         self.version = version
@@ -82,7 +87,7 @@ class Topic:
         self.is_internal = False  # shown to Kafka's clients, and not to be changed: `internal.py`
         self.is_partitioned = is_partitioned
         self.is_terminated = False
-        self.refused: dict[int, ManagedLedger] = {}  # partitions whose logs cannot be served
+        self.refused: Mapping[int, ManagedLedger] = _NONE  # partitions whose logs cannot be served
         self._partitions: dict[int, Partition] = {}
 
     @property
@@ -111,6 +116,10 @@ class Topic:
                 )
             found = self._partitions[index] = self._open_partition(self, index)
         return found
+
+    def refuse(self, index: int, log: ManagedLedger) -> None:
+        """The log of partition `index` cannot be served."""
+        self.refused = {**self.refused, index: log}
 
     def leader_epoch(self, index: int) -> int:
         """The leader epoch of partition `index`, which need not have been opened yet."""
