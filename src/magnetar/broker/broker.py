@@ -34,6 +34,7 @@ from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.quotas.client_quotas import ClientQuotas
+from magnetar.broker.quotas.publish_limit import PublishLimit
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -162,7 +163,7 @@ class Broker:
             make_partition=volatile.make_partition,
             ensure_namespaces=self.namespaces.ensure,
             namespace_limit=lambda name: self.namespaces.policies_of(name).namespace_topics_max,
-            deduplicates=self._deduplicates,
+            apply_policies=self._apply_policies,
             is_in_transaction=transactions.is_in_transaction,
             when_terminated=self._terminated,
             observers=TopicsObservers(),
@@ -269,7 +270,7 @@ class Broker:
             {DEFAULT_NAMESPACE_NAME, f"{self.settings.tenant}/{self.settings.namespace}"},
             [topic.name for topic in self.topics],
         )
-        self._apply_deduplication(self.topics)
+        self._apply_policies_to(self.topics)
         if self.rules is not None:
             await self.rules.load()
         await self.schemas.load()
@@ -442,17 +443,18 @@ class Broker:
     def _policies_changed(self, namespace: str, name: TopicName | None) -> None:
         topic = None if name is None else self.topics.find(name)
         if name is None:
-            self._apply_deduplication(one for one in self.topics if one.name.namespace_name == namespace)
+            self._apply_policies_to(one for one in self.topics if one.name.namespace_name == namespace)
         elif topic is not None:
-            self._apply_deduplication([topic])
+            self._apply_policies_to([topic])
 
-    def _deduplicates(self, name: TopicName) -> bool:
-        return self.namespaces.policies_of(name).deduplication
-
-    def _apply_deduplication(self, topics: Iterable[Topic]) -> None:
+    def _apply_policies_to(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
-            partitions = topic.open_partitions
-            if partitions:  # what is opened later asks for itself
-                on = self._deduplicates(topic.name)
-                for partition in partitions:
-                    partition.deduplicate(on)
+            for partition in topic.open_partitions:  # what is opened later asks for itself
+                self._apply_policies(partition)
+
+    def _apply_policies(self, partition: Partition) -> None:
+        policies = self.namespaces.policies_of(partition.topic.name)
+        partition.deduplicate(policies.deduplication)
+        rate, limit = policies.publish_rate, partition.publish_limit
+        if rate != (None if limit is None else limit.rate):
+            partition.publish_limit = None if rate is None else PublishLimit(rate, self.clock)

@@ -70,6 +70,15 @@ NAMESPACE_POLICIES: list[tuple[str, Any, Any, Any, Any, int, bool]] = [
         412,
         True,
     ),
+    (
+        "publishRate",
+        None,
+        {"publishThrottlingRateInMsg": 10},
+        {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": -1},
+        {"publishThrottlingRateInMsg": "many"},
+        400,
+        True,
+    ),
     ("maxProducersPerTopic", None, 3, 3, -3, 412, True),
     ("maxConsumersPerTopic", None, 3, 3, -3, 412, True),
     ("maxConsumersPerSubscription", None, 3, 3, -3, 412, True),
@@ -104,6 +113,23 @@ def test_a_namespaces_policy_is_set_shown_and_removed(make_broker: MakeBroker, r
     if has_delete:
         steps += [("DELETE", path, None, 204, None), ("GET", path, None, 200, unset)]
     play(make_broker, steps)
+
+
+def test_a_namespaces_document_has_its_publish_rate_by_cluster(make_broker: MakeBroker) -> None:
+    rate = {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": 5}
+    document = {"publishMaxMessageRate": {"standalone": rate}}
+    play(
+        make_broker,
+        [
+            ("GET", N, None, 200, {"publishMaxMessageRate": {}}),
+            ("PUT", "/namespaces/public/limited", document, 204, None),
+            ("GET", "/namespaces/public/limited", None, 200, document),
+            ("GET", "/namespaces/public/limited/publishRate", None, 200, rate),
+            ("PUT", "/namespaces/public/none", {"publishMaxMessageRate": {}}, 204, None),
+            ("PUT", "/namespaces/public/bad", {"publishMaxMessageRate": 7}, 400, ANY),
+            ("PUT", "/namespaces/public/bad", {"publishMaxMessageRate": {"other": rate}}, 501, ANY),
+        ],
+    )
 
 
 def test_a_topic_too_many_is_refused_however_it_is_asked_for(make_broker: MakeBroker) -> None:

@@ -343,6 +343,7 @@ def test_what_belongs_to_a_namespace_is_refused_for_a_topic(key: str, given: Any
 
 # A value of each policy that does not hold without it.
 OTHER_VALUES: dict[str, Any] = {
+    "publishMaxMessageRate": {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": -1},
     "deduplicationEnabled": True,
     "retention_policies": {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1},
     "message_ttl_in_seconds": 1,

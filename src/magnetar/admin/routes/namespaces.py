@@ -6,10 +6,10 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from magnetar.admin.answers import Refused, body, done, flag, object_body, unsupported, value
+from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
-from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, CLUSTER, Namespace
+from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, CLUSTER, PUBLISH_RATE, Namespace
 from magnetar.broker.usecases.policies import is_policy
 
 router: Final = Router()
@@ -25,7 +25,6 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "subscriptionDispatchRate": {},
     "replicatorDispatchRate": {},
     "clusterSubscribeRate": {},
-    "publishMaxMessageRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
     "subscription_auth_mode": "None",
@@ -39,6 +38,7 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
 # What holds when a policy that is served has not been set and Pulsar's document says so all the same.
 _UNSET: Final[Mapping[str, Any]] = {
     "backlog_quota_map": {},
+    PUBLISH_RATE: {},  # in the document by cluster, elsewhere without
     "encryption_required": False,
     "schema_compatibility_strategy": "UNDEFINED",
     "is_allow_auto_update_schema": True,
@@ -61,9 +61,10 @@ async def show(request: Request, tenant: str, namespace: str) -> Response:
         "destination_auth": {},
         "subscription_auth_roles": permissions.of_subscriptions(caller, name),
     }
-    return value(
-        {**_NEUTRAL, "auth_policies": granted, "bundles": _bundles(found), **_UNSET, **found.policies}
-    )
+    policies = {**_UNSET, **found.policies}
+    if policies[PUBLISH_RATE]:
+        policies[PUBLISH_RATE] = {CLUSTER: policies[PUBLISH_RATE]}
+    return value({**_NEUTRAL, "auth_policies": granted, "bundles": _bundles(found), **policies})
 
 
 @router.put(_N, summary="Make a namespace, with policies if the body has some")
@@ -75,7 +76,7 @@ async def create(request: Request, tenant: str, namespace: str) -> Response:
             if content != "" and content != _UNSET.get(
                 key
             ):  # the Go client's empty texts are values that were not set
-                policies[key] = content
+                policies[key] = _of_this_cluster(content) if key == PUBLISH_RATE else content
         elif key == "replication_clusters":
             _check_clusters(content, tenant)
         elif key != "bundles" and not _says_nothing(key, content):
@@ -125,6 +126,15 @@ async def set_replication(request: Request, tenant: str, namespace: str) -> Resp
     if not isinstance(content, list) or any(cluster != CLUSTER for cluster in content):
         raise Refused(403, f"Invalid cluster id: the only cluster is {CLUSTER}")
     return done()
+
+
+def _of_this_cluster(content: Any) -> Any:
+    """What a policy says that is set cluster by cluster."""
+    if not isinstance(content, dict):
+        raise BadBody("a policy of each cluster must be a JSON object")
+    if content.keys() - {CLUSTER}:
+        raise unsupported("A policy of another cluster")
+    return content.get(CLUSTER)
 
 
 def _bundles(namespace: Namespace) -> dict[str, Any]:

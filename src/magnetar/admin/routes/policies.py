@@ -17,7 +17,7 @@ from magnetar.admin.names import topic_name
 from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
-from magnetar.broker.policy.model import JsonValue, QuotaType
+from magnetar.broker.policy.model import PUBLISH_RATE, JsonValue, QuotaType
 from magnetar.broker.usecases.policies import Update, with_properties
 
 router: Final = Router()
@@ -38,6 +38,7 @@ class Resource(NamedTuple):
 
 
 _SERVER_RETENTION: Final = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": -1}
+_NO_RATE: Final = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1}
 _DELAYED: Final = {"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0}
 _INACTIVE: Final = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -53,6 +54,7 @@ NAMESPACE_RESOURCES: Final = (
     Resource("autoSubscriptionCreation", "autoSubscriptionCreationOverride"),
     Resource("delayedDelivery", "delayed_delivery_policies"),
     Resource("inactiveTopicPolicies", "inactive_topic_policies"),
+    Resource("publishRate", PUBLISH_RATE),
     Resource("maxProducersPerTopic", "max_producers_per_topic"),
     Resource("maxConsumersPerTopic", "max_consumers_per_topic"),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -82,6 +84,7 @@ TOPIC_RESOURCES: Final = (
     Resource("maxConsumers", "max_consumers_per_topic", applied=0),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
+    Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
     Resource("schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", applied="FULL"),
     Resource("schemaValidationEnforced", "schema_validation_enforced", applied=False),
 )

@@ -42,7 +42,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "packages": "Pulsar's package store",
     "peers": "Peer clusters",
     "persistence": "A BookKeeper persistence policy",
-    "publishRate": "Publish rate limiting",
     "replicatedSubscriptionStatus": "Replicating subscriptions",
     "replicatorDispatchRate": "Geo-replication",
     "resource-quotas": "Resource quotas",

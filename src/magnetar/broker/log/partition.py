@@ -24,6 +24,7 @@ from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
+from magnetar.broker.quotas.publish_limit import PublishLimit
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
@@ -60,6 +61,7 @@ class Partition:
         "is_terminated",
         "log",
         "producers",
+        "publish_limit",
         "refused_with",
         "replicas",
         "topic",
@@ -78,6 +80,7 @@ class Partition:
         self.deduplication: Deduplication | None = None
         self.is_terminated = False
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
+        self.publish_limit: PublishLimit | None = None
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
         self.uncertain: Uncertain | None = None
@@ -160,6 +163,8 @@ class Partition:
             self.producers.add(producer_id, epoch, sequence, base, count, now_ms)
             if attributes & TRANSACTIONAL:
                 self.transactions.began(producer_id, base)
+        if self.publish_limit is not None:
+            self.publish_limit.published(count, len(batch))
         return Appended(base, append_time_ms)
 
     # --- Pulsar ------------------------------------------------------------------------------------------------------
@@ -211,7 +216,13 @@ class Partition:
         self.bytes_since_snapshot += size
         if deduplication is not None:
             deduplication.add(view, last, log.high_watermark, now_ms)
+        if self.publish_limit is not None:
+            self.publish_limit.published(count, len(payload))
         return entry
+
+    def owed_s(self) -> float:
+        """The seconds that producers have to wait: more has come than may."""
+        return 0.0 if self.publish_limit is None else self.publish_limit.owed_s()
 
     def deduplicate(self, on: bool) -> None:
         """Whether duplicates of Pulsar producers are found from now on; what was sent before is not known."""

@@ -8,6 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any, Final
 
 from magnetar.base.config import ConfigSource, ConfigType
+from magnetar.broker.quotas.model import PublishRate
 
 JsonValue = Any  # what json.loads gives
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -118,7 +119,11 @@ class Policies:
     subscriptions_max: int = 0
     namespace_topics_max: int = 0
     encryption_required: bool = False
+    publish_rate: PublishRate | None = None
     subscription_expiration_minutes: int = 0
+
+
+PUBLISH_RATE: Final = "publishMaxMessageRate"
 
 
 class Level(Enum):

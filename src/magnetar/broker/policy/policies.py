@@ -17,6 +17,7 @@ from typing import Any, Final
 from magnetar.broker.cluster.model import PARTITIONS_MAX
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.policy.model import (
+    PUBLISH_RATE,
     AuthMode,
     AutoTopicCreation,
     BacklogQuota,
@@ -32,6 +33,7 @@ from magnetar.broker.policy.model import (
     Retention,
     whole_number,
 )
+from magnetar.broker.quotas.model import PublishRate
 
 SUBSCRIPTION_AUTH_MODE: Final = "subscription_auth_mode"
 INT_MAX: Final = (1 << 31) - 1
@@ -187,6 +189,17 @@ def _inactive_topics(value: JsonValue) -> JsonValue:
     }
 
 
+def _publish_rate(value: JsonValue) -> JsonValue:
+    """Numbers below 1 are no limit, as in Pulsar."""
+    document = _object(value)
+    messages = _integer(-INT_MAX - 1, INT_MAX, "publishThrottlingRateInMsg must be a whole number")
+    size = _integer(-LONG_MAX - 1, LONG_MAX, "publishThrottlingRateInByte must be a whole number")
+    return {
+        "publishThrottlingRateInMsg": _member(document, "publishThrottlingRateInMsg", messages, -1),
+        "publishThrottlingRateInByte": _member(document, "publishThrottlingRateInByte", size, -1),
+    }
+
+
 def _properties(value: JsonValue) -> JsonValue:
     document = _object(value)
     if len(document) > _PROPERTIES_MAX:
@@ -227,6 +240,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy("autoSubscriptionCreationOverride", _auto_subscription_creation),
         Policy("delayed_delivery_policies", _delayed_delivery),
         Policy("inactive_topic_policies", _inactive_topics),
+        Policy(PUBLISH_RATE, _publish_rate),
         Policy("max_producers_per_topic", _count("maxProducersPerTopic")),
         Policy("max_consumers_per_topic", _count("maxConsumersPerTopic")),
         Policy("max_consumers_per_subscription", _count("maxConsumersPerSubscription")),
@@ -339,6 +353,7 @@ def effective(
         ),
         subscriptions_max=pick("max_subscriptions_per_topic", server.subscriptions_max),
         namespace_topics_max=pick("max_topics_per_namespace", server.namespace_topics_max),
+        publish_rate=pick(PUBLISH_RATE, server.publish_rate, _typed_publish_rate),
         encryption_required=pick("encryption_required", server.encryption_required),
         subscription_expiration_minutes=pick(
             "subscription_expiration_time_minutes", server.subscription_expiration_minutes
@@ -357,6 +372,13 @@ def _typed_auto_topics(value: Mapping[str, Any]) -> AutoTopicCreation:
 
 def _typed_delayed(value: Mapping[str, Any]) -> DelayedDelivery:
     return DelayedDelivery(value["active"], value["tickTime"])
+
+
+def _typed_publish_rate(value: Mapping[str, int]) -> PublishRate | None:
+    rate = PublishRate(
+        max(value["publishThrottlingRateInMsg"], 0), max(value["publishThrottlingRateInByte"], 0)
+    )
+    return rate if any(rate) else None
 
 
 def _typed_inactive(value: Mapping[str, Any]) -> InactiveTopics:

@@ -20,6 +20,7 @@ from magnetar.broker.quotas.bucket import Bucket
 from magnetar.broker.quotas.model import DEFAULT, Default, Entity, Limit, Limits, Name
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
+BURST_S: Final = 10  # as Kafka's, which counts the last ten seconds
 BUCKETS_MAX: Final = 10_000  # the one used longest ago gives way: it has mostly filled up again
 
 _ROOT: Final = "/client-quotas/"
@@ -81,7 +82,7 @@ class ClientQuotas:
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
                 self._buckets.popitem(last=False)
-            bucket = self._buckets[key] = Bucket(rate, self._clock.monotonic())
+            bucket = self._buckets[key] = Bucket(rate, BURST_S, self._clock.monotonic())
         else:
             self._buckets.move_to_end(key)
             if bucket.rate != rate:

@@ -29,4 +29,11 @@ class Limit(Enum):
     FETCHED = "consumer_byte_rate"
 
 
+class PublishRate(NamedTuple):
+    """What may be published to a partition in a second; 0 is without a limit."""
+
+    messages: int
+    bytes: int
+
+
 Limits: TypeAlias = dict[Limit, float]

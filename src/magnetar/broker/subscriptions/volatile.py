@@ -134,6 +134,8 @@ class NonPersistentPartition(Partition):
             subscription.publish(payload, view)
         asyncio.get_running_loop().call_soon(done, None)
         self.messages_in += view.num_messages
+        if self.publish_limit is not None:
+            self.publish_limit.published(view.num_messages, len(payload))
         return Entry(0, view.num_messages - 1, now_ms, payload, EntryKind.PULSAR, _LEDGER, _ENTRY)
 
 

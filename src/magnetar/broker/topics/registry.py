@@ -58,8 +58,8 @@ class TopicRegistry:
 
     What is not the registry's to know comes from its maker: `make_partition` (the kind that the topic asks for),
     `ensure_namespaces`, which makes those that are missing before topics are stored, `namespace_limit` (how many topics
-    the namespace of a topic may have, 0 for any number), `deduplicates` (whether duplicates of Pulsar's producers are
-    looked for), `is_in_transaction` (producer id, epoch, full topic name, partition), `when_terminated`, called for
+    the namespace of a topic may have, 0 for any number), `apply_policies` (to a partition that is
+    opened), `is_in_transaction` (producer id, epoch, full topic name, partition), `when_terminated`, called for
     each partition whose last message is durable, and `observers`, which hear of topics that come and go.
     """
 
@@ -74,7 +74,7 @@ class TopicRegistry:
         make_partition: Callable[[PartitionTopic, int, list[int], OpenLog], Partition],
         ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
         namespace_limit: Callable[[TopicName], int],
-        deduplicates: Callable[[TopicName], bool],
+        apply_policies: Callable[[Partition], None],
         is_in_transaction: Callable[[int, int, str, int], bool],
         when_terminated: Callable[[Partition], None],
         observers: TopicsObservers,
@@ -88,7 +88,7 @@ class TopicRegistry:
         self._opening = self._open_partition  # one bound method for all topics
         self._ensure_namespaces = ensure_namespaces
         self._limits = NamespaceLimits(namespace_limit)
-        self._deduplicates = deduplicates
+        self._apply_policies = apply_policies
         self._is_in_transaction = is_in_transaction
         self._when_terminated = when_terminated
         self.observers = observers  # notified when topics are made, grown or deleted
@@ -272,7 +272,7 @@ class TopicRegistry:
             _log.error(log.problem)
             topic.refuse(index, log)
             raise StorageError(log.problem)
-        partition.deduplicate(self._deduplicates(topic.name))
+        self._apply_policies(partition)
         partition.is_terminated = topic.is_terminated
         return partition
 

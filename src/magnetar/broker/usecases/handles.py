@@ -75,6 +75,10 @@ class WritablePartition(PartitionHandle, Protocol):
         """
         ...
 
+    def owed_s(self) -> float:
+        """The seconds that its producers have to wait: more has come than may."""
+        ...
+
 
 class ReadableEntries(LogEnds, ConvertedLog, Protocol):
     """The log of a partition that may be read: `read_cached`, else `read`."""

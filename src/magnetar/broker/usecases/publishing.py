@@ -107,6 +107,10 @@ class OpenedProducer:
         producer.bytes_in += len(payload)
         return self._partition.publish(payload, view, self._clock.now_ms(), done)
 
+    def owed_s(self) -> float:
+        """The seconds that producers of its partition have to wait: more has come than may."""
+        return self._partition.owed_s()
+
 
 class PublishCases:
     """See the module's text."""

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from magnetar.base.clock import Clock
 from magnetar.broker.policy.errors import InvalidConfigRequest
-from magnetar.broker.quotas.bucket import BURST_S
-from magnetar.broker.quotas.client_quotas import ClientQuotas
+from magnetar.broker.quotas.client_quotas import BURST_S, ClientQuotas
 from magnetar.broker.quotas.model import DEFAULT, Entity, Limit, Limits, Name
 from magnetar.broker.security.audit import Recording
 from magnetar.broker.security.audit_line import Change

@@ -20,7 +20,6 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from magnetar.base.clock import TimerHandle
 from magnetar.base.errors import WireError
 from magnetar.broker.cluster.model import Node
 from magnetar.broker.security.errors import LoginRefused
@@ -37,6 +36,7 @@ from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutin
 from magnetar.protocols.kafka.service import KafkaService
 from magnetar.protocols.kafka.versions import unsupported
 from magnetar.protocols.outbox import Outbox, Place
+from magnetar.protocols.throttle import Throttle
 from magnetar.wire.framing import Frame
 from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
 from magnetar.wire.kafka.runtime import Buffer
@@ -100,7 +100,7 @@ class KafkaSession:
         self._closed = False
         self._stage_one: asyncio.Task[None] | None = None  # of the latest request that has to wait in it
         self._waits_for_room: asyncio.Task[Any] | None = None  # a large request, for its objects
-        self._throttle: tuple[TimerHandle, float] | None = None  # ends it, and when
+        self._throttle = Throttle(service.cases.clock, self._backpressure)
         # The door's side of a session: no call is between the connection and these.
         self.get_buffer = self.intake.get_buffer
         self.received = self.intake.received
@@ -376,22 +376,8 @@ class KafkaSession:
         if isinstance(response, Large):
             response = response.response
         throttle_ms = getattr(response, "throttle_time_ms", 0)
-        if not throttle_ms:
-            return
-        throttle_s = throttle_ms / 1000
-        clock = self._service.cases.clock
-        ends_s = clock.monotonic() + throttle_s
-        if self._throttle is not None:
-            timer, known_s = self._throttle
-            if known_s >= ends_s:
-                return
-            timer.cancel()
-        self._backpressure.throttle()
-        self._throttle = clock.call_later(throttle_s, self._end_throttle), ends_s
-
-    def _end_throttle(self) -> None:
-        self._throttle = None
-        self._backpressure.end_throttle()
+        if throttle_ms:
+            self._throttle.hold(throttle_ms / 1000)
 
     # --- the connection's life ---------------------------------------------------------------------------------------
 
@@ -418,7 +404,7 @@ class KafkaSession:
             and slot.deferred is not None
             and slot.deferred.abandon is not None
         )
-        if (waits_for_others or self._backpressure.is_throttled) and self._peer.has_hung_up():
+        if (waits_for_others or self._throttle.is_on) and self._peer.has_hung_up():
             self.closed()
             self._peer.close()
 
@@ -439,9 +425,7 @@ class KafkaSession:
             self._login = None  # it knows this session: a cycle would leave both to the collector
         if self._stage_one is not None:
             self._stage_one.cancel()
-        if self._throttle is not None:
-            self._throttle[0].cancel()
-            self._throttle = None
+        self._throttle.close()
         if self._waits_for_room is not None:
             self._waits_for_room.cancel()
             # It knows this session: a cycle would leave the request to the collector.

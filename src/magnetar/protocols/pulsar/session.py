@@ -36,6 +36,7 @@ from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.outbox import Outbox, Place
 from magnetar.protocols.pulsar.registry import Command
 from magnetar.protocols.pulsar.service import PulsarService
+from magnetar.protocols.throttle import Throttle
 from magnetar.wire.framing import Frame
 from magnetar.wire.pulsar.commands import FRAME_PADDING_BYTES, frame_command, read_command
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
@@ -130,6 +131,7 @@ class PulsarSession:
         # A command that holds so many bytes is at work; `ended_work` follows, whatever becomes of the connection.
         self.began_work = self._backpressure.began
         self.ended_work = self._backpressure.ended
+        self.throttle = Throttle(service.clock, self._backpressure)
         self._outbox: Outbox[Place] = Outbox(peer, service, self._backpressure, UNTAKEN_ANSWER_BYTES_MAX)
         self.when_writable = self._outbox.when_writable
         self.peer_is_slow = self._outbox.peer_is_slow
@@ -332,6 +334,9 @@ class PulsarSession:
         if not self._heard and not self._backpressure.is_paused and self.state is State.CONNECTED:
             self.abort(f"no answer to a PING within {self.service.settings.keep_alive_s:g} s")
             return
+        if self.throttle.is_on and self._peer.has_hung_up():
+            self.abort("its client has gone")
+            return
         self._heard = False
         self.send_parts([_PING], len(_PING))
         self._keep_alive = self.service.clock.call_later(self.service.settings.keep_alive_s, self._tick)
@@ -397,6 +402,7 @@ class PulsarSession:
         if self.state is State.CLOSED:
             return
         self.state = State.CLOSED
+        self.throttle.close()
         self._answer_probe(False)
         if self._keep_alive is not None:
             self._keep_alive.cancel()

@@ -4,15 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.quotas.bucket import BURST_S, Bucket
+from magnetar.broker.quotas.bucket import Bucket
 
 RATE = 100.0
+BURST_S = 10
 AMOUNTS = st.integers(1, 5_000)
 PAUSES = st.floats(0, 30)
 
 
 def test_ten_seconds_worth_comes_at_once() -> None:
-    bucket = Bucket(RATE, 0.0)
+    bucket = Bucket(RATE, BURST_S, 0.0)
     assert bucket.use(BURST_S * RATE, 0.0) == 0
     assert bucket.use(RATE, 0.0) == 1
     assert bucket.use(RATE, 1.0) == 1
@@ -20,7 +21,7 @@ def test_ten_seconds_worth_comes_at_once() -> None:
 
 
 def test_what_does_not_fit_is_not_used() -> None:
-    bucket = Bucket(RATE, 0.0)
+    bucket = Bucket(RATE, BURST_S, 0.0)
     assert bucket.use_if_left(900, 0.0) == 0
     assert bucket.use_if_left(300, 0.0) == 2
     assert bucket.use_if_left(100, 0.0) == 0
@@ -28,13 +29,13 @@ def test_what_does_not_fit_is_not_used() -> None:
 
 
 def test_more_than_there_can_be_is_let_through_when_all_is_there() -> None:
-    bucket = Bucket(RATE, 0.0)
+    bucket = Bucket(RATE, BURST_S, 0.0)
     assert bucket.use_if_left(5_000, 0.0) == 0
     assert bucket.use_if_left(1, 0.0) == pytest.approx(40.01)
 
 
 def test_new_rate_does_not_forget_what_was_used() -> None:
-    bucket = Bucket(RATE, 0.0)
+    bucket = Bucket(RATE, BURST_S, 0.0)
     assert bucket.use(3_000, 0.0) == 20
     bucket.change_rate(2 * RATE)
     assert bucket.use(0, 0.0) == 5
@@ -44,7 +45,7 @@ def test_new_rate_does_not_forget_what_was_used() -> None:
 
 @given(st.lists(st.tuples(AMOUNTS, PAUSES), min_size=1, max_size=50))
 def test_average_of_what_is_used(uses: list[tuple[int, float]]) -> None:
-    bucket, now_s, used, last = Bucket(RATE, 0.0), 0.0, 0, 0
+    bucket, now_s, used, last = Bucket(RATE, BURST_S, 0.0), 0.0, 0, 0
     for amount, pause_s in uses:
         # All but the last came after nothing was owed any more.
         assert used - last <= RATE * (now_s + BURST_S) + 1e-6
@@ -54,7 +55,7 @@ def test_average_of_what_is_used(uses: list[tuple[int, float]]) -> None:
 
 @given(st.lists(st.tuples(AMOUNTS, PAUSES), min_size=1, max_size=50))
 def test_client_that_asks_again_in_time_is_let_through(uses: list[tuple[int, float]]) -> None:
-    bucket, now_s = Bucket(RATE, 0.0), 0.0
+    bucket, now_s = Bucket(RATE, BURST_S, 0.0), 0.0
     for amount, pause_s in uses:
         wait_s = bucket.use_if_left(amount, now_s)
         if wait_s:

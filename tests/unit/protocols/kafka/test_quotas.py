@@ -280,9 +280,9 @@ def test_limits_are_looked_up_once_for_a_connection(with_broker: Run) -> None:
 
 
 def fixture(client: Any) -> tuple[Fixture, FakeClock]:
-    one, clock = Fixture(client), FakeClock()
-    one.service.cases = replace(one.service.cases, clock=clock)
-    return one, clock
+    clock = FakeClock()
+    client.service.cases = replace(client.service.cases, clock=clock)
+    return Fixture(client), clock
 
 
 def test_what_comes_after_an_answer_that_says_wait_waits(with_broker: Run) -> None:

@@ -9,6 +9,7 @@ batches of the request have been appended or refused, the connection's next requ
 keep their order, whatever it takes to look into each.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -40,6 +41,7 @@ VERSIONS = (3, 13)
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
+THROTTLE_MS_MAX: Final = (1 << 31) - 1
 _NO_BATCH: Final = memoryview(b"")
 
 
@@ -55,6 +57,12 @@ class _Pending(Deferred):
         self.response = response
         self.is_answered = True
         self.left = 1  # one for stage one itself, so that nothing resolves before all batches are queued
+
+    def throttle(self, time_ms: int) -> None:
+        """The client has to wait so long, or longer."""
+        response = self.response
+        if time_ms > response.throttle_time_ms:
+            response.throttle_time_ms = min(time_ms, THROTTLE_MS_MAX)
 
     def wait_first(self, work: Callable[[], Awaitable[None]]) -> None:
         """Stage one ends with `work`."""
@@ -123,7 +131,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
                 _append(context, topic, data.index, batch, now_ms, answer, pending)
             except NeedsOpening:
                 to_open.append(_Opening(topic, data.index, batch, answer))
-    throttle_ms = pending.response.throttle_time_ms = context.meter.produced(size)
+    pending.throttle(context.meter.produced(size))
     if to_open:
         if denied is not None and request.acks == 0:
             raise _unanswerable(denied)
@@ -135,6 +143,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
         return pending
     if denied is not None:
         raise _unanswerable(denied)
+    throttle_ms = pending.response.throttle_time_ms
     return Silent(throttle_ms) if throttle_ms else None
 
 
@@ -201,6 +210,9 @@ def _append(
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.append_time_ms
         answer.log_start_offset = partition.log.log_start
+        owed_s = partition.owed_s()
+        if owed_s:
+            pending.throttle(math.ceil(owed_s * 1000))
     except NotLeader as error:
         _refuse(answer, error)
         if context.api_version >= _LEADER_HINTS_SINCE:

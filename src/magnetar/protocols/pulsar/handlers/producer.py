@@ -198,6 +198,9 @@ class AttachedProducer:
             return
         if sent.is_done:
             self.answer_what_is_done()
+        owed_s = opened.owed_s()
+        if owed_s:
+            self.session.throttle.hold(owed_s)
 
     def _refused(self, sent: _Sent, error: Exception) -> None:
         self._unanswered.append(sent)
