@@ -42,7 +42,7 @@ class LoginCases:
         try:
             login = self._authentication.log_in(credentials, original_role)
         except AuthenticationFailed as error:
-            self.failed(stranger, credentials.method, error)
+            self.failed(stranger, self._known(credentials.method), error)
             raise
         role = login.identity.role
         origin = stranger.origin
@@ -58,10 +58,14 @@ class LoginCases:
         try:
             renewed = self._authentication.renew(login, credentials)
         except AuthenticationFailed as error:
-            self.failed(caller, credentials.method, error)
+            self.failed(caller, self._known(credentials.method), error)
             raise
         self.succeeded(caller, login.method)
         return renewed
+
+    def _known(self, method: str) -> str:
+        """What a client calls its method, unless that is some other text."""
+        return method if method in self.methods else ""
 
     def failed(self, stranger: Caller, method: str, error: AuthenticationFailed) -> None:
         """A client was not let in.  The error's texts have nothing that it has sent."""

@@ -61,6 +61,13 @@ def test_any_other_is_refused_in_words_that_tell_nothing(shown: bytes) -> None:
     assert "ecret" not in str(said.value)
 
 
+@pytest.mark.parametrize(("user", "known"), [("alice", "alice"), ("a-password-in-the-wrong-field", "")])
+def test_a_refusal_names_a_user_that_there_is(user: str, known: str) -> None:
+    with pytest.raises(AuthenticationFailed) as said:
+        role(f"{user}:wrong".encode())
+    assert said.value.user == known
+
+
 def test_user_that_there_is_not_is_looked_at_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[str] = []
     method = password_method(parse_passwords(FILE))

@@ -68,11 +68,14 @@ def test_an_unknown_user_fails_at_the_last_step() -> None:
     async def scenario() -> None:
         credentials = ScramCredentials(MemoryMetadataStore())
         await credentials.load()
-        one = credentials.begin(NAME)
-        challenge = one.respond(b"n,,n=mallory,r=abc")
-        assert isinstance(challenge, Challenge)
-        nonce = challenge.data.decode().split(",")[0]
-        with pytest.raises(AuthenticationFailed):
-            one.respond(f"c=biws,{nonce},p={'A' * 43}=".encode())
+        await credentials.change([], {(NAME, "alice"): ScramCredential(b"salt", 4096, bytes(32), bytes(32))})
+        for user, known in ("mallory", ""), ("alice", "alice"):
+            one = credentials.begin(NAME)
+            challenge = one.respond(f"n,,n={user},r=abc".encode())
+            assert isinstance(challenge, Challenge)
+            nonce = challenge.data.decode().split(",")[0]
+            with pytest.raises(AuthenticationFailed) as said:
+                one.respond(f"c=biws,{nonce},p={'A' * 43}=".encode())
+            assert said.value.user == known
 
     asyncio.run(scenario())

@@ -265,8 +265,11 @@ def test_answer_that_is_not_good_closes(tmp_path: Path, response: AuthData) -> N
         client = await logged_in(door, token(life_s=3), refreshes=True)
         door.clock.advance(4)
         await client.hear(BaseCommand.AUTH_CHALLENGE)
+        door.audit.take()
         client.say(CommandAuthResponse(response=response))
         assert refusal(client) == FAILED
+        (line,) = door.audit.take()
+        assert (line["event"], line["result"], line["principal"]) == ("login", "refused", "User:alice")
 
     with_logins(tmp_path, scenario)
 
@@ -297,8 +300,9 @@ def test_logins_are_in_the_audit_log(tmp_path: Path) -> None:
             connect_command(auth_method_name="token", auth_data=token("proxy"), original_principal="stranger")
         )
         door.client().say(connect_command(auth_method_name="token", auth_data=token("proxy")))
+        door.client().say(connect_command(auth_method_name="stolen", auth_data=b"stolen"))
         assert b"stolen" not in b"".join(door.audit.raw)
-        refused, accepted, nobody = door.audit.take()
+        refused, accepted, nobody, unknown = door.audit.take()
         del refused["time"], refused["reason"]
         assert refused == {
             "event": "login",
@@ -313,6 +317,7 @@ def test_logins_are_in_the_audit_log(tmp_path: Path) -> None:
         assert (accepted["result"], accepted["principal"]) == ("accepted", "User:stranger")
         assert (accepted["proxy"], accepted["method"]) == ("proxy", "token")
         assert (nobody["result"], nobody["error"]) == ("refused", "INVALID_ROLES")
+        assert "method" not in unknown
 
     with_logins(tmp_path, scenario)
 
