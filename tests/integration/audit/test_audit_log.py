@@ -314,3 +314,28 @@ def test_standard_output_takes_it_too(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
     (line,) = [one for one in server.log.splitlines() if one.startswith("{")]
     assert json.loads(line)["operation"] == "topic.create"
+
+
+def test_a_folder_that_is_lost_stops_nothing_and_is_said_by_health(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "logs", tmp_path / "moved"
+    folder.mkdir()
+    settings = {"audit.log": str(folder / "audit.log")}
+
+    def health(server: MagnetarProcess) -> str:
+        with urllib.request.urlopen(f"{server.http_url}/health", timeout=20) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    with MagnetarProcess(settings=settings, data_dir=tmp_path / "data") as server:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        folder.rename(moved)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        assert "The audit log cannot be written" in health(server)
+        folder.mkdir()
+        deadline = time.monotonic() + LINES_SOON_S
+        while "audit" in health(server):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "The audit log cannot be written" in server.log
+    (line,) = (folder / "audit.log").read_text().splitlines()
+    assert json.loads(line)["operation"] == "topic.create"
