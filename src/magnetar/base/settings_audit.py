@@ -7,11 +7,12 @@ from typing import Final
 from magnetar.base.config import ConfigType
 from magnetar.base.server_key import ServerKey
 
+AUDIT_LOG: Final = "audit.log"
 STREAMS: Final = ("stdout", "stderr")
 
 AUDIT_KEYS: Final = (
     ServerKey(
-        "audit.log",
+        AUDIT_LOG,
         ConfigType.STRING,
         "",
         "Where the audit log is written: a file (in the data directory, unless the path begins with /), `stdout` or"
@@ -38,7 +39,7 @@ class AuditSettings:
 
 def audit(text: Callable[[str], str], notice: Callable[[Collection[str], str], None]) -> AuditSettings | None:
     """What the keys come to, by `text`; None when there is no audit log.  `notice` says that keys have no effect."""
-    target = text("audit.log")
+    target = text(AUDIT_LOG)
     if target:
         return AuditSettings(target, text("audit.log.logins") == "all")
     notice({"audit.log.logins"}, "audit.log is not set")

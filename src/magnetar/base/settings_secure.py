@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.settings_audit import AUDIT_LOG
 from magnetar.base.settings_authentication import AUTHENTICATION_NAMES, PROVIDERS, TOKEN
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES
 from magnetar.base.settings_network import bare_host
@@ -30,6 +31,7 @@ KEY_FILE: Final = "token.key"
 TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of a file
 WORKER_TOKEN_FILE: Final = "worker.token"  # noqa: S105 - the same
 WORKER_FILE: Final = "worker.toml"
+AUDIT_FILE: Final = "audit.log"  # in the data directory
 ADMINISTRATOR: Final = "admin"
 WORKER: Final = "magnetar-worker"  # the role of the pipelines' worker as a client of Kafka's port
 PULSAR_PORT: Final = "6651"
@@ -96,6 +98,8 @@ def secured(given: Mapping[str, Setting], own: Iterable[tuple[str, str]]) -> dic
         "superUserRoles": f"{ADMINISTRATOR},{WORKER}",
         WORKER_CONTEXT: str(folder / WORKER_FILE),
     }
+    if AUDIT_LOG not in given:  # it may be elsewhere, or off
+        derived[AUDIT_LOG] = AUDIT_FILE
     settings = {name: one for name, one in given.items() if name != "kafka.port"}
     return settings | {name: Setting(value, _ORIGIN) for name, value in derived.items()}
 

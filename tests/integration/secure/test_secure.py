@@ -1,5 +1,6 @@
 """`--secure`: clients that we did not write connect by the files that the server writes, and by nothing less."""
 
+import contextlib
 import json
 import logging
 import ssl
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import confluent_kafka
@@ -25,6 +27,7 @@ from confluent_kafka.admin import (
 
 from magnetar.server.token_tool import make_token
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+from tests.integration.server.wire import eventually
 
 pytestmark = pytest.mark.clients
 
@@ -185,6 +188,21 @@ def test_another_user_comes_in_and_may_do_nothing(safe: Safe) -> None:
         assert caught.value.args[0].code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+def test_who_does_what_is_written_down(safe: Safe) -> None:
+    admin = AdminClient({**safe.kafka()})
+    admin.create_topics([NewTopic("written-down", 1)])["written-down"].result(20)
+    assert safe.get("/admin/v2/tenants", "nonsense")[0] == 401
+    file = safe.folder.parent / "audit.log"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    def told() -> set[tuple[Any, ...]]:
+        lines = map(json.loads, file.read_text().splitlines())
+        return {(one["event"], one["result"], one.get("principal"), one.get("resource")) for one in lines}
+
+    assert ("change", "done", "User:admin", "persistent://public/default/written-down") in told()
+    eventually(lambda: ("login", "refused", None, None) in told(), "the refusal is not written")
+
+
 def test_others_are_not_trusted_with_the_token(safe: Safe) -> None:
     """A client that checks certificates refuses one that another authority has signed: here, by trusting others."""
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -192,11 +210,10 @@ def test_others_are_not_trusted_with_the_token(safe: Safe) -> None:
 
 
 def test_there_are_three_ports_and_all_speak_tls(safe: Safe) -> None:
-    inodes = {
-        Path(link).readlink().as_posix().removeprefix("socket:[").removesuffix("]")
-        for link in Path(f"/proc/{safe.server.pid}/fd").iterdir()
-        if link.readlink().as_posix().startswith("socket:")
-    }
+    inodes = set()
+    for link in Path(f"/proc/{safe.server.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            inodes.add(link.readlink().as_posix().removeprefix("socket:[").removesuffix("]"))
     ports = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:

@@ -7,6 +7,7 @@ import pytest
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import Listener
 from magnetar.base.settings import ServerSettings, load_settings
+from magnetar.base.settings_audit import AuditSettings
 from magnetar.base.settings_authentication import TOKEN
 
 
@@ -39,6 +40,15 @@ def test_every_port_speaks_tls_and_asks_who_clients_are() -> None:
     assert settings.is_secured
     assert settings.notices == ()
     assert {one.port for one in network.every_listener(1)} == {9092, 6651, 8443}
+
+
+def test_there_is_an_audit_log_unless_its_own_setting_says_otherwise() -> None:
+    assert of().audit == AuditSettings("audit.log", with_logins=False)
+    assert of("audit.log=/var/log/audit", "audit.log.logins=all").audit == AuditSettings(
+        "/var/log/audit", with_logins=True
+    )
+    assert of("audit.log=").audit is None
+    assert load_settings().audit is None
 
 
 def test_without_it_nothing_of_that_is_on() -> None:
