@@ -158,8 +158,10 @@ def _addresses(wanted: str | None, port: int) -> list[tuple[int, int, int, tuple
     names = ("127.0.0.1", "::1") if wanted is not None and wanted.lower() == LOCALHOST else (wanted,)
     found: list[tuple[int, int, int, tuple[Any, ...]]] = []
     for name in names:
+        # What is no international name goes as bytes: for text Python loads the tables of those.
+        host = name.encode() if name is not None and name.isascii() else name
         try:
-            rows = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as error:
             reason = f"no address for this name ({error.strerror})"
             raise ConfigError(f"cannot listen on {wanted}: {reason}") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.base.errors import ConfigError
 from magnetar.server.listeners import bind
 from magnetar.testing.server import MagnetarProcess, free_ports
 from magnetar.wire.kafka.messages.metadata import MetadataRequest
@@ -82,14 +83,14 @@ def test_localhost_is_both_loopback_addresses_whatever_the_table_of_hosts_says(
     asked = []
     real = socket.getaddrinfo
 
-    def getaddrinfo(name: str | None, *args: object, **kwargs: object) -> object:
+    def getaddrinfo(name: bytes | None, *args: object, **kwargs: object) -> object:
         asked.append(name)
         return real(name, *args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     sockets = bind("localhost", 0)
     try:
-        assert asked == ["127.0.0.1", "::1"]
+        assert asked == [b"127.0.0.1", b"::1"]
         assert len({one.getsockname()[1] for one in sockets}) == 1
         assert {one.getsockname()[0] for one in sockets} <= {"127.0.0.1", "::1"}
     finally:
@@ -128,3 +129,9 @@ def test_the_http_port_answers_to_the_names_that_the_server_was_given() -> None:
             assert _asked_as(server, host) == 403, host
         assert _asked_as(server, "localhost", Origin="https://console.example.com") == 200
         assert _asked_as(server, "localhost", Origin="https://other.example.com") == 403
+
+
+def test_a_host_that_no_name_can_be_is_refused_in_a_sentence() -> None:
+    for host in ("a" * 64, "bad..name"):
+        with pytest.raises(ConfigError, match=rf"^cannot listen on {host}: no address for this name"):
+            bind(host, 0)
