@@ -1,3 +1,4 @@
+import gc
 import json
 import logging
 import subprocess
@@ -68,6 +69,20 @@ def test_standalone_needs_no_argument(served: Served, tmp_path: Path) -> None:
     assert settings.data_dir.is_dir()
     assert settings.network.listeners[0].port == 9092
     assert settings.network.http_port == 8080
+
+
+def test_the_collector_stands_still_when_the_server_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    collects: list[bool] = []
+
+    def serve(_: ServerSettings) -> int:
+        collects.append(gc.isenabled())
+        return 0
+
+    serve_with(monkeypatch, serve)
+    assert run(["standalone", "--data-dir", str(tmp_path)]) == 0
+    assert [*collects, gc.isenabled()] == [False, True]
 
 
 def test_flags_are_over_set_over_environment_over_file(

@@ -14,6 +14,10 @@ class Knot:
     pass
 
 async def main():
+    with garbage.paused():
+        stood_still = not gc.isenabled()
+        garbage.tune_collector(Upkeep(FakeClock()).every, lambda: 0)
+        assert stood_still and gc.isenabled()
     clock = FakeClock()
     upkeep = Upkeep(clock)
     entries = 0
