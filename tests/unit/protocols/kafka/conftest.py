@@ -20,6 +20,7 @@ from magnetar.broker.security.authorizer import Authorizer
 from magnetar.broker.security.model import ANONYMOUS, Caller
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.large import Large
 from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.protocols.kafka.service import KafkaService, KafkaSettings
 from magnetar.storage.local.settings import LocalStoreSettings
@@ -89,6 +90,8 @@ class Client:
             answer = await resolved
         if is_coroutine(answer):
             answer = await answer
+        if isinstance(answer, Large):
+            answer = answer.response
         parts = []
         codec.encode_response(version, answer, parts)
         return asked.decode_response(version, memoryview(b"".join(parts)))

@@ -253,6 +253,31 @@ def test_a_client_without_a_limit_has_none(with_broker: Run) -> None:
     with_broker(scenario)
 
 
+def test_thousands_are_changed_and_told_while_others_have_their_turn(with_broker: Run) -> None:
+    # Twenty thousand held the event loop for a tenth of a second.
+    async def scenario(client: Any) -> None:
+        others = 0
+
+        async def be_another() -> None:
+            nonlocal others
+            while True:
+                await asyncio.sleep(0)
+                others += 1
+
+        another = asyncio.create_task(be_another())
+        many = [entry([("client-id", str(number))], producer_byte_rate=1.0) for number in range(5_000)]
+        assert set(await alter(client, *many, validate_only=True)) == {0}
+        assert others > len(many) // 1_000
+        assert set(await alter(client, *many)) == {0}
+        others = 0
+        answer = await client.ask("describe_client_quotas", 1, DescribeClientQuotasRequest([], False))
+        assert len(answer.entries) == len(many)
+        assert others > len(many) // 200
+        another.cancel()
+
+    with_broker(scenario)
+
+
 def test_limits_are_looked_up_once_for_a_connection(with_broker: Run) -> None:
     # Clients alternate between the versions of their APIs, and between frames that are small and large: each request
     # had cost ten microseconds.

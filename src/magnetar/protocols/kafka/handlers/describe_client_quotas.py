@@ -3,11 +3,14 @@
 Served: v0-1 (v1 flexible).
 """
 
+from collections.abc import Mapping
+
 from magnetar.base.errors import BrokerError
 from magnetar.broker.policy.errors import InvalidConfigRequest
-from magnetar.broker.usecases.quotas import QuotaFilter
+from magnetar.broker.usecases.quotas import Described, QuotaFilter
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
 from magnetar.protocols.kafka.registry import Api
 from magnetar.wire.kafka.messages import describe_client_quotas as codec
 from magnetar.wire.kafka.messages.describe_client_quotas import (
@@ -23,24 +26,30 @@ VERSIONS = (0, 1)
 _EXACT, _DEFAULT, _ANY = range(3)
 
 
-def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+async def handle(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse | Large:
     try:
         filters = [_filter(one) for one in request.components]
-        found = context.cases.quotas.describe(context.caller, filters, request.strict)
+        found = await context.cases.quotas.describe(context.caller, filters, request.strict)
     except BrokerError as error:
         return DescribeClientQuotasResponse(
             error_code=error_code(error), error_message=str(error), entries=None
         )
-    return DescribeClientQuotasResponse(
-        error_message=None,
-        entries=[
+    entries: list[EntryData] = []
+
+    def add(one: tuple[Described, Mapping[str, float]]) -> None:
+        entity, limits = one
+        entries.append(
             EntryData(
                 [EntityData(kind, name) for kind, name in entity],
                 [ValueData(key, rate) for key, rate in limits.items()],
             )
-            for entity, limits in found
-        ],
-    )
+        )
+
+    await context.service.large.each(found, add)
+    response = DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return Large(response) if len(entries) > ELEMENTS_AT_ONCE else response
 
 
 def _filter(one: ComponentData) -> QuotaFilter:
