@@ -44,9 +44,13 @@ class Context:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            ok = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/")
+            has_login = "@" in parts.netloc
+            ok = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            ok = ok and parts.path in ("", "/") and not parts.query and not parts.fragment
         except ValueError:
-            ok = False
+            ok, has_login = False, "@" in self.url
+        if has_login:  # not shown: it may be a password
+            raise ConfigError("a url has no user and no password in it: a token is what a server is shown")
         if not ok:
             raise ConfigError(f"url {self.url[:200]!r} is no address such as https://localhost:8443")
         if self.token_file and self.token_command:
@@ -116,7 +120,7 @@ def read_contexts(file: Path) -> Contexts:
         import tomllib  # what only commands read need not cost a server's start
 
         document = tomllib.loads(data.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is not TOML: {error}") from None
     rows = document.get("contexts", {})
     current = document.get("current", "")

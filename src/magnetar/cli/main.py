@@ -18,6 +18,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError, MagnetarError
+from magnetar.base.private import new_private_folder
 from magnetar.cli import config, context, doctor, pipelines, sql, tokens, worker
 
 EXIT_USER_ERROR: Final = 2
@@ -166,7 +167,7 @@ def _serve(config_file: Path | None, assignments: Sequence[str], flags: Mapping[
         raise ConfigError(f"configuration file {config_file} cannot be read: {error.strerror}") from error
     configure_logging(settings.log.level, settings.log.format)
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        new_private_folder(settings.data_dir)
     except OSError as error:
         raise ConfigError(
             f"data dir {settings.data_dir} cannot be made: {error.strerror}; choose another one with"

@@ -165,6 +165,8 @@ def _addresses(wanted: str | None, port: int) -> list[tuple[int, int, int, tuple
         except socket.gaierror as error:
             reason = f"no address for this name ({error.strerror})"
             raise ConfigError(f"cannot listen on {wanted}: {reason}") from error
+        except UnicodeError:  # a part of it is empty or too long for DNS
+            raise ConfigError(f"cannot listen on {wanted}: no address has such a name") from None
         found += [(family, kind, protocol, address) for family, kind, protocol, _, address in rows]
     return list(dict.fromkeys(found))
 

@@ -36,6 +36,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from jwt.types import Options
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
@@ -57,6 +58,12 @@ log = get_logger(__name__)
 CA_KEY: Final = "ca.key"
 
 _SECRET_BYTES: Final = 32  # HS256
+_ANY_TIME: Final[Options] = {
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+}
 _AUTHORITY_DAYS: Final = 30 * 365
 _CERTIFICATE_DAYS: Final = 397  # what browsers and Apple's libraries take at most
 _RENEW_BEFORE: Final = timedelta(days=30)
@@ -80,18 +87,21 @@ class SecurityFolder:
         """
         if not self.folder.exists() or not any(self.folder.iterdir()):
             self._make()
-        self.folder.chmod(SECRET_FOLDER_MODE)
-        for left in self.folder.glob(".*.new"):  # by a write that was cut off
-            left.unlink()
         for name in (CA_FILE, KEY_FILE, TOKEN_FILE, WORKER_TOKEN_FILE):
             if not (self.folder / name).is_file():
-                raise ConfigError(
-                    f"{self.folder / name} is missing: put it back, or move {self.folder} away and the next start makes"
-                    " keys, certificates and tokens anew"
-                )
-        for file in self.folder.iterdir():
+                raise self._unusable(name, "is missing")
+        self.folder.chmod(SECRET_FOLDER_MODE)  # not before it is known to be ours
+        for left in self.folder.glob(".*.new"):  # by a write that was cut off
+            left.unlink()
+        self._check_tokens()
+        for file in sorted(self.folder.iterdir()):
             if file.is_file() and file.stat().st_mode & 0o077:
                 file.chmod(SECRET_MODE)
+                if file.name != CA_FILE:
+                    log.warning(
+                        "other accounts could read a secret; if one may have, move the folder away for new ones",
+                        file=file,
+                    )
         self.renew()
 
     def renew(self) -> None:
@@ -110,7 +120,10 @@ class SecurityFolder:
             ) from None
         except (ValueError, TypeError):
             raise ConfigError(f"{self.folder / CA_KEY} has no key in it: put it back") from None
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
+            raise ConfigError(
+                f"{self.folder / CA_KEY} is not the key of {self.folder / CA_FILE}: put both back"
+            )
         write_secret(file, _issue(key, authority, wanted, self._now()))
         sync_folder(self.folder)
         log.info("the server has a new certificate", file=file, names=", ".join(self._names))
@@ -129,7 +142,9 @@ class SecurityFolder:
 
     def _make(self) -> None:
         fresh = self.folder.with_name(f"{self.folder.name}.new")
-        if fresh.exists():
+        if fresh.is_symlink():  # whoever made it: what it leads to is not ours
+            fresh.unlink()
+        elif fresh.exists():
             shutil.rmtree(fresh)  # of a start that was cut off
         fresh.mkdir(mode=SECRET_FOLDER_MODE)
         secret = secret_bytes(_SECRET_BYTES)
@@ -146,6 +161,26 @@ class SecurityFolder:
         sync_folder(fresh)
         fresh.rename(self.folder)
         sync_folder(self.folder.parent)
+
+    def _check_tokens(self) -> None:
+        """Both tokens are of their roles, and of the key: no client would get in with others.  Raises ConfigError."""
+        secret = (self.folder / KEY_FILE).read_bytes()
+        if len(secret) < _SECRET_BYTES:
+            raise self._unusable(KEY_FILE, f"has {len(secret)} bytes, and a key {_SECRET_BYTES}")
+        for name, role in ((TOKEN_FILE, ADMINISTRATOR), (WORKER_TOKEN_FILE, WORKER)):
+            try:
+                claims = jwt.decode((self.folder / name).read_bytes().strip(), secret, ["HS256"], _ANY_TIME)
+                subject = claims.get("sub")
+            except jwt.PyJWTError:
+                subject = None
+            if subject != role:
+                raise self._unusable(name, f"is no token of {role} that {KEY_FILE} beside it has signed")
+
+    def _unusable(self, name: str, why: str) -> ConfigError:
+        return ConfigError(
+            f"{self.folder / name} {why}: put it back, or move {self.folder} away and the next start makes keys,"
+            " certificates and tokens anew"
+        )
 
     def _authority(self) -> x509.Certificate:
         file = self.folder / CA_FILE

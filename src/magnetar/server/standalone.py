@@ -32,6 +32,7 @@ from magnetar.base.lockfile import DirectoryLock
 from magnetar.base.logging import get_logger
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.metrics import Metrics
+from magnetar.base.private import new_private_folder
 from magnetar.base.settings import ServerSettings
 from magnetar.base.settings_tls import ClientCertificates, TlsSettings
 from magnetar.base.turn_end import TurnEnd
@@ -107,7 +108,7 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
     for notice in settings.notices:
         log.info(notice)
     async with contextlib.AsyncExitStack() as stack:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        new_private_folder(settings.data_dir)
         lock = DirectoryLock(settings.data_dir / "lock")
         stack.callback(lock.release)
         audit_log = None

@@ -92,6 +92,10 @@ def test_a_name_that_stands_for_nothing_is_one_sentence(tmp_path: Path, name: st
         "current = 1",
         '[contexts.a]\nurl = "ftp://a"',
         '[contexts.a]\nurl = "https://"',
+        '[contexts.a]\nurl = "https://a:99999"',
+        '[contexts.a]\nurl = "https://a?b=c"',
+        '[contexts.a]\nurl = "https://a#@b"',
+        f"a = {'[' * 100_000}",
         "[contexts.a]\nurl = 1",
         '[contexts.a]\nurl = "https://a"\ntoken = "secret"',
         '[contexts.a]\nurl = "https://a"\ntoken-file = "a"\ntoken-command = "b"',
@@ -119,3 +123,12 @@ def test_the_configuration_folder_is_that_of_the_desktop(monkeypatch: pytest.Mon
     assert default_file({}) == Path("/home/alice/.config/magnetar/contexts.toml")
     assert default_file({"XDG_CONFIG_HOME": "relative"}) == default_file({})
     assert default_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/magnetar/contexts.toml")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://alice:hidden@host", "ftp://hidden@host", "https://alice:hidden@host:99999"]
+)
+def test_a_password_in_an_address_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Context(url)
+    assert "hidden" not in str(refused.value)

@@ -10,6 +10,8 @@ from pathlib import Path
 import jwt
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from magnetar.base.errors import ConfigError
 from magnetar.server.security_folder import SecurityFolder
@@ -227,3 +229,52 @@ def test_clients_files_are_written_when_they_change(folder: Path, clock: FakeClo
     assert (folder / "client.conf").stat().st_ino == first.st_ino
     made.write({"client.conf": "b"})
     assert (folder / "client.conf").read_text() == "b"
+
+
+@pytest.mark.parametrize("name", ["token.key", "admin.token", "worker.token"])
+@pytest.mark.parametrize("damage", [b"", b"\x92\x00\xff" * 20, b"a"])
+def test_a_key_and_tokens_that_are_not_of_each_other_end_the_start(
+    folder: Path, clock: FakeClock, name: str, damage: bytes
+) -> None:
+    prepared(folder, clock)
+    (folder / name).write_bytes(damage)
+    with pytest.raises(ConfigError, match="put it back, or move"):
+        prepared(folder, clock)
+
+
+def test_a_token_of_another_role_is_not_the_administrators(folder: Path, clock: FakeClock) -> None:
+    prepared(folder, clock)
+    shutil.copy(folder / "worker.token", folder / "admin.token")
+    with pytest.raises(ConfigError, match=r"admin\.token is no token of admin"):
+        prepared(folder, clock)
+
+
+@pytest.mark.parametrize(
+    "key", [ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()]
+)
+def test_another_authoritys_key_signs_nothing(
+    folder: Path, clock: FakeClock, key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+) -> None:
+    prepared(folder, clock)
+    (folder / "ca.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    before = contents(folder)
+    with pytest.raises(ConfigError, match=r"ca\.key is not the key of"):
+        prepared(folder, clock, ["kafka.example.com"])
+    assert contents(folder) == before
+
+
+def test_a_link_to_what_is_not_ours_changes_nothing_there(
+    folder: Path, tmp_path: Path, clock: FakeClock
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
+    (elsewhere / "precious").touch()
+    folder.symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="is missing"):
+        prepared(folder, clock)
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
+    folder.rename(folder.with_name("security.new"))  # where the folder is made
+    prepared(folder, clock)
+    assert [one.name for one in elsewhere.iterdir()] == ["precious"]
+    assert not folder.is_symlink()
