@@ -14,6 +14,7 @@ _WORDS: Final = (
     "password",
     "passphrase",
     "passwd",
+    "pwd",
     "secret",
     "token",
     "key",

@@ -17,6 +17,7 @@ from magnetar.base.masking import HIDDEN, masked, scrubbed, secrets_in
         ({"url": "az://h/x?sig=1&b=2"}, {"url": f"az://h/x?{HIDDEN}"}),
         ({"sql": "select a from source where b like '?'"}, {"sql": "select a from source where b like '?'"}),
         ({"password": ""}, {"password": ""}),
+        ({"db.Pwd": "x"}, {"db.Pwd": HIDDEN}),
     ],
 )
 def test_what_is_secret_is_hidden_and_the_rest_is_not(content: object, shown: object) -> None:
