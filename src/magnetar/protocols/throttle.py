@@ -1,41 +1,60 @@
 """Holds a connection back whose client has used more than it may: nothing is read, or handled, until a time."""
 
+from collections.abc import Callable
+from typing import Final
+
 from magnetar.base.clock import Clock, TimerHandle
 from magnetar.protocols.backpressure import Backpressure
+
+_ASK_S: Final = 1.0
 
 
 class Throttle:
     """Of one connection."""
 
-    __slots__ = ("_backpressure", "_clock", "_ends_s", "_timer")
+    __slots__ = ("_backpressure", "_clock", "_ends_s", "_owed_s", "_timer")
 
     def __init__(self, clock: Clock, backpressure: Backpressure) -> None:
         self._clock = clock
         self._backpressure = backpressure
         self._timer: TimerHandle | None = None
         self._ends_s = 0.0
+        self._owed_s: Callable[[], float] | None = None
 
     @property
     def is_on(self) -> bool:
         return self._timer is not None
 
-    def hold(self, seconds: float) -> None:
-        """From now on; a time that is over sooner than the present one changes nothing."""
+    def hold(self, seconds: float, owed_s: Callable[[], float] | None = None) -> None:
+        """From now on; a time that is over sooner than the present one changes nothing.
+
+        It ends sooner when `owed_s`, which is asked about once a second, says so: a limit may be changed meanwhile.
+        """
         ends_s = self._clock.monotonic() + seconds
         if self._timer is not None:
             if self._ends_s >= ends_s:
                 return
             self._timer.cancel()
-        self._ends_s = ends_s
+        self._ends_s, self._owed_s = ends_s, owed_s
         self._backpressure.throttle()
-        self._timer = self._clock.call_later(seconds, self._end)
+        self._wait(seconds)
 
-    def _end(self) -> None:
-        self._timer = None
+    def _wait(self, seconds: float) -> None:
+        seconds = seconds if self._owed_s is None else min(seconds, _ASK_S)
+        self._timer = self._clock.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        left_s = self._ends_s - self._clock.monotonic()
+        if self._owed_s is not None:
+            left_s = min(left_s, self._owed_s())
+        if left_s > 0 and self._owed_s is not None:
+            self._wait(left_s)
+            return
+        self._timer = self._owed_s = None
         self._backpressure.end_throttle()
 
     def close(self) -> None:
         """The connection has gone."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer = self._owed_s = None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from magnetar.protocols.pulsar.handlers.producer import AttachedProducer
 from magnetar.testing.pulsar import PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
 from tests.unit.protocols.pulsar.pulsar_producing import (
@@ -92,6 +93,38 @@ def test_a_client_that_hangs_up_meanwhile_is_missed(with_door: WithDoor) -> None
         client.has_hung_up = lambda: True  # type: ignore[method-assign]
         door.clock.advance(door.service.settings.keep_alive_s + 1)
         assert client.is_closed
+        assert not client.session.throttle.is_on
+
+    with_door(scenario)
+
+
+def test_a_rate_that_is_lifted_holds_no_longer(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await set_policies(door, **rate(-1, 1))
+        client = await producing(door)
+        send(client, 0, entry(0, bytes(1000)))
+        door.clock.advance(5)
+        assert client.session.throttle.is_on
+        await set_policies(door, **rate(-1, 0))
+        door.clock.advance(1.01)
+        assert not client.session.throttle.is_on
+        send(client, 1)
+        assert partition_of(door).log.next_offset == 2
+
+    with_door(scenario)
+
+
+def test_a_producer_that_is_gone_holds_no_longer(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await set_policies(door, **rate(-1, 1))
+        client = await producing(door)
+        send(client, 0, entry(0, bytes(1000)))
+        assert (await client.hear(BaseCommand.SEND_RECEIPT)).sequence_id == 0
+        producer = next(iter(client.session.producers.values()))
+        assert isinstance(producer, AttachedProducer)
+        producer.closed()
+        assert client.session.throttle.is_on
+        door.clock.advance(1.01)
         assert not client.session.throttle.is_on
 
     with_door(scenario)

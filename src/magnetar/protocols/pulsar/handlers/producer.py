@@ -200,7 +200,10 @@ class AttachedProducer:
             self.answer_what_is_done()
         owed_s = opened.owed_s()
         if owed_s:
-            self.session.throttle.hold(owed_s)
+            self.session.throttle.hold(owed_s, self._owed_s)
+
+    def _owed_s(self) -> float:
+        return 0.0 if self._opened is None else self._opened.owed_s()
 
     def _refused(self, sent: _Sent, error: Exception) -> None:
         self._unanswered.append(sent)
