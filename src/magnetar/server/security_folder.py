@@ -107,6 +107,14 @@ class SecurityFolder:
     def renew(self) -> None:
         """Have a certificate with these names that holds for some time.  Raises ConfigError, OSError."""
         authority = self._authority()
+        if not authority.not_valid_before_utc <= self._now() <= authority.not_valid_after_utc:
+            log.warning(
+                "by this machine's clock the authority is not good now, and clients will refuse the server: set the"
+                " clock, or, if it was wrong at the first start, move the folder away for new keys and tokens",
+                file=self.folder / CA_FILE,
+                good_from=authority.not_valid_before_utc.isoformat(),
+                good_until=authority.not_valid_after_utc.isoformat(),
+            )
         wanted = [_alternative(name) for name in self._names]
         file = self.folder / SERVER_FILE
         if _is_good(file, authority, wanted, self._now()):

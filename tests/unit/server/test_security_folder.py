@@ -278,3 +278,14 @@ def test_a_link_to_what_is_not_ours_changes_nothing_there(
     prepared(folder, clock)
     assert [one.name for one in elsewhere.iterdir()] == ["precious"]
     assert not folder.is_symlink()
+
+
+@pytest.mark.parametrize("years", [-3, 40])
+def test_a_clock_by_which_the_authority_is_not_good_is_told(
+    folder: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture, years: int
+) -> None:
+    prepared(folder, clock)
+    assert not [one for one in caplog.records if one.levelname == "WARNING"]
+    prepared(folder, FakeClock(now_ms=clock.now_ms() + years * 365 * 86_400_000))
+    (said,) = (one.getMessage() for one in caplog.records if one.levelname == "WARNING")
+    assert "clients will refuse the server" in said
