@@ -31,14 +31,15 @@ class Bucket:
         self._fill(now_s)
         return max(-self._left, 0.0) / self.rate
 
-    def use_if_left(self, amount: float, now_s: float) -> float:
-        """Use it if so much is left, or all that there can be, and return 0; otherwise the seconds until then."""
-        self._fill(now_s)
-        missing = min(amount, self.rate * self._burst_s) - self._left
-        if missing > 0:
-            return missing / self.rate
-        self._left -= amount
-        return 0.0
+    def use_unless_owing(self, amount: float, now_s: float) -> float:
+        """Use it, whatever is left, and return 0; where something is owed, only the seconds until nothing is.
+
+        It does not matter how much it is: what asks for much must not wait for a moment when others ask for nothing.
+        """
+        owed_s = self.owed_s(now_s)
+        if not owed_s:
+            self._left -= amount
+        return owed_s
 
     def _fill(self, now_s: float) -> None:
         self._left = min(self._left + (now_s - self._at_s) * self.rate, self.rate * self._burst_s)

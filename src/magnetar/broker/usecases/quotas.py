@@ -73,7 +73,7 @@ class ClientMeter:
     def fetched(self, size: int) -> int:
         """0: it may have so many bytes, which count; otherwise it has to wait so many milliseconds, and gets none."""
         bucket = self._fetched
-        return 0 if bucket is None else _milliseconds(bucket.use_if_left(size, self._clock.monotonic()))
+        return 0 if bucket is None else _milliseconds(bucket.use_unless_owing(size, self._clock.monotonic()))
 
     def fetch_bytes_max(self, wanted: int) -> int:
         """How much it can get at once, if it wants so much; to be asked before `fetched`."""

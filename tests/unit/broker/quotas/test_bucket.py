@@ -1,6 +1,7 @@
 """A rate is kept on average, whatever is used and whenever, by clients that wait as long as they are told to."""
 
-import pytest
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,18 +21,26 @@ def test_ten_seconds_worth_comes_at_once() -> None:
     assert bucket.use(0, 2.0) == 0
 
 
-def test_what_does_not_fit_is_not_used() -> None:
+def test_nothing_is_used_while_something_is_owed() -> None:
     bucket = Bucket(RATE, BURST_S, 0.0)
-    assert bucket.use_if_left(900, 0.0) == 0
-    assert bucket.use_if_left(300, 0.0) == 2
-    assert bucket.use_if_left(100, 0.0) == 0
-    assert bucket.use_if_left(300, 3.0) == 0
+    assert bucket.use_unless_owing(900, 0.0) == 0
+    assert bucket.use_unless_owing(300, 0.0) == 0
+    assert bucket.use_unless_owing(1, 0.0) == 2
+    assert bucket.use_unless_owing(300, 1.0) == 1
+    assert bucket.use_unless_owing(5_000, 2.0) == 0
+    assert bucket.use_unless_owing(1, 2.0) == 50
 
 
-def test_more_than_there_can_be_is_let_through_when_all_is_there() -> None:
-    bucket = Bucket(RATE, BURST_S, 0.0)
-    assert bucket.use_if_left(5_000, 0.0) == 0
-    assert bucket.use_if_left(1, 0.0) == pytest.approx(40.01)
+def test_large_pieces_have_their_turn_beside_small_ones() -> None:
+    bucket, now_s, used = Bucket(RATE, BURST_S, 0.0), 0.0, {1_000: 0, 10: 0}
+    chance = random.Random(1)
+    while now_s < 3_600:
+        # Both were told to wait until now; either may be the first.
+        for amount in chance.sample((10, 1_000), 2):
+            if not bucket.use_unless_owing(amount, now_s):
+                used[amount] += amount
+        now_s += max(bucket.owed_s(now_s), 0.001)
+    assert used[1_000] > 0 < used[10]
 
 
 def test_new_rate_does_not_forget_what_was_used() -> None:
@@ -57,8 +66,8 @@ def test_average_of_what_is_used(uses: list[tuple[int, float]]) -> None:
 def test_client_that_asks_again_in_time_is_let_through(uses: list[tuple[int, float]]) -> None:
     bucket, now_s = Bucket(RATE, BURST_S, 0.0), 0.0
     for amount, pause_s in uses:
-        wait_s = bucket.use_if_left(amount, now_s)
+        wait_s = bucket.use_unless_owing(amount, now_s)
         if wait_s:
             now_s += wait_s + 1e-6
-            assert bucket.use_if_left(amount, now_s) == 0
+            assert bucket.use_unless_owing(amount, now_s) == 0
         now_s += pause_s

@@ -203,19 +203,21 @@ def test_a_consumer_gets_nothing_until_it_may_have_it(with_broker: Run) -> None:
         await topic(client)
         for _ in range(4):
             await client.ask("produce", 9, produce())
-        # Two batches fit into ten seconds; the third has to wait.
+        # Two batches fit into ten seconds; what is left then is enough to be let through once more.
         rate = float(len(BATCH) // 5 + 1)
         assert await alter(client, entry([("user", "ANONYMOUS")], consumer_byte_rate=rate)) == [0]
         first = await client.ask("fetch", 12, fetch(epoch=0))
         assert first.throttle_time_ms == 0
         assert first.session_id
         assert len(bytes(first.responses[0].partitions[0].records)) == 2 * len(BATCH)
-        second = await client.ask("fetch", 12, fetch(first.session_id, 1))
+        again = await client.ask("fetch", 12, fetch(first.session_id, 1))
+        assert len(bytes(again.responses[0].partitions[0].records)) == 2 * len(BATCH)
+        second = await client.ask("fetch", 12, fetch(first.session_id, 2))
         assert 0 < second.throttle_time_ms < 11_000
         assert (second.responses, second.session_id, second.error_code) == ([], first.session_id, 0)
         # What it did not get is news all the same.
         assert await alter(client, entry([("user", "ANONYMOUS")], consumer_byte_rate=None)) == [0]
-        third = await client.ask("fetch", 12, fetch(first.session_id, 2))
+        third = await client.ask("fetch", 12, fetch(first.session_id, 3))
         assert third.throttle_time_ms == 0
         assert len(bytes(third.responses[0].partitions[0].records)) == 4 * len(BATCH)
 
