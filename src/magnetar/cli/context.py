@@ -7,11 +7,13 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from magnetar.base.contexts import Context, Contexts, check_name, default_file, read_contexts, write_contexts
 from magnetar.base.errors import ConfigError
+from magnetar.base.listeners import LOCALHOST, is_loopback
 
 app = typer.Typer(help="Name servers, and how to log in there.", rich_markup_mode=None)
 
@@ -65,6 +67,10 @@ def add(
         raise ConfigError(f"there is a context {name} already: remove it first")
     changed = replace(contexts, by_name={**contexts.by_name, name: made}, current=contexts.current or name)
     write_contexts(file, changed)
+    address = urlsplit(made.url)
+    is_here = address.hostname == LOCALHOST or is_loopback(address.hostname or "")
+    if address.scheme == "http" and (made.token_file or made.token_command) and not is_here:
+        print(f"the token goes to {made.url} without TLS: who is on the way can read it", file=sys.stderr)
     print(f"{name} is added{' and used' if changed.current == name else ''}", file=sys.stderr)
 
 

@@ -117,3 +117,13 @@ def test_an_address_and_a_context_are_one_too_many(monkeypatch: pytest.MonkeyPat
 def test_every_command_that_talks_to_a_server_takes_them(command: str, capsys: Captured) -> None:
     assert run([*command.split(), "--context", "nowhere"]) == 2
     assert "there is no context 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"),
+    [("http://kafka.example.com", True), ("HTTP://192.0.2.1:80", True), ("https://a", False)]
+    + [(f"http://{here}:8080", False) for here in ("localhost", "127.0.0.1", "[::1]")],
+)
+def test_a_token_that_others_could_read_on_its_way_is_told(url: str, is_told: bool, capsys: Captured) -> None:
+    assert add("a", "--url", url, "--token-command", "echo secret") == 0
+    assert ("without TLS" in capsys.readouterr().err) == is_told
