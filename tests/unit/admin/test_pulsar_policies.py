@@ -126,6 +126,8 @@ def test_a_namespaces_document_has_its_publish_rate_by_cluster(make_broker: Make
             ("GET", "/namespaces/public/limited", None, 200, document),
             ("GET", "/namespaces/public/limited/publishRate", None, 200, rate),
             ("PUT", "/namespaces/public/none", {"publishMaxMessageRate": {}}, 204, None),
+            ("PUT", "/namespaces/public/null", {"publishMaxMessageRate": None}, 204, None),
+            ("GET", "/namespaces/public/null", None, 200, {"publishMaxMessageRate": {}}),
             ("PUT", "/namespaces/public/bad", {"publishMaxMessageRate": 7}, 400, ANY),
             ("PUT", "/namespaces/public/bad", {"publishMaxMessageRate": {"other": rate}}, 501, ANY),
         ],

@@ -129,7 +129,9 @@ async def set_replication(request: Request, tenant: str, namespace: str) -> Resp
 
 
 def _of_this_cluster(content: Any) -> Any:
-    """What a policy says that is set cluster by cluster."""
+    """What a policy says that is set cluster by cluster; None, which the Go client sends for it, is nothing."""
+    if content is None:
+        return None
     if not isinstance(content, dict):
         raise BadBody("a policy of each cluster must be a JSON object")
     if content.keys() - {CLUSTER}:
