@@ -73,9 +73,8 @@ async def create(request: Request, tenant: str, namespace: str) -> Response:
     policies = {}
     for key, content in document.items():
         if is_policy(key):
-            if content != "" and content != _UNSET.get(
-                key
-            ):  # the Go client's empty texts are values that were not set
+            # The Go client says null, or an empty text, where a value was not set.
+            if content not in (None, "", _UNSET.get(key)):
                 policies[key] = _of_this_cluster(content) if key == PUBLISH_RATE else content
         elif key == "replication_clusters":
             _check_clusters(content, tenant)
@@ -129,9 +128,7 @@ async def set_replication(request: Request, tenant: str, namespace: str) -> Resp
 
 
 def _of_this_cluster(content: Any) -> Any:
-    """What a policy says that is set cluster by cluster; None, which the Go client sends for it, is nothing."""
-    if content is None:
-        return None
+    """What a policy says that is set cluster by cluster."""
     if not isinstance(content, dict):
         raise BadBody("a policy of each cluster must be a JSON object")
     if content.keys() - {CLUSTER}:
