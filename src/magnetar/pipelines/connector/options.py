@@ -11,12 +11,26 @@ from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from magnetar.base.errors import ConfigError
+from magnetar.client.login import Server
 
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
+CONTEXT: Final = "context"  # of the source and the sink: where the server is and how to log in there, by name
+
 T = TypeVar("T")
 Default = TypeVar("Default", int, None)
+
+
+def source_options(server: Server) -> dict[str, str]:
+    """Those by which the source reaches a server.  Spark's plans and logs show them: a context's name is no secret."""
+    return {CONTEXT: server.context} if server.context else {"admin.url": server.url}
+
+
+def sink_options(bootstrap: str, context: str) -> dict[str, str]:
+    """Those by which the sink reaches brokers; an empty `context` where they ask for nothing."""
+    login = {CONTEXT: context} if context else {}
+    return {"kafka.bootstrap.servers": bootstrap, **login}
 
 
 class OptionError(ConfigError):

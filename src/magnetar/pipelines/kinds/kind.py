@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.table_roots import TableRoots
+from magnetar.client.login import Server
+from magnetar.pipelines.connector import options as connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CONTEXT: Final = "context"  # the option of the source and the sink
 # What an option that a pipeline declares may not name: files of the worker's account, and what they let it do.
-NOT_DECLARED: Final = {CONTEXT: "the worker logs in at its server by its own; another one is read without"}
+NOT_DECLARED: Final = {
+    connector.CONTEXT: "the worker logs in at its server by its own; another one is read without"
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,12 @@ class Context:
     @property
     def server_options(self) -> dict[str, str]:
         """Options of the source by which it reaches the server."""
-        return {CONTEXT: self.server_context} if self.server_context else {"admin.url": self.admin_url}
+        return connector.source_options(Server(self.admin_url, self.server_context))
 
     @property
     def bootstrap_options(self) -> dict[str, str]:
         """Options of the sink by which it reaches the server."""
-        login = {CONTEXT: self.server_context} if self.server_context else {}
-        return {"kafka.bootstrap.servers": self.bootstrap_servers, **login}
+        return connector.sink_options(self.bootstrap_servers, self.server_context)
 
 
 class Kind(Protocol):

@@ -7,6 +7,7 @@ from magnetar.base.errors import ConfigError
 from magnetar.client.errors import ClientError, NotFound, Unreachable
 from magnetar.client.login import Server
 from magnetar.client.rest import RestClient
+from magnetar.pipelines.connector.options import source_options
 from magnetar.pipelines.sql.names import Topic
 from magnetar.pipelines.values.topic_schema import TopicSchema
 
@@ -27,8 +28,7 @@ class ServerTopics:
         except ClientError as error:
             raise ConfigError(f"--url: {error}") from None
         self.url: Final = self._client.http.url
-        # Spark's plans and logs show options: the context's name is no secret.
-        self.options: Final = {"context": server.context} if server.context else {"admin.url": self.url}
+        self.options: Final = source_options(Server(self.url, server.context))
 
     def __enter__(self) -> Self:
         return self

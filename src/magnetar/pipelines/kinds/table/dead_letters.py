@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from magnetar.pipelines.connector import options
 from magnetar.pipelines.connector.columns import OTHER_TYPES
 from magnetar.pipelines.kinds.table.config import TableConfig
 
@@ -50,5 +51,4 @@ def letters(
 
 def sink_options(config: TableConfig) -> dict[str, str]:
     """Options of the sink `magnetar` that writes them."""
-    login = {"context": config.context} if config.context else {}
-    return {"kafka.bootstrap.servers": config.bootstrap, "includeTimestamp": "true", **login}
+    return {**options.sink_options(config.bootstrap, config.context), "includeTimestamp": "true"}
