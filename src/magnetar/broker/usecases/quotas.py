@@ -17,6 +17,7 @@ from magnetar.broker.security.model import CLUSTER, Caller, Operation
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 NAME_CHARS_MAX: Final = 1024
+THROTTLE_MS_MAX: Final = (1 << 31) - 1  # what an answer has room for
 RATE_MAX: Final = float((1 << 63) - 1)
 _AT_ONCE: Final = 512  # entities that are looked at before others have their turn
 
@@ -24,6 +25,11 @@ T = TypeVar("T")
 
 # An entity as clients write it: names by type, None for the default.
 Described = Sequence[tuple[str, str | None]]
+
+
+def throttle_ms(seconds: float) -> int:
+    """How long a client has to wait, as Kafka's answers say it."""
+    return min(math.ceil(seconds * 1000), THROTTLE_MS_MAX)
 
 
 class QuotaFilter(NamedTuple):
@@ -68,12 +74,12 @@ class ClientMeter:
         if self._version != self._quotas.version:
             self._look_up()
         bucket = self._produced
-        return 0 if bucket is None else _milliseconds(bucket.use(size, self._clock.monotonic()))
+        return 0 if bucket is None else throttle_ms(bucket.use(size, self._clock.monotonic()))
 
     def fetched(self, size: int) -> int:
         """0: it may have so many bytes, which count; otherwise it has to wait so many milliseconds, and gets none."""
         bucket = self._fetched
-        return 0 if bucket is None else _milliseconds(bucket.use_unless_owing(size, self._clock.monotonic()))
+        return 0 if bucket is None else throttle_ms(bucket.use_unless_owing(size, self._clock.monotonic()))
 
     def fetch_bytes_max(self, wanted: int) -> int:
         """How much it can get at once, if it wants so much; to be asked before `fetched`."""
@@ -170,10 +176,6 @@ async def _in_turns(elements: Sequence[T]) -> AsyncIterator[T]:
         yield one
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
-
-
-def _milliseconds(seconds: float) -> int:
-    return min(math.ceil(seconds * 1000), (1 << 31) - 1)
 
 
 def _check_types(types: Collection[str]) -> None:

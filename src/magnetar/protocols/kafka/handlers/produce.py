@@ -9,7 +9,6 @@ batches of the request have been appended or refused, the connection's next requ
 keep their order, whatever it takes to look into each.
 """
 
-import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ from magnetar.broker.errors import InvalidRecord, NotLeader, RecordTooLarge
 from magnetar.broker.log.errors import NeedsOpening
 from magnetar.broker.security.errors import NotAuthorized
 from magnetar.broker.usecases.handles import WritableTopic
+from magnetar.broker.usecases.quotas import throttle_ms
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.leaders import node_endpoints
@@ -41,7 +41,6 @@ VERSIONS = (3, 13)
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_HINTS_SINCE: Final = 10
-THROTTLE_MS_MAX: Final = (1 << 31) - 1
 _NO_BATCH: Final = memoryview(b"")
 
 
@@ -62,7 +61,7 @@ class _Pending(Deferred):
         """The client has to wait so long, or longer."""
         response = self.response
         if time_ms > response.throttle_time_ms:
-            response.throttle_time_ms = min(time_ms, THROTTLE_MS_MAX)
+            response.throttle_time_ms = time_ms
 
     def wait_first(self, work: Callable[[], Awaitable[None]]) -> None:
         """Stage one ends with `work`."""
@@ -143,8 +142,8 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
         return pending
     if denied is not None:
         raise _unanswerable(denied)
-    throttle_ms = pending.response.throttle_time_ms
-    return Silent(throttle_ms) if throttle_ms else None
+    told_ms = pending.response.throttle_time_ms
+    return Silent(told_ms) if told_ms else None
 
 
 def _deny(request: ProduceRequest, error: NotAuthorized) -> ProduceResponse:
@@ -212,7 +211,7 @@ def _append(
         answer.log_start_offset = partition.log.log_start
         owed_s = partition.owed_s()
         if owed_s:
-            pending.throttle(math.ceil(owed_s * 1000))
+            pending.throttle(throttle_ms(owed_s))
     except NotLeader as error:
         _refuse(answer, error)
         if context.api_version >= _LEADER_HINTS_SINCE:
