@@ -15,6 +15,11 @@ class AuthenticationFailed(BrokerError):
     code: ClassVar[str] = "AUTHENTICATION_FAILED"
     user: str = ""
 
+    @property
+    def reason(self) -> str:
+        """What the log says of it."""
+        return str(self)
+
 
 class LoginRefused(AuthenticationFailed):
     """The same by SASL; the text is for the client, and does not say whether there is such a user.  `reason` is for
@@ -25,7 +30,11 @@ class LoginRefused(AuthenticationFailed):
 
     def __init__(self, told: str, reason: str = "") -> None:
         super().__init__(told)
-        self.reason = reason or told
+        self._reason = reason or told
+
+    @property
+    def reason(self) -> str:
+        return self._reason
 
 
 class InvalidRoles(AuthenticationFailed):

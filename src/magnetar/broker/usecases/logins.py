@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
-from magnetar.broker.security.errors import AuthenticationFailed, LoginRefused
+from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Caller, Credentials, Login
 
 
@@ -69,8 +69,7 @@ class LoginCases:
 
     def failed(self, stranger: Caller, method: str, error: AuthenticationFailed) -> None:
         """A client was not let in.  The error's texts have nothing that it has sent."""
-        reason = error.reason if isinstance(error, LoginRefused) else str(error)
-        self._audit.login_refused(stranger, method, error.code, reason, error.user)
+        self._audit.login_refused(stranger, method, error.code, error.reason, error.user)
 
     def succeeded(self, caller: Caller, method: str) -> None:
         """A client was let in as `caller`."""

@@ -105,8 +105,7 @@ class LoginService:
     def failed(self, session: "LoginSession", method: str, error: AuthenticationFailed) -> None:
         """Said once in a while, however many there are.  The error has no word of the client's."""
         self.failed_count += 1
-        reason = error.reason if isinstance(error, LoginRefused) else str(error)
-        self._failures.warn(f"login of connection {session} failed: {reason}", "failed")
+        self._failures.warn(f"login of connection {session} failed: {error.reason}", "failed")
         self.cases.failed(session.caller, method, error)
 
 
@@ -252,10 +251,8 @@ class Login:
         except AuthenticationFailed as error:
             what = "authentication" if self._before is None else "re-authentication"
             told = f"Authentication failed during {what} due to invalid credentials with SASL mechanism"
-            told, reason = f"{told} {self._mechanism}", ""
-            if isinstance(error, LoginRefused):
-                told, reason = str(error), error.reason
-            shown = LoginRefused(told, reason or str(error) or told)
+            told = str(error) if isinstance(error, LoginRefused) else f"{told} {self._mechanism}"
+            shown = LoginRefused(told, error.reason)
             shown.user = error.user
             self._failed(shown)
             self._fail(header, told)
