@@ -45,7 +45,7 @@ class Backpressure:
     __slots__ = (
         "_bytes_max", "_go_on", "_is_ending", "_is_going_on", "_is_reading", "_memory", "_ran_short", "_reading",
         "_requests_max", "_traffic", "_when_answered", "at_work", "awaits_memory", "awaits_turn", "is_paused",
-        "is_throttled",        "outbox_is_full", "unanswered", "unanswered_bytes",
+        "is_throttled", "outbox_is_full", "unanswered", "unanswered_bytes",
     )  # fmt: skip
 
     def __init__(

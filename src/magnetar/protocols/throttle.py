@@ -44,12 +44,11 @@ class Throttle:
         self._timer = self._clock.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        left_s = self._ends_s - self._clock.monotonic()
         if self._owed_s is not None:
-            left_s = min(left_s, self._owed_s())
-        if left_s > 0 and self._owed_s is not None:
-            self._wait(left_s)
-            return
+            left_s = min(self._ends_s - self._clock.monotonic(), self._owed_s())
+            if left_s > 0:
+                self._wait(left_s)
+                return
         self._timer = self._owed_s = None
         self._backpressure.end_throttle()
 
