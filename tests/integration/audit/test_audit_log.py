@@ -6,7 +6,6 @@ import logging
 import socket
 import struct
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +39,7 @@ from magnetar.wire.kafka.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from tests.integration.http_answers import ask
 
 pytestmark = pytest.mark.clients
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -110,13 +110,7 @@ class Audited:
         shown = base64.b64encode(f"{user}:{password}".encode()).decode()
         headers = {"authorization": f"Basic {shown}", "content-type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.server.http_url + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
-                code: int = answer.status
-                return code
-        except urllib.error.HTTPError as error:
-            return error.code
+        return ask(self.server.http_url + path, headers, method=method, body=data)[0]
 
     def written(self) -> str:
         """What is in the log, behind what was moved away."""

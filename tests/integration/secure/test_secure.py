@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from magnetar.server.token_tool import make_token
 from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+from tests.integration.http_answers import ask
 from tests.integration.server.wire import eventually
 
 pytestmark = pytest.mark.clients
@@ -81,12 +82,7 @@ class Safe:
         url = properties(self.folder / "client.conf")["webServiceUrl"].rstrip("/") + path
         headers = {"authorization": f"Bearer {token}"} if token else {}
         trusting = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
-        try:
-            asked = urllib.request.Request(url, headers=headers)
-            with urllib.request.urlopen(asked, timeout=20, context=trusting) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
+        return ask(url, headers, context=trusting)
 
     @property
     def token(self) -> str:
