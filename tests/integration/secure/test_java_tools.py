@@ -1,27 +1,14 @@
 """Kafka's and Pulsar's own tools at a server with `--secure`, by its files as they are."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.integration.java_tools import PEERS, needs_java, run
+
 from .test_secure import Safe, properties
 
-PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[4] / "shared" / "peers")
-TOOL_S = 300.0  # two seconds on an idle machine
-
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(
-        not PEERS.exists() or shutil.which("java") is None,
-        reason="needs Java and the scripts that fetch Kafka's and Pulsar's tools (MAGNETAR_PEERS)",
-    ),
-]
+pytestmark = needs_java
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +16,6 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Safe]:
     one = Safe(tmp_path_factory.mktemp("data"))
     with one.server:
         yield one
-
-
-def run(command: list[str], stdin: str = "", **environment: str) -> str:
-    done = subprocess.run(
-        command,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=TOOL_S,
-        check=False,
-        env={**os.environ, "KAFKA_HEAP": "128m", **environment},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_kafkas_tools_take_client_properties(safe: Safe) -> None:
@@ -68,9 +41,9 @@ def test_pulsars_tools_take_client_conf(safe: Safe) -> None:
         "PULSAR_URL": given["brokerServiceUrl"],
     }
     pulsar = str(PEERS / "pulsar")
-    run([pulsar, "admin", "topics", "create", "by-pulsar"], **environment)
+    run([pulsar, "admin", "topics", "create", "by-pulsar"], environment=environment)
     assert "persistent://public/default/by-pulsar" in run(
-        [pulsar, "admin", "topics", "list", "public/default"], **environment
+        [pulsar, "admin", "topics", "list", "public/default"], environment=environment
     )
-    produced = run([pulsar, "client", "produce", "-m", "hello", "by-pulsar"], **environment)
+    produced = run([pulsar, "client", "produce", "-m", "hello", "by-pulsar"], environment=environment)
     assert "1 messages successfully produced" in produced
