@@ -30,6 +30,10 @@ from magnetar.wire.kafka.schema.model import (
 
 ERROR_CODES = [int(code) for code in ErrorCode]
 TIME_MS_MAX = 4_102_444_800_000  # the year 2100
+# What kio has no negative value for, and only so much room.
+NEVER_NEGATIVE = {
+    "expiry_time_period_ms", "expiry_timestamp_ms", "issue_timestamp_ms", "max_timestamp_ms", "renew_period_ms",
+}  # fmt: skip
 ALPHABET = "abcXYZ019._-/ äß€日本🜨\0"
 
 
@@ -113,6 +117,8 @@ def primitive(name: str, type_: Primitive, rng: random.Random) -> Any:
         return rng.uniform(-1e9, 1e9)
     if name.endswith("error_code"):
         return rng.choice(ERROR_CODES)
+    if name in NEVER_NEGATIVE:
+        return rng.randrange(TIME_MS_MAX)
     if type_.code == "q" and ("timestamp" in name or name.endswith("time_ms")):
         return rng.choice((0 if name == "transaction_start_time_ms" else -1, rng.randrange(TIME_MS_MAX)))
     bits = 8 * type_.size

@@ -1,8 +1,9 @@
-"""Which clients may come in and what they may do: SASL, access control lists, SCRAM credentials, client quotas.
+"""Which clients may come in and what they may do: SASL, access control lists, SCRAM credentials, delegation tokens,
+client quotas.
 
 SaslHandshake v1 says that SaslAuthenticate frames follow (KIP-152); SaslAuthenticate v1 session life
 (KIP-368). The ACL APIs start at v1: pattern types (KIP-290).  Quotas are KIP-546, SCRAM credentials
-KIP-554.
+KIP-554, delegation tokens KIP-48 and, with owners other than who asks for them, KIP-373.
 """
 
 from typing import Final
@@ -271,5 +272,102 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
             F("error_code", INT16),
             F("error_message", STRING, nullable="0+"),
         )]),
+    ),
+)  # fmt: skip
+
+CREATE_DELEGATION_TOKEN: Final = Api(
+    name="CreateDelegationToken",
+    key=38,
+    versions="1-3",
+    flexible="2+",
+    request=(
+        F("owner_principal_type", STRING, "3+", nullable="3+"),
+        F("owner_principal_name", STRING, "3+", nullable="3+"),
+        F("renewers", [S(
+            "CreatableRenewers",
+            F("principal_type", STRING),
+            F("principal_name", STRING),
+        )]),
+        F("max_lifetime_ms", INT64),
+    ),
+    response=(
+        F("error_code", INT16),
+        F("principal_type", STRING),
+        F("principal_name", STRING),
+        F("token_requester_principal_type", STRING, "3+"),
+        F("token_requester_principal_name", STRING, "3+"),
+        F("issue_timestamp_ms", INT64),
+        F("expiry_timestamp_ms", INT64),
+        F("max_timestamp_ms", INT64),
+        F("token_id", STRING),
+        F("hmac", BYTES),
+        F("throttle_time_ms", INT32),
+    ),
+)  # fmt: skip
+
+RENEW_DELEGATION_TOKEN: Final = Api(
+    name="RenewDelegationToken",
+    key=39,
+    versions="1-2",
+    flexible="2+",
+    request=(
+        F("hmac", BYTES),
+        F("renew_period_ms", INT64),
+    ),
+    response=(
+        F("error_code", INT16),
+        F("expiry_timestamp_ms", INT64),
+        F("throttle_time_ms", INT32),
+    ),
+)
+
+EXPIRE_DELEGATION_TOKEN: Final = Api(
+    name="ExpireDelegationToken",
+    key=40,
+    versions="1-2",
+    flexible="2+",
+    request=(
+        F("hmac", BYTES),
+        F("expiry_time_period_ms", INT64),
+    ),
+    response=(
+        F("error_code", INT16),
+        F("expiry_timestamp_ms", INT64),
+        F("throttle_time_ms", INT32),
+    ),
+)
+
+DESCRIBE_DELEGATION_TOKEN: Final = Api(
+    name="DescribeDelegationToken",
+    key=41,
+    versions="1-3",
+    flexible="2+",
+    request=(
+        F("owners", [S(
+            "DescribeDelegationTokenOwner",
+            F("principal_type", STRING),
+            F("principal_name", STRING),
+        )], nullable="0+"),
+    ),
+    response=(
+        F("error_code", INT16),
+        F("tokens", [S(
+            "DescribedDelegationToken",
+            F("principal_type", STRING),
+            F("principal_name", STRING),
+            F("token_requester_principal_type", STRING, "3+"),
+            F("token_requester_principal_name", STRING, "3+"),
+            F("issue_timestamp", INT64),
+            F("expiry_timestamp", INT64),
+            F("max_timestamp", INT64),
+            F("token_id", STRING),
+            F("hmac", BYTES),
+            F("renewers", [S(
+                "DescribedDelegationTokenRenewer",
+                F("principal_type", STRING),
+                F("principal_name", STRING),
+            )]),
+        )]),
+        F("throttle_time_ms", INT32),
     ),
 )  # fmt: skip
