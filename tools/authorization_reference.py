@@ -25,14 +25,18 @@ _NAMES: Final = {
     ResourceType.SUBSCRIPTION: Resource(ResourceType.SUBSCRIPTION, "s", _TOPIC),
     ResourceType.TRANSACTIONAL_ID: Resource(ResourceType.TRANSACTIONAL_ID, "x"),
     ResourceType.PIPELINE: Resource(ResourceType.PIPELINE, "p"),
+    ResourceType.DELEGATION_TOKEN: Resource(ResourceType.DELEGATION_TOKEN, "i"),
+    ResourceType.USER: Resource(ResourceType.USER, "User:bob"),
 }
 _KAFKA: Final = {
     "topic": Target(ResourceType.TOPIC, Pattern.EVERY, scope="public/default"),
     "group": Target(ResourceType.SUBSCRIPTION, Pattern.EVERY),
     "cluster": Target(ResourceType.CLUSTER, Pattern.LITERAL, CLUSTER.name),
     "transactional-id": Target(ResourceType.TRANSACTIONAL_ID, Pattern.EVERY),
+    "delegation-token": Target(ResourceType.DELEGATION_TOKEN, Pattern.EVERY),
+    "user": Target(ResourceType.USER, Pattern.EVERY),
 }
-_PLAIN: Final = [one for one in Operation if Operation.READ <= one <= Operation.IDEMPOTENT_WRITE]
+_PLAIN: Final = [one for one in Operation if Operation.READ <= one <= Operation.DESCRIBE_TOKENS]
 
 _HEAD: Final = """# Who may do what
 
@@ -63,6 +67,8 @@ Who is denied does not learn whether the thing exists. Listings leave out what m
 | `tenant/namespace/*` | all topics of that namespace |
 | `tenant/namespace/ord`, prefixed | persistent topics whose full names begin so, in any namespace that fits |
 | group `g` | the group, and the subscription `g` of any topic that the principal may read |
+| delegation token `ID` | the token of this id |
+| user `User:bob` | the delegation tokens that bob owns |
 
 - Partitions follow their topic; a rule cannot be about a single one.
 - A star is one only as a whole name, not in a prefix. Users match by case; hosts are exact addresses, or `*`.

@@ -22,7 +22,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.paths import absolute_path
 from magnetar.base.private import SECRET_FOLDER_MODE, sync_folder, write_secret
 
 VARIABLE: Final = "MAGNETAR_CONTEXT"
@@ -80,7 +79,7 @@ class Contexts:
 def default_file(environment: Mapping[str, str]) -> Path:
     """Where the user's own contexts are."""
     home = environment.get("XDG_CONFIG_HOME", "")
-    folder = Path(home) if home.startswith("/") else absolute_path("the home of this user", "~/.config")
+    folder = Path(home) if home.startswith("/") else Path("~/.config").expanduser()
     return folder / "magnetar" / NAME
 
 
@@ -97,7 +96,7 @@ def find_context(name: str, environment: Mapping[str, str]) -> Context | None:
         ConfigError: there is none of that name, or its file cannot be read.
     """
     if is_file_name(name):
-        file = absolute_path("the context", name)
+        file = Path(name).expanduser().absolute()
         if not file.exists():
             raise ConfigError(f"there is no file of contexts {file}")
         return read_contexts(file).of("", file)

@@ -24,7 +24,6 @@ from magnetar.base.listeners import (
 )
 from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
-from magnetar.base.paths import absolute_path
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section
 from magnetar.base.settings_audit import AuditSettings, audit
@@ -35,6 +34,7 @@ from magnetar.base.settings_authentication import (
     authentication,
 )
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES, AuthorizationSettings, authorization
+from magnetar.base.settings_delegation import DelegationTokenSettings, delegation_tokens
 from magnetar.base.settings_listener import OWN_NAMES, own_key
 from magnetar.base.settings_names import canonical, door_option, find, ignored, is_password
 from magnetar.base.settings_network import NetworkSettings, PulsarNetworkSettings, bare_host, client_host
@@ -162,6 +162,7 @@ class ServerSettings:
     producer_ids_max: int
     pipelines: PipelineSettings
     authorization: AuthorizationSettings | None
+    delegation_tokens: DelegationTokenSettings
     audit: AuditSettings | None
     messaging_protocols: tuple[str, ...]
     door_options: Mapping[str, Mapping[str, str]]
@@ -263,7 +264,7 @@ class _Reader(Values):
 
     def settings(self) -> ServerSettings:
         nodes = self._nodes()
-        data_dir = absolute_path("data.dir", self._text("data.dir"))
+        data_dir = Path(self._text("data.dir")).expanduser().absolute()
         return ServerSettings(
             data_dir=data_dir,
             network=self._network(nodes),
@@ -293,6 +294,7 @@ class _Reader(Values):
                 TableRoots.of([str(data_dir / "tables"), *self._list("pipelines.table.roots")]),
             ),
             authorization=self._authorization(),
+            delegation_tokens=delegation_tokens(self._text, self._integer, self._notice),
             audit=audit(self._text, self._notice),
             messaging_protocols=self._list("messagingProtocols"),
             door_options=self._door_options,

@@ -7,10 +7,6 @@ them had no effect.  Their values are not looked at, and never shown: some are p
 from typing import Final
 
 _BY_REASON: Final[dict[str, str]] = {
-    "there are no delegation tokens": """
-        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-        delegation.token.max.lifetime.ms delegation.token.secret.key
-    """,
     "rules hold for Kafka's side as for Pulsar's, and changes of them at once": """
         kafkaEnableAuthorizationForceGroupIdCheck kopAuthorizationCacheMaxCountPerConnection
         kopAuthorizationCacheRefreshMs

@@ -15,6 +15,7 @@ from magnetar.base.server_key import Alias, Section, ServerKey, aliases
 from magnetar.base.settings_audit import AUDIT_KEYS
 from magnetar.base.settings_authentication import AUTHENTICATION_KEYS
 from magnetar.base.settings_authorization import AUTHORIZATION_KEYS
+from magnetar.base.settings_delegation import DELEGATION_KEYS
 from magnetar.base.settings_pipelines import PIPELINE_KEYS
 from magnetar.base.settings_refused import REFUSED_KEYS
 from magnetar.base.settings_sasl import KAFKA_SASL_KEYS
@@ -456,7 +457,7 @@ SERVER_KEYS: Final[dict[str, ServerKey]] = {
     for section, keys in (
         (Section.NETWORK, _NETWORK),
         (Section.TLS, TLS_KEYS),
-        (Section.SASL, KAFKA_SASL_KEYS),
+        (Section.SASL, (*KAFKA_SASL_KEYS, *DELEGATION_KEYS)),
         (Section.AUTHENTICATION, AUTHENTICATION_KEYS),
         (Section.AUTHORIZATION, AUTHORIZATION_KEYS),
         (Section.AUDIT, AUDIT_KEYS),

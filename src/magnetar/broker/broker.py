@@ -15,6 +15,7 @@ from magnetar.base.errors import MetadataLost
 from magnetar.base.expiry_time import ExpiryTime
 from magnetar.base.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from magnetar.base.settings_authorization import AuthorizationSettings
+from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.base.table_roots import TableRoots
 from magnetar.base.upkeep import Upkeep
 from magnetar.broker.cluster.model import Nodes
@@ -40,6 +41,7 @@ from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.security.decisions import Decisions
+from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
@@ -101,6 +103,7 @@ class BrokerSettings:
     table_roots: TableRoots = field(default_factory=TableRoots)  # where tables of pipelines may lie
     given: Mapping[str, str] = field(default_factory=dict)  # all server keys that were set, as text
     authorization: AuthorizationSettings | None = None  # without it each caller may do everything
+    delegation_tokens: DelegationTokenSettings = field(default_factory=DelegationTokenSettings)
 
 
 class Broker:
@@ -141,6 +144,9 @@ class Broker:
         self.cache = EntryCache(settings.entry_cache_bytes)
         self.producer_ids = ProducerIds(metadata)
         self.scram = ScramCredentials(metadata)
+        self.delegation_tokens = DelegationTokens(
+            metadata, clock, settings.delegation_tokens, self.expiry_time.now_ms
+        )
         self.client_quotas = ClientQuotas(metadata, clock)
         self.producers = Producers(metadata)
         self._environment = LedgerEnvironment(store, metadata, self.cache, clock, decode_entry)
@@ -263,6 +269,7 @@ class Broker:
         """Load what is stored; partitions with data are ready, and idempotent producers known, when this returns."""
         await self._stored_time.load()
         await self.scram.load()
+        await self.delegation_tokens.load()
         await self.client_quotas.load()
         await self._environment.load()
         await self.topics.load()
@@ -284,6 +291,7 @@ class Broker:
         self.rates.start()
         self.housekeeping.start()
         self.subscriptions.start()
+        self.delegation_tokens.start(self.upkeep)
         self._stored_time.start()
         self.snapshots.start()
         self.retention.start()

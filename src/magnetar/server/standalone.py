@@ -412,6 +412,7 @@ def _broker_settings(settings: ServerSettings, cluster_id: str) -> BrokerSetting
         producer_ids_max=settings.producer_ids_max,
         topic_defaults=topics.defaults,
         authorization=settings.authorization,
+        delegation_tokens=settings.delegation_tokens,
         groups=GroupSettings(**groups),
         data_dir=str(settings.data_dir.resolve()),
         table_roots=settings.pipelines.table_roots,

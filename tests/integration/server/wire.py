@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from crc32c import crc32c
 
@@ -82,7 +82,7 @@ class Wire:
         self.socket.settimeout(PATIENCE_S)
         self.socket.connect(("127.0.0.1", port))
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

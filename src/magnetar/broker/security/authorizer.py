@@ -103,6 +103,10 @@ class AccessControl:
             self._audit.refused(caller, operation, resource)
             raise _refusal(caller, operation, resource.type, f"a {resource.type.value} that it has not named")
 
+    def refused(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        """Write down what a use case is about to refuse by a rule of its own."""
+        self._audit.refused(caller, operation, resource)
+
     def change(
         self, caller: Caller, operation: Operation, resource: Resource, change: Change, /, **details: object
     ) -> Recording:

@@ -108,3 +108,39 @@ class InvalidRule(BrokerError):
     """There can be no such rule, or no such filter of rules."""
 
     code: ClassVar[str] = "INVALID_RULE"
+
+
+class DelegationTokensDisabled(BrokerError):
+    """The server has no secret key to make delegation tokens from."""
+
+    code: ClassVar[str] = "DELEGATION_TOKEN_AUTH_DISABLED"
+
+
+class DelegationTokenRequestNotAllowed(BrokerError):
+    """The caller has not said who it is, or has said so by a delegation token."""
+
+    code: ClassVar[str] = "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
+
+
+class DelegationTokenNotFound(BrokerError):
+    """There is no delegation token of this HMAC."""
+
+    code: ClassVar[str] = "DELEGATION_TOKEN_NOT_FOUND"
+
+
+class DelegationTokenExpired(BrokerError):
+    """The delegation token has expired, and will be removed."""
+
+    code: ClassVar[str] = "DELEGATION_TOKEN_EXPIRED"
+
+
+class DelegationTokenOwnerMismatch(BrokerError):
+    """The caller neither owns the delegation token nor may renew it."""
+
+    code: ClassVar[str] = "DELEGATION_TOKEN_OWNER_MISMATCH"
+
+
+class InvalidPrincipalType(BrokerError):
+    """Only users own and renew delegation tokens."""
+
+    code: ClassVar[str] = "INVALID_PRINCIPAL_TYPE"

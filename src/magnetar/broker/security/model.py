@@ -39,7 +39,8 @@ UNKNOWN_ORIGIN: Final = Origin()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal at an address; `host` is numeric, and empty for the server itself.
+    """A principal at an address; `host` is numeric, and empty for the server itself.  `by_token`: it has logged in by a
+    delegation token, and may not ask for one.
 
     No right depends on `origin`: it is for the audit log.
     """
@@ -47,6 +48,7 @@ class Caller:
     principal: Principal
     host: str = ""
     origin: Origin = field(default=UNKNOWN_ORIGIN, compare=False)
+    by_token: bool = False
 
 
 USER: Final = "User"
@@ -173,6 +175,39 @@ def pipeline_resource(name: str) -> Resource:
     return Resource(ResourceType.PIPELINE, name)
 
 
+def delegation_token_resource(token_id: str) -> Resource:
+    return Resource(ResourceType.DELEGATION_TOKEN, token_id)
+
+
+def user_resource(user: Principal) -> Resource:
+    """The tokens of a user, as Kafka names them: `User:alice`."""
+    return Resource(ResourceType.USER, str(user))
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """What lets clients in as its owner (KIP-48): they log in by its id and `hmac`.  Times are the wall clock's.
+
+    `requester` has asked for it; the owner and `renewers` may renew it, until `max_ms`.
+    """
+
+    token_id: str
+    owner: Principal
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+    hmac: bytes = field(repr=False)
+
+    def has_expired(self, now_ms: int) -> bool:
+        return self.expires_ms < now_ms
+
+    def concerns(self, principal: Principal) -> bool:
+        """Whether it is this one's, or may be renewed by it."""
+        return principal == self.owner or principal in self.renewers
+
+
 @dataclass(frozen=True, slots=True)
 class Challenge:
     """What a client that logs in is to answer."""
@@ -183,12 +218,13 @@ class Challenge:
 @dataclass(frozen=True, slots=True)
 class Authenticated:
     """Who a client is that has logged in; `data` goes to it with that.  What it has shown ends at `ends_s` of the
-    monotonic clock, if it does.
+    monotonic clock, if it does; `by_token`: that was a delegation token.
     """
 
     principal: Principal
     data: bytes = b""
     ends_s: float | None = None
+    by_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ digest and two HMACs for a login, however many iterations a client has to do.
 
 A user that there is not gets salt and iterations like any other, from a secret of the server's, the same each time; the
 keys that go with them belong to no password.  So all takes the same steps, and ends at the last of them.
+
+A client with the extension `tokenauth=true` (KIP-48) names a delegation token instead of a user: names of the two have
+nothing to do with each other.
 """
 
 import hashlib
@@ -13,11 +16,11 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from magnetar.base.secret import secret_bytes
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import USER, Authenticated, Challenge, Principal
+from magnetar.broker.security.model import Authenticated, Challenge
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
@@ -33,7 +36,8 @@ _CLIENT_FINAL: Final = re.compile(
     r"c=(?P<header>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)" + _EXTENSIONS + r"(?=,p=)"
 )
 _ESCAPE: Final = re.compile("=(2C|3D|)")
-_BY_TOKEN: Final = ",tokenauth=true"  # noqa: S105  of Kafka's delegation tokens
+_EXTENSION: Final = re.compile(r",([A-Za-z]+)=([^,\0]*)")
+_BY_TOKEN: Final = "tokenauth"  # noqa: S105  the name of an extension
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +56,27 @@ class ScramCredential:
         return cls(salt, iterations, stored_key, hmac.digest(salted_password, b"Server Key", algorithm))
 
 
-class ScramExchange:
-    """One client's login; `find` gives the credential of a user, or one that belongs to no password, and `is_user`
-    says which of both.
+class ScramBook(NamedTuple):
+    """The names that log in by one mechanism.
+
+    `find` gives the credential of a name, or one that belongs to no password; `user_of` the user that a name stands
+    for, empty if there is no such name.  `let_in` is called with a name whose password was shown and with what goes to
+    the client, and raises AuthenticationFailed if the name is not there any more.
     """
 
-    def __init__(
-        self, algorithm: str, find: Callable[[str], ScramCredential], is_user: Callable[[str], bool]
-    ) -> None:
+    find: Callable[[str], ScramCredential]
+    user_of: Callable[[str], str]
+    let_in: Callable[[str, bytes], Authenticated]
+
+
+class ScramExchange:
+    """One client's login, by the name of a user or of a delegation token."""
+
+    def __init__(self, algorithm: str, users: ScramBook, tokens: ScramBook) -> None:
         self._algorithm = algorithm
-        self._find = find
-        self._is_user = is_user
-        self._user = self._header = self._nonce = ""
+        self._book = self._users = users
+        self._tokens = tokens
+        self._name = self._header = self._nonce = ""
         self._credential: ScramCredential | None = None
         self._said = ""  # by both, as it is signed
         self._server_nonce = b64encode(secret_bytes(_NONCE_BYTES)).decode()
@@ -81,17 +94,19 @@ class ScramExchange:
         try:
             return self._end(text, self._credential)
         except AuthenticationFailed as refusal:
-            refusal.user = self._user if self._is_user(self._user) else ""
+            refusal.user = self._book.user_of(self._name)
             raise
 
     def _begin(self, text: str) -> Challenge:
         found = _CLIENT_FIRST.fullmatch(text)
-        if found is None or _BY_TOKEN in found["extensions"].lower():
+        if found is None:
             raise AuthenticationFailed
-        self._user = _unescaped(found["user"])
-        if found["authorization_id"] and _unescaped(found["authorization_id"]) != self._user:
+        self._name = _unescaped(found["user"])
+        if found["authorization_id"] and _unescaped(found["authorization_id"]) != self._name:
             raise AuthenticationFailed
-        credential = self._credential = self._find(self._user)
+        extensions = dict(_EXTENSION.findall(found["extensions"]))
+        self._book = self._tokens if extensions.get(_BY_TOKEN, "").lower() == "true" else self._users
+        credential = self._credential = self._book.find(self._name)
         self._header, self._nonce = found["header"], found["nonce"] + self._server_nonce
         answer = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._said = f"{found['bare']},{answer}"
@@ -110,7 +125,7 @@ class ScramExchange:
         if not hmac.compare_digest(hashlib.new(self._algorithm, client_key).digest(), credential.stored_key):
             raise AuthenticationFailed
         server_signature = hmac.digest(credential.server_key, said, self._algorithm)
-        return Authenticated(Principal(USER, self._user), b"v=" + b64encode(server_signature))
+        return self._book.let_in(self._name, b"v=" + b64encode(server_signature))
 
 
 def _unescaped(name: str) -> str:

@@ -12,11 +12,13 @@ import hmac
 import json
 from bisect import bisect
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from magnetar.base.secret import secret_bytes
 from magnetar.base.settings_sasl import SCRAM_SHA_256, SCRAM_SHA_512
-from magnetar.broker.security.scram import ITERATIONS_MIN, ScramCredential, ScramExchange
+from magnetar.broker.security.model import USER, Authenticated, Principal
+from magnetar.broker.security.scram import ITERATIONS_MIN, ScramBook, ScramCredential
 from magnetar.metadata.store import MUST_NOT_EXIST, Delete, MetadataStore, Put
 
 ALGORITHMS: Final[Mapping[str, str]] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
@@ -72,14 +74,17 @@ class ScramCredentials:
         self._by_key.update(put)
         self._order()
 
-    def begin(self, mechanism: str) -> ScramExchange:
-        """A client's login."""
+    def book(self, mechanism: str) -> ScramBook:
+        """The users that log in by a mechanism."""
+        return ScramBook(
+            partial(self._find_or_decoy, mechanism),
+            lambda user: user if (mechanism, user) in self._by_key else "",
+            lambda user, data: Authenticated(Principal(USER, user), data),
+        )
 
-        def find(user: str) -> ScramCredential:
-            decoy = self._decoy(mechanism, user)  # also for those that need none: it takes its time
-            return self._by_key.get((mechanism, user), decoy)
-
-        return ScramExchange(ALGORITHMS[mechanism], find, lambda user: (mechanism, user) in self._by_key)
+    def _find_or_decoy(self, mechanism: str, user: str) -> ScramCredential:
+        decoy = self._decoy(mechanism, user)  # also for those that need none: it takes its time
+        return self._by_key.get((mechanism, user), decoy)
 
     # --- users that there are not ------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
+from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.broker.usecases.logins import LoginCases
@@ -54,6 +55,7 @@ class UseCases:
     logins: LoginCases
     sasl: SaslCases
     scram: ScramCases
+    delegation_tokens: DelegationTokenCases
     topics: TopicCases
     pulsar_topics: PulsarTopicCases
     schemas: SchemaCases

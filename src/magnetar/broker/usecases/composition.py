@@ -19,6 +19,7 @@ from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.authorizer import AccessControl
+from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.rules import Rules
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
@@ -32,6 +33,7 @@ from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cases import UseCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
+from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.broker.usecases.logins import LoginCases
@@ -107,6 +109,7 @@ class Parts(Measured, Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIds
     scram: ScramCredentials
+    delegation_tokens: DelegationTokens
     client_quotas: ClientQuotas
     time_lookups: TimeLookups
     rules: Rules | None
@@ -147,8 +150,9 @@ def compose(
         client_connected=parts.interop.client_connected,
         kafka_names=parts.kafka_topics,
         logins=LoginCases(authentication, audit),
-        sasl=SaslCases(parts.scram, authentication, bearer_of),
+        sasl=SaslCases(parts.scram, parts.delegation_tokens, authentication, bearer_of),
         scram=ScramCases(access, parts.scram),
+        delegation_tokens=DelegationTokenCases(access, parts.delegation_tokens, parts.clock),
         topics=TopicCases(
             access,
             topic_access,

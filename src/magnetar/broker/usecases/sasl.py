@@ -7,9 +7,11 @@ from magnetar.base.settings_authentication import TOKEN
 from magnetar.base.settings_oauth import OAuthSettings
 from magnetar.base.settings_sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
 from magnetar.broker.security.authentication import Authentication
+from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.model import Credentials, Exchange, Login
 from magnetar.broker.security.plain import PlainUsers
-from magnetar.broker.security.scram_credentials import ScramCredentials
+from magnetar.broker.security.scram import ScramExchange
+from magnetar.broker.security.scram_credentials import ALGORITHMS, ScramCredentials
 
 
 class SaslLogins:
@@ -38,10 +40,12 @@ class SaslCases:
     def __init__(
         self,
         scram: ScramCredentials,
+        delegation_tokens: DelegationTokens,
         authentication: Authentication | None = None,
         bearer_of: BearerOf | None = None,
     ) -> None:
         self._scram = scram
+        self._delegation_tokens = delegation_tokens
         self._authentication = authentication
         self._bearer_of = bearer_of
 
@@ -49,13 +53,17 @@ class SaslCases:
         """What a listener with these settings takes."""
         begin: dict[str, Callable[[], Exchange]] = {
             PLAIN: PlainUsers(settings.passwords, self._by_token()).begin,
-            SCRAM_SHA_256: partial(self._scram.begin, SCRAM_SHA_256),
-            SCRAM_SHA_512: partial(self._scram.begin, SCRAM_SHA_512),
+            SCRAM_SHA_256: partial(self._begin_scram, SCRAM_SHA_256),
+            SCRAM_SHA_512: partial(self._begin_scram, SCRAM_SHA_512),
         }
         if settings.oauth is not None:
             assert self._bearer_of is not None, "the server prepares what its listeners take"
             begin[OAUTHBEARER] = self._bearer_of(settings.oauth)
         return SaslLogins({name: begin[name] for name in settings.mechanisms}, settings)
+
+    def _begin_scram(self, mechanism: str) -> ScramExchange:
+        users, tokens = self._scram.book(mechanism), self._delegation_tokens.book(mechanism)
+        return ScramExchange(ALGORITHMS[mechanism], users, tokens)
 
     def _by_token(self) -> Callable[[bytes], Login] | None:
         authentication = self._authentication

@@ -58,13 +58,14 @@ class _State(Enum):
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
     """What a login came to.  `ends_s` of the monotonic clock is its end, None where it has none; `anew_s` is when it
-    was begun, unless it is the first one of its connection.
+    was begun, unless it is the first one of its connection.  `by_token`: by a delegation token.
     """
 
     principal: Principal
     mechanism: str
     ends_s: float | None
     anew_s: float | None
+    by_token: bool
 
     def begins_anew(self, frame: Frame, now_s: float) -> bool:
         """Whether this is the handshake of another login, which may not begin as often as a client likes."""
@@ -264,7 +265,7 @@ class Login:
         if isinstance(step, Authenticated):
             now_s = self._service.clock.monotonic()
             ends_s = self._end_of(step, now_s)
-            logged_in = LoggedIn(step.principal, self._mechanism, ends_s, self._anew_s)
+            logged_in = LoggedIn(step.principal, self._mechanism, ends_s, self._anew_s, step.by_token)
             if ends_s is not None:
                 lifetime_ms = max(int((ends_s - now_s) * 1000), 1)  # 0 would be for ever
         if header is None:

@@ -159,7 +159,7 @@ class KafkaSession:
     def let_in(self, logged_in: LoggedIn) -> None:
         """The client has logged in: from here on it is as if it had been known from the beginning, until that ends."""
         self._login = None
-        self.caller = replace(self.caller, principal=logged_in.principal)
+        self.caller = replace(self.caller, principal=logged_in.principal, by_token=logged_in.by_token)
         self._context = self._context_of(0, None, False)
         handle = self._handle if logged_in.ends_s is None else partial(self._handle_until_end, logged_in)
         self.intake.let_in(handle, self._service.settings.request_bytes_max)

@@ -9,7 +9,7 @@ import pytest
 from magnetar.broker.security import scram
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Authenticated, Challenge, Principal
-from magnetar.broker.security.scram import ScramCredential, ScramExchange
+from magnetar.broker.security.scram import ScramBook, ScramCredential, ScramExchange
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -20,8 +20,22 @@ def credential(algorithm: str = "sha256", password: bytes = b"pencil") -> ScramC
     return ScramCredential.of(algorithm, SALT, 4096, hashlib.pbkdf2_hmac(algorithm, password, SALT, 4096))
 
 
+def book(kept: ScramCredential, *, by_token: bool = False) -> ScramBook:
+    """Any name logs in; as a token, it stands for the user `owner of NAME`."""
+
+    def user_of(name: str) -> str:
+        return f"owner of {name}" if by_token else name
+
+    return ScramBook(
+        lambda _: kept,
+        user_of,
+        lambda name, data: Authenticated(Principal("User", user_of(name)), data, by_token=by_token),
+    )
+
+
 def exchange(algorithm: str = "sha256") -> ScramExchange:
-    return ScramExchange(algorithm, lambda _: credential(algorithm), lambda _: True)
+    users, tokens = credential(algorithm), credential(algorithm, b"hmac")
+    return ScramExchange(algorithm, book(users), book(tokens, by_token=True))
 
 
 def final(
@@ -52,7 +66,8 @@ def test_the_example_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_example_of_rfc_5802_where_it_is_the_same_but_for_the_digest() -> None:
     salt = b64decode("QSXCR+Q6sek8bf92")
     salted = hashlib.pbkdf2_hmac("sha1", b"pencil", salt, 4096)
-    one = ScramExchange("sha1", lambda _: ScramCredential.of("sha1", salt, 4096, salted), lambda _: True)
+    kept = book(ScramCredential.of("sha1", salt, 4096, salted))
+    one = ScramExchange("sha1", kept, kept)
     one._server_nonce = "3rfcNHYJY1ZVvWVs7j"
     nonce = "fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"
     one.respond(b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL")
@@ -71,6 +86,9 @@ def test_the_example_of_rfc_5802_where_it_is_the_same_but_for_the_digest() -> No
         ("n,,n=Älis,r=abc".encode(), b"n,,", "Älis"),
         (b"n,,n=a=2Cb=3Dc,r=abc", b"n,,", "a,b=c"),
         (b"n,,n=alice,r=abc,x=y", b"n,,", "alice"),
+        (b"n,,n=alice,r=abc,tokenauth=false", b"n,,", "alice"),
+        (b"n,,n=alice,r=abc,tokenauth=true,tokenauth=false", b"n,,", "alice"),
+        (b"n,,n=alice,r=abc,tokenauth=", b"n,,", "alice"),
     ],
 )
 def test_a_login(algorithm: str, first: bytes, header: bytes, user: str) -> None:
@@ -80,6 +98,25 @@ def test_a_login(algorithm: str, first: bytes, header: bytes, user: str) -> None
     done = one.respond(final(challenge, first, b"pencil", algorithm, header))
     assert isinstance(done, Authenticated)
     assert done.principal == Principal("User", user)
+    assert not done.by_token
+
+
+@pytest.mark.parametrize("extensions", [b",tokenauth=true", b",tokenauth=TRUE", b",x=y,tokenauth=true,z=1"])
+def test_a_login_by_a_token_and_its_password_only(extensions: bytes) -> None:
+    first = b"n,,n=id,r=abc" + extensions
+    for password, is_good in ((b"hmac", True), (b"pencil", False)):
+        one = exchange()
+        challenge = one.respond(first)
+        assert isinstance(challenge, Challenge)
+        last = final(challenge, first, password)
+        if is_good:
+            done = one.respond(last)
+            assert isinstance(done, Authenticated)
+            assert (done.principal, done.by_token) == (Principal("User", "owner of id"), True)
+        else:
+            with pytest.raises(AuthenticationFailed) as said:
+                one.respond(last)
+            assert said.value.user == "owner of id"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +134,6 @@ def test_a_login(algorithm: str, first: bytes, header: bytes, user: str) -> None
         b"n,,n=us=2cer,r=abc",
         b"n,,n=us\0er,r=abc",
         b"n,a=other,n=user,r=abc",
-        b"n,,n=user,r=abc,tokenauth=true",
         b"n,,n=user,r=" + b"a" * scram.MESSAGE_BYTES_MAX,
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Challenge
-from magnetar.broker.security.scram import ScramCredential
+from magnetar.broker.security.scram import ScramCredential, ScramExchange
 from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.testing.metadata import MemoryMetadataStore
 
@@ -17,8 +17,13 @@ def made(salt: bytes, iterations: int) -> ScramCredential:
     return ScramCredential.of("sha256", salt, iterations, b"salted")
 
 
+def begin(credentials: ScramCredentials) -> ScramExchange:
+    users = credentials.book(NAME)
+    return ScramExchange("sha256", users, users)
+
+
 def shown(credentials: ScramCredentials, user: str) -> str:
-    challenge = credentials.begin(NAME).respond(f"n,,n={user},r=abc".encode())
+    challenge = begin(credentials).respond(f"n,,n={user},r=abc".encode())
     assert isinstance(challenge, Challenge)
     return challenge.data.decode().partition(",")[2]
 
@@ -70,7 +75,7 @@ def test_an_unknown_user_fails_at_the_last_step() -> None:
         await credentials.load()
         await credentials.change([], {(NAME, "alice"): ScramCredential(b"salt", 4096, bytes(32), bytes(32))})
         for user, known in ("mallory", ""), ("alice", "alice"):
-            one = credentials.begin(NAME)
+            one = begin(credentials)
             challenge = one.respond(f"n,,n={user},r=abc".encode())
             assert isinstance(challenge, Challenge)
             nonce = challenge.data.decode().split(",")[0]

@@ -15,10 +15,12 @@ Codes = list[int]
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.SUBSCRIPTION, ResourceType.CLUSTER
 TXN: Final = ResourceType.TRANSACTIONAL_ID
+TOKEN, USER = ResourceType.DELEGATION_TOKEN, ResourceType.USER
 TOPIC_DENIED: Final = 29
 GROUP_DENIED: Final = 30
 CLUSTER_DENIED: Final = 31
 TXN_DENIED: Final = 53
+TOKEN_DENIED: Final = 65
 
 
 class Names(NamedTuple):
@@ -31,11 +33,14 @@ class Names(NamedTuple):
     producer_id: int
     data_dir: str
     batch: bytes
+    token_hmac: bytes
 
 
 @dataclass(frozen=True)
 class Kind:
-    """See the module's text.  `hides` are rights without which the answer is there and tells less."""
+    """See the module's text.  `hides` are rights without which the answer is there and tells less; `refusals` are none
+    where no rule is asked.
+    """
 
     api: str
     version: int

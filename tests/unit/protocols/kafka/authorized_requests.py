@@ -26,6 +26,7 @@ from magnetar.wire.kafka.messages.alter_user_scram_credentials import (
 )
 from magnetar.wire.kafka.messages.api_versions import ApiVersionsRequest
 from magnetar.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest
+from magnetar.wire.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
 from magnetar.wire.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from magnetar.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -39,6 +40,10 @@ from magnetar.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from magnetar.wire.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
 from magnetar.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from magnetar.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from magnetar.wire.kafka.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
 from magnetar.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from magnetar.wire.kafka.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from magnetar.wire.kafka.messages.describe_quorum import (
@@ -52,6 +57,7 @@ from magnetar.wire.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from magnetar.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from magnetar.wire.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.incremental_alter_configs import AlterableConfig as Change
 from magnetar.wire.kafka.messages.incremental_alter_configs import AlterConfigsResource as ChangedResource
@@ -70,6 +76,7 @@ from magnetar.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magnetar.wire.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
 from magnetar.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 from magnetar.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tests.unit.protocols.kafka.authorized_group_requests import GROUP_KINDS
@@ -78,10 +85,13 @@ from tests.unit.protocols.kafka.authorized_kinds import (
     CLUSTER_DENIED,
     GROUP,
     GROUP_DENIED,
+    TOKEN,
+    TOKEN_DENIED,
     TOPIC,
     TOPIC_DENIED,
     TXN,
     TXN_DENIED,
+    USER,
     Kind,
     Names,
     right,
@@ -300,6 +310,21 @@ KINDS: Final = [
         lambda n: DescribeUserScramCredentialsRequest(None),
         right(Operation.DESCRIBE, CLUSTER, CLUSTER_DENIED),
     ),
+    Kind(
+        "create_delegation_token",
+        3,
+        lambda n: CreateDelegationTokenRequest("User", "bob", [], -1),
+        right(Operation.CREATE_TOKENS, USER, TOKEN_DENIED),
+    ),
+    Kind(
+        "describe_delegation_token",
+        3,
+        lambda n: DescribeDelegationTokenRequest([DescribeDelegationTokenOwner("User", "bob")]),
+        {frozenset({(Operation.DESCRIBE, TOKEN), (Operation.DESCRIBE_TOKENS, USER)}): [0]},
+    ),
+    # A token's owner and its renewers need no rule for these.
+    Kind("renew_delegation_token", 2, lambda n: RenewDelegationTokenRequest(n.token_hmac, -1), {}),
+    Kind("expire_delegation_token", 2, lambda n: ExpireDelegationTokenRequest(n.token_hmac, -1), {}),
     Kind(
         "elect_leaders",
         2,

@@ -17,7 +17,7 @@ from magnetar.broker.broker import Broker, BrokerSettings
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.security.authorizer import Authorizer
-from magnetar.broker.security.model import ANONYMOUS, Caller
+from magnetar.broker.security.model import ANONYMOUS, Caller, DelegationToken, Principal
 from magnetar.protocols.kafka.apis import load_apis
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.large import Large
@@ -56,6 +56,7 @@ class Client:
         self.audit = audit
         self.broker = broker
         self.metadata = metadata
+        self.caller = Caller(ANONYMOUS, "127.0.0.1")
 
     async def ask(self, name: str, version: int, request: Any, node_id: int | None = None) -> Any:
         codec = importlib.import_module(f"magnetar.wire.kafka.messages.{name}")
@@ -68,7 +69,7 @@ class Client:
         context = RequestContext(
             service=self.service,
             cases=self.broker.cases,
-            caller=Caller(ANONYMOUS, "127.0.0.1"),
+            caller=self.caller,
             node=node,
             listener_name="PLAINTEXT",
             connection_id=1,
@@ -77,7 +78,7 @@ class Client:
             api_version=version,
             client_id="test",
             owns_memory=False,
-            meter=self.broker.cases.quotas.meter(Caller(ANONYMOUS, "127.0.0.1"), "test"),
+            meter=self.broker.cases.quotas.meter(self.caller, "test"),
         )
         api = self.service.apis[codec.API_KEY]
         assert api.min_version <= version <= api.max_version
@@ -95,6 +96,12 @@ class Client:
         parts = []
         codec.encode_response(version, answer, parts)
         return asked.decode_response(version, memoryview(b"".join(parts)))
+
+    async def make_token(self, user: Principal) -> DelegationToken:
+        """One that the user has asked for, good for a minute."""
+        tokens, now_ms = self.broker.delegation_tokens, self.broker.clock.now_ms()
+        ends_ms = now_ms + 60_000
+        return await tokens.add(tokens.new_id(), user, user, [], now_ms, ends_ms, ends_ms)
 
     async def append(self, partition: Partition, count: int, producer_id: int = -1) -> None:
         """One durable batch of `count` records."""

@@ -1,0 +1,67 @@
+"""Settings of delegation tokens (KIP-48), by Kafka's own keys.  Without the secret key there are none."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.config import ConfigType
+from magnetar.base.server_key import ServerKey
+
+SECRET_KEY: Final = "delegation.token.secret.key"  # noqa: S105  the name of a key
+_LIFETIME: Final = "delegation.token.max.lifetime.ms"
+_PERIOD: Final = "delegation.token.expiry.time.ms"
+_INTERVAL: Final = "delegation.token.expiry.check.interval.ms"
+
+DELEGATION_KEYS: Final = (
+    ServerKey(
+        SECRET_KEY,
+        ConfigType.PASSWORD,
+        "",
+        "The secret that delegation tokens are made from: a long random text. With another one all tokens that there"
+        " are let no client in.",
+        default_words="there are no delegation tokens",
+    ),
+    ServerKey(
+        _LIFETIME,
+        ConfigType.LONG,
+        "604800000",
+        "How long a delegation token lives at most, however often it is renewed.",
+        minimum=1,
+    ),
+    ServerKey(
+        _PERIOD,
+        ConfigType.LONG,
+        "86400000",
+        "After how long a delegation token expires unless it is renewed, and for how long it can be renewed at once.",
+        minimum=1,
+    ),
+    ServerKey(
+        _INTERVAL,
+        ConfigType.LONG,
+        "3600000",
+        "How often delegation tokens that have expired are removed; they let no client in before that, either.",
+        minimum=1,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenSettings:
+    """Without a `secret_key` there are no delegation tokens; `period_ms` is until one has to be renewed."""
+
+    secret_key: str = field(default="", repr=False)
+    lifetime_ms_max: int = 604_800_000
+    period_ms: int = 86_400_000
+    check_interval_ms: int = 3_600_000
+
+
+def delegation_tokens(
+    text: Callable[[str], str],
+    integer: Callable[[str], int],
+    notice: Callable[[Collection[str], str], None],
+) -> DelegationTokenSettings:
+    """What the keys come to, by `text` and `integer`.  `notice` says that keys have no effect."""
+    secret_key = text(SECRET_KEY)
+    if not secret_key:
+        notice({_LIFETIME, _PERIOD, _INTERVAL}, f"{SECRET_KEY} is not set")
+    return DelegationTokenSettings(secret_key, integer(_LIFETIME), integer(_PERIOD), integer(_INTERVAL))
