@@ -35,7 +35,8 @@ from magnetar.broker.policy.topic_config import TopicDefaults
 from magnetar.broker.producers.admission import Producers
 from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.quotas.client_quotas import ClientQuotas
-from magnetar.broker.quotas.publish_limit import PublishLimit
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -47,6 +48,7 @@ from magnetar.broker.security.scram_credentials import ScramCredentials
 from magnetar.broker.subscriptions.admin import SubscriptionAdmin
 from magnetar.broker.subscriptions.consumer import SubscribedConsumer
 from magnetar.broker.subscriptions.errors import SubscriptionBusy, SubscriptionNotFound
+from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.registry import Subscriptions
 from magnetar.broker.subscriptions.volatile import VolatileSubscriptions
 from magnetar.broker.topics.internal import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -158,7 +160,8 @@ class Broker:
             forget_rights=self._forget_rights,
         )
         self.rules = self._make_rules()
-        volatile = VolatileSubscriptions(clock, self.namespaces.policies_of)
+        limits = SubscriptionLimits(clock, self.namespaces.policies_of)
+        volatile = VolatileSubscriptions(clock, self.namespaces.policies_of, limits)
         transactions = TransactionRegistry()
         self.topics = TopicRegistry(
             self._environment,
@@ -228,6 +231,7 @@ class Broker:
             self.namespaces.policies_of,
             self.upkeep,
             volatile,
+            limits,
         )
         self.subscription_admin = SubscriptionAdmin(self.cursors, self.subscriptions, self.groups.consumes)
         self.pipelines = Pipelines(metadata, clock, self.cursors, settings.table_roots)
@@ -463,6 +467,9 @@ class Broker:
     def _apply_policies(self, partition: Partition) -> None:
         policies = self.namespaces.policies_of(partition.topic.name)
         partition.deduplicate(policies.deduplication)
-        rate, limit = policies.publish_rate, partition.publish_limit
-        if rate != (None if limit is None else limit.rate):
-            partition.publish_limit = None if rate is None else PublishLimit(rate, self.clock)
+        clock, former = self.clock, partition.dispatch_limit
+        partition.publish_limit = at_rate(policies.publish_rate, partition.publish_limit, RateLimit, clock)
+        partition.dispatch_limit = at_rate(policies.dispatch_rate, former, DispatchLimit, clock)
+        self.subscriptions.apply_limits(partition)
+        if former is not None and former is not partition.dispatch_limit:
+            former.close()  # what waits for it besides subscriptions: fetches

@@ -79,6 +79,34 @@ NAMESPACE_POLICIES: list[tuple[str, Any, Any, Any, Any, int, bool]] = [
         400,
         True,
     ),
+    (
+        "dispatchRate",
+        None,
+        {"dispatchThrottlingRateInMsg": 10, "ratePeriodInSecond": 2},
+        {
+            "dispatchThrottlingRateInMsg": 10,
+            "dispatchThrottlingRateInByte": 0,
+            "relativeToPublishRate": False,
+            "ratePeriodInSecond": 2,
+        },
+        {"dispatchThrottlingRateInMsg": 10, "relativeToPublishRate": True},
+        412,
+        True,
+    ),
+    (
+        "subscriptionDispatchRate",
+        None,
+        {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 7},
+        {
+            "dispatchThrottlingRateInMsg": -1,
+            "dispatchThrottlingRateInByte": 7,
+            "relativeToPublishRate": False,
+            "ratePeriodInSecond": 0,
+        },
+        {"dispatchThrottlingRateInByte": "many"},
+        400,
+        True,
+    ),
     ("maxProducersPerTopic", None, 3, 3, -3, 412, True),
     ("maxConsumersPerTopic", None, 3, 3, -3, 412, True),
     ("maxConsumersPerSubscription", None, 3, 3, -3, 412, True),
@@ -130,6 +158,46 @@ def test_a_namespaces_document_has_its_publish_rate_by_cluster(make_broker: Make
             ("GET", "/namespaces/public/null", None, 200, {"publishMaxMessageRate": {}}),
             ("PUT", "/namespaces/public/bad", {"publishMaxMessageRate": 7}, 400, ANY),
             ("PUT", "/namespaces/public/bad", {"publishMaxMessageRate": {"other": rate}}, 501, ANY),
+        ],
+    )
+
+
+DISPATCH = {
+    "dispatchThrottlingRateInMsg": 10,
+    "dispatchThrottlingRateInByte": -1,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 1,
+}
+NO_DISPATCH = {"dispatchThrottlingRateInMsg": 0, "dispatchThrottlingRateInByte": 0}
+
+
+def test_a_namespaces_document_has_its_other_rates_by_cluster(make_broker: MakeBroker) -> None:
+    of_topics = {"topicDispatchRate": {"standalone": DISPATCH}}
+    both = {**of_topics, "clusterDispatchRate": {"standalone": DISPATCH}}  # the former name says the same
+    document = {
+        **both,
+        "subscriptionDispatchRate": {"standalone": DISPATCH},
+    }
+    other = {"standalone": {**DISPATCH, "dispatchThrottlingRateInMsg": 77}}
+    play(
+        make_broker,
+        [
+            ("GET", N, None, 200, {key: {} for key in document}),
+            ("PUT", "/namespaces/public/limited", document, 204, None),
+            ("GET", "/namespaces/public/limited", None, 200, document),
+            ("GET", "/namespaces/public/limited/dispatchRate", None, 200, DISPATCH),
+            ("GET", "/namespaces/public/limited/subscriptionDispatchRate", None, 200, DISPATCH),
+            ("DELETE", "/namespaces/public/limited/dispatchRate", None, 204, None),
+            ("GET", "/namespaces/public/limited", None, 200, {**document, **{key: {} for key in both}}),
+            ("PUT", "/namespaces/public/new", {**of_topics, "clusterDispatchRate": other}, 204, None),
+            ("GET", "/namespaces/public/new", None, 200, both),
+            ("PUT", "/namespaces/public/old", {"clusterDispatchRate": {"standalone": DISPATCH}}, 204, None),
+            ("GET", "/namespaces/public/old", None, 200, both),
+            ("PUT", "/namespaces/public/none", {key: {} for key in document}, 204, None),
+            ("PUT", "/namespaces/public/null", dict.fromkeys(document), 204, None),
+            ("GET", "/namespaces/public/null", None, 200, {key: {} for key in document}),
+            ("PUT", "/namespaces/public/bad", {"clusterDispatchRate": 7}, 400, ANY),
+            ("PUT", "/namespaces/public/bad", {"topicDispatchRate": {"other": DISPATCH}}, 501, ANY),
         ],
     )
 
@@ -225,6 +293,8 @@ def test_properties_one_by_one(make_broker: MakeBroker) -> None:
         ("deduplicationEnabled", True, False),
         ("schemaValidationEnforced", True, False),
         ("schemaCompatibilityStrategy", "BACKWARD", "FULL"),
+        ("dispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
+        ("subscriptionDispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
     ],
 )
 def test_a_topics_policy_goes_over_its_namespaces(
@@ -261,5 +331,42 @@ def test_a_topic_inherits_what_its_namespace_says(make_broker: MakeBroker) -> No
             ("DELETE", f"{T}/p/partitions", None, 204, None),
             ("PUT", f"{T}/p/partitions", 2, 204, None),
             ("GET", f"{T}/p/messageTTL", None, 200, None),
+        ],
+    )
+
+
+def test_a_subscription_has_a_dispatch_rate_by_its_name(make_broker: MakeBroker) -> None:
+    of_one, of_all = f"{T}/t/s/dispatchRate", f"{T}/t/subscriptionDispatchRate"
+    other = {**DISPATCH, "dispatchThrottlingRateInMsg": 77}
+    play(
+        make_broker,
+        [
+            ("GET", of_one, None, 404, ANY),
+            ("POST", of_one, DISPATCH, 404, ANY),
+            ("PUT", f"{T}/t", None, 204, None),
+            ("GET", of_one, None, 200, None),
+            ("GET", f"{of_one}?applied=true", None, 200, {**DISPATCH, **NO_DISPATCH}),
+            ("POST", f"{N}/subscriptionDispatchRate", other, 204, None),
+            ("GET", f"{of_one}?applied=true", None, 200, other),
+            ("POST", of_one, DISPATCH, 204, None),
+            ("GET", of_one, None, 200, DISPATCH),
+            ("GET", f"{of_one}?applied=true", None, 200, DISPATCH),
+            ("GET", f"{T}/t/with%2Fslash/dispatchRate", None, 200, None),
+            ("POST", f"{T}/t/with%2Fslash/dispatchRate", other, 204, None),
+            ("GET", f"{T}/t/with%2Fslash/dispatchRate", None, 200, other),
+            ("GET", of_all, None, 200, None),
+            ("POST", of_one, {"relativeToPublishRate": True}, 412, ANY),
+            ("POST", of_one, {"dispatchThrottlingRateInMsg": "x"}, 400, ANY),
+            ("DELETE", of_one, None, 204, None),
+            ("DELETE", of_one, None, 204, None),
+            ("GET", of_one, None, 200, None),
+            ("GET", f"{T}/t/with%2Fslash/dispatchRate", None, 200, other),
+            (
+                "PUT",
+                "/namespaces/public/n",
+                {"subscriptionPolicies": {"s": {"dispatchRate": DISPATCH}}},
+                412,
+                ANY,
+            ),
         ],
     )

@@ -272,7 +272,7 @@ def test_clusters_and_brokers(make_broker: MakeBroker) -> None:
         ("PUT", f"{T}/t/compaction", 501),
         ("GET", f"{T}/t/compaction", 501),
         ("POST", f"{N}/persistence", 501),
-        ("POST", f"{N}/dispatchRate", 501),
+        ("POST", f"{N}/replicatorDispatchRate", 501),
         ("PUT", f"{N}/schemaAutoUpdateCompatibilityStrategy", 501),
         ("GET", "/brokers/configuration/values", 501),
         ("GET", "/nope", 404),

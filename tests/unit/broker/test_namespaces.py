@@ -24,6 +24,7 @@ from magnetar.broker.policy.model import (
     AutoTopicCreation,
     BacklogQuota,
     Compatibility,
+    Level,
     Policies,
     QuotaAction,
     QuotaType,
@@ -341,9 +342,41 @@ def test_what_belongs_to_a_namespace_is_refused_for_a_topic(key: str, given: Any
     run(scenario)
 
 
+def test_what_belongs_to_a_topic_is_refused_for_a_namespace() -> None:
+    async def scenario(namespaces: Namespaces, _: MemoryMetadataStore) -> None:
+        named: dict[str, Any] = {"subscriptionPolicies": {"s": {"dispatchRate": {}}}}
+        with pytest.raises(InvalidPolicy):
+            await namespaces.change("public/default", lambda _: named)
+        await namespaces.change_topic(TOPIC, lambda _: named)
+        many: dict[str, Any] = {str(number): {"dispatchRate": {}} for number in range(1001)}
+        with pytest.raises(InvalidPolicy):
+            await namespaces.change_topic(TOPIC, lambda _: {"subscriptionPolicies": many})
+
+    run(scenario)
+
+
 # A value of each policy that does not hold without it.
 OTHER_VALUES: dict[str, Any] = {
     "publishMaxMessageRate": {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": -1},
+    "topicDispatchRate": {
+        "dispatchThrottlingRateInMsg": 1,
+        "dispatchThrottlingRateInByte": 0,
+        "ratePeriodInSecond": 0,
+    },
+    "subscriptionDispatchRate": {
+        "dispatchThrottlingRateInMsg": 0,
+        "dispatchThrottlingRateInByte": 1,
+        "ratePeriodInSecond": 5,
+    },
+    "subscriptionPolicies": {
+        "s": {
+            "dispatchRate": {
+                "dispatchThrottlingRateInMsg": 1,
+                "dispatchThrottlingRateInByte": 0,
+                "ratePeriodInSecond": 1,
+            }
+        }
+    },
     "deduplicationEnabled": True,
     "retention_policies": {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1},
     "message_ttl_in_seconds": 1,
@@ -375,7 +408,9 @@ def test_every_policy_that_can_be_set_changes_what_holds() -> None:
     # `properties` are the users' own, and are kept for them alone.
     assert OTHER_VALUES.keys() == POLICIES.keys() - {"properties", "subscription_auth_mode"}
     for key, given in OTHER_VALUES.items():
-        assert effective({}, {key: given}, Policies()) != Policies(), key
+        layer = {key: given}
+        at_topic = layer if Level.TOPIC in POLICIES[key].levels else {}
+        assert effective(at_topic, layer, Policies()) != Policies(), key
 
 
 def test_a_namespace_tells_its_topics_how_many_there_may_be() -> None:

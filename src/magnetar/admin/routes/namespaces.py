@@ -9,7 +9,7 @@ from starlette.responses import Response
 from magnetar.admin.answers import BadBody, Refused, body, done, flag, object_body, unsupported, value
 from magnetar.admin.context import caller_of, cases_of
 from magnetar.admin.routing import Router
-from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, CLUSTER, PUBLISH_RATE, Namespace
+from magnetar.broker.policy.model import BUNDLE_COUNT_DEFAULT, CLUSTER, DISPATCH_RATE, RATES, Namespace
 from magnetar.broker.usecases.policies import is_policy
 
 router: Final = Router()
@@ -20,9 +20,6 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [CLUSTER],
     "allowed_clusters": [],
-    "clusterDispatchRate": {},
-    "topicDispatchRate": {},
-    "subscriptionDispatchRate": {},
     "replicatorDispatchRate": {},
     "clusterSubscribeRate": {},
     "latency_stats_sample_rate": {},
@@ -38,13 +35,16 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
 # What holds when a policy that is served has not been set and Pulsar's document says so all the same.
 _UNSET: Final[Mapping[str, Any]] = {
     "backlog_quota_map": {},
-    PUBLISH_RATE: {},  # in the document by cluster, elsewhere without
+    **{rate: {} for rate in RATES},  # in the document by cluster, elsewhere without
     "encryption_required": False,
     "schema_compatibility_strategy": "UNDEFINED",
     "is_allow_auto_update_schema": True,
     "schema_validation_enforced": False,
     "properties": {},
 }
+_FORMER_DISPATCH_RATE: Final = (
+    "clusterDispatchRate"  # says the same, and what holds where the other is not set
+)
 
 
 @router.get("/admin/v2/namespaces/{tenant}", summary="A tenant's namespaces")
@@ -62,20 +62,24 @@ async def show(request: Request, tenant: str, namespace: str) -> Response:
         "subscription_auth_roles": permissions.of_subscriptions(caller, name),
     }
     policies = {**_UNSET, **found.policies}
-    if policies[PUBLISH_RATE]:
-        policies[PUBLISH_RATE] = {CLUSTER: policies[PUBLISH_RATE]}
+    for rate in RATES:
+        if policies[rate]:
+            policies[rate] = {CLUSTER: policies[rate]}
+    policies[_FORMER_DISPATCH_RATE] = policies[DISPATCH_RATE]
     return value({**_NEUTRAL, "auth_policies": granted, "bundles": _bundles(found), **policies})
 
 
 @router.put(_N, summary="Make a namespace, with policies if the body has some")
 async def create(request: Request, tenant: str, namespace: str) -> Response:
-    document = await object_body(request)
+    document = {**await object_body(request)}
+    former = document.pop(_FORMER_DISPATCH_RATE, None)
+    document[DISPATCH_RATE] = document.get(DISPATCH_RATE) or former
     policies = {}
     for key, content in document.items():
         if is_policy(key):
             # The Go client says null, or an empty text, where a value was not set.
             if content not in (None, "", _UNSET.get(key)):
-                policies[key] = _of_this_cluster(content) if key == PUBLISH_RATE else content
+                policies[key] = _of_this_cluster(content) if key in RATES else content
         elif key == "replication_clusters":
             _check_clusters(content, tenant)
         elif key != "bundles" and not _says_nothing(key, content):

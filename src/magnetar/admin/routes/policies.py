@@ -17,7 +17,14 @@ from magnetar.admin.names import topic_name
 from magnetar.admin.routing import Router
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
-from magnetar.broker.policy.model import PUBLISH_RATE, JsonValue, QuotaType
+from magnetar.broker.policy.model import (
+    DISPATCH_RATE,
+    PUBLISH_RATE,
+    SUBSCRIPTION_DISPATCH_RATE,
+    SUBSCRIPTION_POLICIES,
+    JsonValue,
+    QuotaType,
+)
 from magnetar.broker.usecases.policies import Update, with_properties
 
 router: Final = Router()
@@ -39,6 +46,12 @@ class Resource(NamedTuple):
 
 _SERVER_RETENTION: Final = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": -1}
 _NO_RATE: Final = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1}
+_NO_DISPATCH_RATE: Final = {
+    "dispatchThrottlingRateInMsg": 0,
+    "dispatchThrottlingRateInByte": 0,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 1,
+}
 _DELAYED: Final = {"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0}
 _INACTIVE: Final = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -55,6 +68,8 @@ NAMESPACE_RESOURCES: Final = (
     Resource("delayedDelivery", "delayed_delivery_policies"),
     Resource("inactiveTopicPolicies", "inactive_topic_policies"),
     Resource("publishRate", PUBLISH_RATE),
+    Resource("dispatchRate", DISPATCH_RATE),
+    Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE),
     Resource("maxProducersPerTopic", "max_producers_per_topic"),
     Resource("maxConsumersPerTopic", "max_consumers_per_topic"),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -85,6 +100,8 @@ TOPIC_RESOURCES: Final = (
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription", applied=0),
     Resource("maxSubscriptionsPerTopic", "max_subscriptions_per_topic", applied=0),
     Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
+    Resource("dispatchRate", DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
+    Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
     Resource("schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", applied="FULL"),
     Resource("schemaValidationEnforced", "schema_validation_enforced", applied=False),
 )
@@ -272,6 +289,47 @@ async def topic_quota(request: Request, domain: str, tenant: str, namespace: str
         raise
     except InvalidPolicy as error:
         raise Refused(400, f"Set topic[{name.full}] backlog quota failed: {error}") from None
+    return done()
+
+
+# --- dispatch rates of subscriptions, by their names ------------------------------------------------------------------
+
+
+def _with_rate(subscription: str, rate: JsonValue) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    def update(values: dict[str, Any]) -> Mapping[str, Any]:
+        named = {**(values.get(SUBSCRIPTION_POLICIES) or {}), subscription: {"dispatchRate": rate}}
+        if rate is None:
+            del named[subscription]
+        return {**values, SUBSCRIPTION_POLICIES: named or None}
+
+    return update
+
+
+@router.get(_T + "/{name:path}/dispatchRate", summary="Show a subscription's dispatchRate")
+async def subscription_rate(
+    request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
+) -> Response:
+    of, _ = topic_name(domain, tenant, namespace, topic)
+    layers = cases_of(request).policies.of_topic(caller_of(request), of)
+    found = layers.topic.get(SUBSCRIPTION_POLICIES, {}).get(name, {}).get("dispatchRate")
+    if found is None and flag(request, "applied"):
+        key = SUBSCRIPTION_DISPATCH_RATE
+        found = layers.topic.get(key) or layers.namespace.get(key) or _NO_DISPATCH_RATE
+    return value(found)
+
+
+@router.post(_T + "/{name:path}/dispatchRate", summary="Set a subscription's dispatchRate")
+@router.delete(_T + "/{name:path}/dispatchRate", summary="Remove a subscription's dispatchRate")
+async def change_subscription_rate(
+    request: Request, domain: str, tenant: str, namespace: str, topic: str, name: str
+) -> Response:
+    of, _ = topic_name(domain, tenant, namespace, topic)
+    rate = None if request.method == "DELETE" else await object_body(request)
+    policies = cases_of(request).policies
+    try:
+        await policies.change_topic(caller_of(request), of, _with_rate(name, rate))
+    except InvalidPolicy as error:
+        raise _refusal(SUBSCRIPTION_POLICIES, 412, error) from None
     return done()
 
 

@@ -24,7 +24,8 @@ from magnetar.broker.log.producer_recovery import ProducerMemory, Uncertain
 from magnetar.broker.log.producer_state import ProducerStates
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
-from magnetar.broker.quotas.publish_limit import PublishLimit
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.rate_limit import RateLimit
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
@@ -57,6 +58,7 @@ class Partition:
         "_stored_snapshot",
         "bytes_since_snapshot",
         "deduplication",
+        "dispatch_limit",
         "index",
         "is_terminated",
         "log",
@@ -80,7 +82,8 @@ class Partition:
         self.deduplication: Deduplication | None = None
         self.is_terminated = False
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
-        self.publish_limit: PublishLimit | None = None
+        self.publish_limit: RateLimit | None = None
+        self.dispatch_limit: DispatchLimit | None = None  # of all that is read of it for consumers
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
         self.uncertain: Uncertain | None = None
@@ -164,7 +167,7 @@ class Partition:
             if attributes & TRANSACTIONAL:
                 self.transactions.began(producer_id, base)
         if self.publish_limit is not None:
-            self.publish_limit.published(count, len(batch))
+            self.publish_limit.used(count, len(batch))
         return Appended(base, append_time_ms)
 
     # --- Pulsar ------------------------------------------------------------------------------------------------------
@@ -217,7 +220,7 @@ class Partition:
         if deduplication is not None:
             deduplication.add(view, last, log.high_watermark, now_ms)
         if self.publish_limit is not None:
-            self.publish_limit.published(count, len(payload))
+            self.publish_limit.used(count, len(payload))
         return entry
 
     def owed_s(self) -> float:

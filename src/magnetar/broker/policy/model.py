@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any, Final
 
 from magnetar.base.config import ConfigSource, ConfigType
-from magnetar.broker.quotas.model import PublishRate
+from magnetar.broker.quotas.model import Rate
 
 JsonValue = Any  # what json.loads gives
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -119,11 +119,20 @@ class Policies:
     subscriptions_max: int = 0
     namespace_topics_max: int = 0
     encryption_required: bool = False
-    publish_rate: PublishRate | None = None
+    publish_rate: Rate | None = None
+    dispatch_rate: Rate | None = None  # of a partition, to all that read it together
+    subscription_dispatch_rate: Rate | None = None
+    subscription_dispatch_rates: Mapping[str, Rate | None] = field(
+        default_factory=dict
+    )  # of those that have their own
     subscription_expiration_minutes: int = 0
 
 
 PUBLISH_RATE: Final = "publishMaxMessageRate"
+DISPATCH_RATE: Final = "topicDispatchRate"
+SUBSCRIPTION_DISPATCH_RATE: Final = "subscriptionDispatchRate"
+SUBSCRIPTION_POLICIES: Final = "subscriptionPolicies"  # by the names of subscriptions
+RATES: Final = (PUBLISH_RATE, DISPATCH_RATE, SUBSCRIPTION_DISPATCH_RATE)
 
 
 class Level(Enum):

@@ -17,7 +17,10 @@ from typing import Any, Final
 from magnetar.broker.cluster.model import PARTITIONS_MAX
 from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaAboveRetention
 from magnetar.broker.policy.model import (
+    DISPATCH_RATE,
     PUBLISH_RATE,
+    SUBSCRIPTION_DISPATCH_RATE,
+    SUBSCRIPTION_POLICIES,
     AuthMode,
     AutoTopicCreation,
     BacklogQuota,
@@ -33,13 +36,14 @@ from magnetar.broker.policy.model import (
     Retention,
     whole_number,
 )
-from magnetar.broker.quotas.model import PublishRate
+from magnetar.broker.quotas.model import Rate
 
 SUBSCRIPTION_AUTH_MODE: Final = "subscription_auth_mode"
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 _PROPERTIES_MAX: Final = 256
 _PROPERTY_CHARS_MAX: Final = 4096
+_NAMED_SUBSCRIPTIONS_MAX: Final = 1000
 
 
 Check = Callable[[JsonValue], JsonValue]
@@ -189,14 +193,40 @@ def _inactive_topics(value: JsonValue) -> JsonValue:
     }
 
 
-def _publish_rate(value: JsonValue) -> JsonValue:
-    """Numbers below 1 are no limit, as in Pulsar."""
+def _rate(value: JsonValue, defaults: Mapping[str, int]) -> dict[str, JsonValue]:
+    """The numbers of a rate.  Below 1 one is no limit, or a period of a second, as in Pulsar."""
     document = _object(value)
-    messages = _integer(-INT_MAX - 1, INT_MAX, "publishThrottlingRateInMsg must be a whole number")
-    size = _integer(-LONG_MAX - 1, LONG_MAX, "publishThrottlingRateInByte must be a whole number")
+    numbers: dict[str, JsonValue] = {}
+    for name, default in defaults.items():
+        most = LONG_MAX if name.endswith("InByte") else INT_MAX
+        check = _integer(-most - 1, most, f"{name} must be a whole number")
+        numbers[name] = _member(document, name, check, default)
+    return numbers
+
+
+def _publish_rate(value: JsonValue) -> JsonValue:
+    return _rate(value, {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1})
+
+
+def _dispatch_rate(value: JsonValue) -> JsonValue:
+    """What is left out is 0, as in Pulsar."""
+    names = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte", "ratePeriodInSecond")
+    numbers = _rate(value, dict.fromkeys(names, 0))
+    if _member(_object(value), "relativeToPublishRate", _boolean, False):
+        raise InvalidPolicy(
+            "a dispatch rate above the publish rate is not supported: relativeToPublishRate must be false"
+        )
+    return {**numbers, "relativeToPublishRate": False}
+
+
+def _subscription_policies(value: JsonValue) -> JsonValue:
+    """What some subscriptions of a topic have by their names: a dispatch rate."""
+    named = _object(value)
+    if len(named) > _NAMED_SUBSCRIPTIONS_MAX:
+        raise InvalidPolicy(f"at most {_NAMED_SUBSCRIPTIONS_MAX} subscriptions have policies of their own")
     return {
-        "publishThrottlingRateInMsg": _member(document, "publishThrottlingRateInMsg", messages, -1),
-        "publishThrottlingRateInByte": _member(document, "publishThrottlingRateInByte", size, -1),
+        name: {"dispatchRate": _dispatch_rate(_object(policies).get("dispatchRate"))}
+        for name, policies in named.items()
     }
 
 
@@ -220,6 +250,7 @@ def _count(name: str) -> Check:
 
 
 _NAMESPACE_ONLY: Final = frozenset({Level.NAMESPACE})
+_TOPIC_ONLY: Final = frozenset({Level.TOPIC})
 
 POLICIES: Final[Mapping[str, Policy]] = {
     policy.key: policy
@@ -241,6 +272,9 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy("delayed_delivery_policies", _delayed_delivery),
         Policy("inactive_topic_policies", _inactive_topics),
         Policy(PUBLISH_RATE, _publish_rate),
+        Policy(DISPATCH_RATE, _dispatch_rate),
+        Policy(SUBSCRIPTION_DISPATCH_RATE, _dispatch_rate),
+        Policy(SUBSCRIPTION_POLICIES, _subscription_policies, _TOPIC_ONLY),
         Policy("max_producers_per_topic", _count("maxProducersPerTopic")),
         Policy("max_consumers_per_topic", _count("maxConsumersPerTopic")),
         Policy("max_consumers_per_subscription", _count("maxConsumersPerSubscription")),
@@ -354,6 +388,14 @@ def effective(
         subscriptions_max=pick("max_subscriptions_per_topic", server.subscriptions_max),
         namespace_topics_max=pick("max_topics_per_namespace", server.namespace_topics_max),
         publish_rate=pick(PUBLISH_RATE, server.publish_rate, _typed_publish_rate),
+        dispatch_rate=pick(DISPATCH_RATE, server.dispatch_rate, _typed_dispatch_rate),
+        subscription_dispatch_rate=pick(
+            SUBSCRIPTION_DISPATCH_RATE, server.subscription_dispatch_rate, _typed_dispatch_rate
+        ),
+        subscription_dispatch_rates={
+            name: _typed_dispatch_rate(policies["dispatchRate"])
+            for name, policies in (topic.get(SUBSCRIPTION_POLICIES) or {}).items()
+        },
         encryption_required=pick("encryption_required", server.encryption_required),
         subscription_expiration_minutes=pick(
             "subscription_expiration_time_minutes", server.subscription_expiration_minutes
@@ -374,11 +416,17 @@ def _typed_delayed(value: Mapping[str, Any]) -> DelayedDelivery:
     return DelayedDelivery(value["active"], value["tickTime"])
 
 
-def _typed_publish_rate(value: Mapping[str, int]) -> PublishRate | None:
-    rate = PublishRate(
-        max(value["publishThrottlingRateInMsg"], 0), max(value["publishThrottlingRateInByte"], 0)
-    )
-    return rate if any(rate) else None
+def _typed_publish_rate(value: Mapping[str, int]) -> Rate | None:
+    return _typed_rate(value["publishThrottlingRateInMsg"], value["publishThrottlingRateInByte"], 1)
+
+
+def _typed_dispatch_rate(value: Mapping[str, int]) -> Rate | None:
+    messages, size = value["dispatchThrottlingRateInMsg"], value["dispatchThrottlingRateInByte"]
+    return _typed_rate(messages, size, value["ratePeriodInSecond"])
+
+
+def _typed_rate(messages: int, size: int, period_s: int) -> Rate | None:
+    return Rate(max(messages, 0), max(size, 0), max(period_s, 1)) if messages > 0 or size > 0 else None
 
 
 def _typed_inactive(value: Mapping[str, Any]) -> InactiveTopics:

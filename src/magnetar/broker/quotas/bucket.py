@@ -26,10 +26,14 @@ class Bucket:
         self._left -= amount
         return self.owed_s(now_s)
 
+    def left(self, now_s: float) -> float:
+        """What may be used; below zero something is owed."""
+        self._fill(now_s)
+        return self._left
+
     def owed_s(self, now_s: float) -> float:
         """The seconds until nothing is owed."""
-        self._fill(now_s)
-        return max(-self._left, 0.0) / self.rate
+        return max(-self.left(now_s), 0.0) / self.rate
 
     def use_unless_owing(self, amount: float, now_s: float) -> float:
         """Use it, whatever is left, and return 0; where something is owed, only the seconds until nothing is.

@@ -29,11 +29,12 @@ class Limit(Enum):
     FETCHED = "consumer_byte_rate"
 
 
-class PublishRate(NamedTuple):
-    """What may be published to a partition in a second; 0 is without a limit."""
+class Rate(NamedTuple):
+    """What may pass in a period; 0 is without a limit."""
 
     messages: int
     bytes: int
+    period_s: int = 1
 
 
 Limits: TypeAlias = dict[Limit, float]

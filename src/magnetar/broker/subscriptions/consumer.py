@@ -12,6 +12,7 @@ from typing import Final, Protocol, cast
 
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.dispatch.model import Consumer, Unit
+from magnetar.broker.subscriptions.limits import Pace
 from magnetar.broker.subscriptions.model import AckedId, Buffer, ConsumerSpec, Delivery
 from magnetar.ledger.cursor import Cursor
 
@@ -88,6 +89,8 @@ class OutboxOwner(ConsumerOwner, Protocol):
 
     @property
     def cursor(self) -> Cursor: ...
+    @property
+    def pace(self) -> Pace: ...
     def payload_at_once(self, unit: Unit) -> Buffer | None:
         """The bytes of a unit, if they are at hand."""
         ...
@@ -165,7 +168,8 @@ class OutboxConsumer(SubscribedConsumer):
         """Hand over as much of the outbox as the connection takes."""
         outbox, port = self.outbox, self.port
         refund = 0
-        while outbox and not self.is_loading and port.is_writable:
+        may_go_on = True
+        while outbox and may_go_on and not self.is_loading and port.is_writable:
             burst: list[Delivery] = []
             size = 0
             while outbox and size < BURST_BYTES_MAX:
@@ -176,6 +180,10 @@ class OutboxConsumer(SubscribedConsumer):
                     continue
                 payload = cast("Buffer | None", unit.payload)
                 if payload is None:
+                    # What was read was let through then; what has to be read again is not ahead of others.
+                    may_go_on = subscription.pace.may_go_on()
+                    if not may_go_on:
+                        break
                     payload = subscription.payload_at_once(unit)
                 if payload is None:
                     self.is_loading = True

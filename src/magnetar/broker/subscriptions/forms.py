@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from magnetar.broker.interop.model import Buffer, Formed
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.ack_sets import Range, intersection
+from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, intersection, positions_in
 from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.model import SubscriptionType
 from magnetar.broker.subscriptions.sharing import entry_slot, part_entry_id, split_by_key
@@ -160,3 +160,14 @@ def payload_of(unit: Unit, formed: Formed) -> Buffer | None:
     base = unit.base_offset
     indexes = tuple([(start - base, end - base) for start, end in ranges])
     return next((part.payload for part in formed.parts if part.ranges == indexes), None)
+
+
+def ack_set_left(unit: Unit) -> Sequence[int]:
+    """What is left of a unit that was acknowledged in part."""
+    offsets, part = unit.offsets, part_ranges(unit)
+    assert offsets is not None
+    if part is None:
+        return ack_set_of(offsets, unit.base_offset, unit.end_offset - unit.base_offset)
+    if offsets == part:
+        return ()
+    return ack_set_of(positions_in(offsets, part), 0, sum([end - start for start, end in part]))

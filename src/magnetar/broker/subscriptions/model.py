@@ -43,6 +43,16 @@ class Delivery(NamedTuple):
     consumer_epoch: int
 
 
+@dataclass(slots=True)
+class Counters:
+    """Of all subscriptions since the start, in messages."""
+
+    delivered: int = 0
+    redelivered: int = 0
+    acknowledged: int = 0
+    unseen: int = 0  # markers, control batches, aborted and undecodable entries, acknowledged by the broker
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
     """What a consumer says of itself.  `hash_ranges` make a Key_Shared consumer a sticky one; both ends included.

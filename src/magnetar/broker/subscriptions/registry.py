@@ -28,14 +28,16 @@ from magnetar.broker.subscriptions.errors import (
     SubscriptionNotFound,
 )
 from magnetar.broker.subscriptions.forms import Forms
+from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.model import (
     ConsumerSpec,
+    Counters,
     InitialPosition,
     SubscribeRequest,
     SubscriptionType,
 )
 from magnetar.broker.subscriptions.request import PROPERTY_PREFIX, check_name, kept_properties, properties_of
-from magnetar.broker.subscriptions.subscription import Counters, Environment, Subscription
+from magnetar.broker.subscriptions.subscription import Environment, Subscription
 from magnetar.broker.subscriptions.volatile import NonPersistentSubscription, VolatileSubscriptions
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -62,6 +64,7 @@ class Subscriptions:
         policies_of: Callable[[TopicName], Policies],
         upkeep: Upkeep,
         volatile: VolatileSubscriptions,
+        limits: SubscriptionLimits,
     ) -> None:
         self._clock = clock
         self._upkeep = upkeep
@@ -70,6 +73,7 @@ class Subscriptions:
         self._consumes = consumes
         self._policies_of = policies_of
         self._volatile = volatile
+        self._limits = limits
         self.counters = Counters()
         self._tasks = Tasks(log)
         self._environment = Environment(
@@ -191,6 +195,7 @@ class Subscriptions:
                 subscription = Subscription(
                     self._environment, partition, name, Cursor(), is_durable=wanted.is_durable
                 )
+                subscription.pace.limits = self._limits.of(partition, subscription.key)
                 known[name] = subscription
             await subscription.changing.acquire()
             if known.get(name) is not subscription or self._open.get(partition) is not known:
@@ -423,6 +428,13 @@ class Subscriptions:
         for subscription in self.of(partition):
             subscription.disconnect_all()
             await self._let_go(subscription)
+
+    def apply_limits(self, partition: Partition) -> None:
+        """The partition's policies may have changed: its subscriptions hold to the rates that there are now."""
+        for subscription in self.of(partition):
+            subscription.pace.change(self._limits.of(partition, subscription.key))
+        for fleeting in self.volatile(partition):
+            fleeting.own_limit = self._limits.own(partition, fleeting.key)
 
     def terminated(self, partition: Partition) -> None:
         """The partition has got its last message: tell consumers that have acknowledged everything."""

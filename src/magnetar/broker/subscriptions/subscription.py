@@ -25,7 +25,7 @@ from magnetar.base.errors import BrokerError, WireError
 from magnetar.base.tasks import Tasks
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
-from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, positions_in
+from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.ack_turns import AckTurns
 from magnetar.broker.subscriptions.consumer import ConsumerPort, OutboxConsumer, SubscribedConsumer
 from magnetar.broker.subscriptions.delivered import DeliveredEntries, ranges_of
@@ -42,13 +42,21 @@ from magnetar.broker.subscriptions.dispatchers import check_fits
 from magnetar.broker.subscriptions.errors import SubscriptionClosed
 from magnetar.broker.subscriptions.forms import (
     Forms,
+    ack_set_left,
     cut_by_key,
     make_units,
-    part_ranges,
     payload_of,
     position_of,
 )
-from magnetar.broker.subscriptions.model import AckedId, Buffer, ConsumerSpec, Delivery, SubscriptionType
+from magnetar.broker.subscriptions.limits import Pace
+from magnetar.broker.subscriptions.model import (
+    AckedId,
+    Buffer,
+    ConsumerSpec,
+    Counters,
+    Delivery,
+    SubscriptionType,
+)
 from magnetar.broker.subscriptions.positions import offsets_at
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
 from magnetar.ledger.cursor import Cursor
@@ -63,16 +71,6 @@ MakeDispatcher = Callable[["Subscription", ConsumerSpec], Dispatcher]
 
 
 _Found = tuple[AckedId, int, list[Range]]  # what is acknowledged, the entry's first offset, the offsets
-
-
-@dataclass(slots=True)
-class Counters:
-    """Of all subscriptions since the start, in messages."""
-
-    delivered: int = 0
-    redelivered: int = 0
-    acknowledged: int = 0
-    unseen: int = 0  # markers, control batches, aborted and undecodable entries, acknowledged by the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +106,7 @@ class Subscription:
         self.changing = asyncio.Lock()  # held by the task that opens, moves or drops it
         self.is_attached = False
         self.unacked_messages_max = 0
+        self.pace = Pace(self.key, self._go_on)
         self.last_active_ms = environment.clock.now_ms()
         self._environment = environment
         self._members: dict[Consumer, OutboxConsumer] = {}
@@ -200,6 +199,7 @@ class Subscription:
         self.dispatcher = None
         self._delivered.clear()
         self._reader.stop()
+        self.pace.leave()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -344,27 +344,18 @@ class Subscription:
 
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
         ledger_id, entry_id = position_of(unit)
-        ack_set = self._ack_set(unit) if unit.offsets is not None and self._hides_acknowledged else ()
+        ack_set = ack_set_left(unit) if unit.offsets is not None and self._hides_acknowledged else ()
         counters = self._environment.counters
         counters.delivered += unit.message_count
         if unit.redelivery_count:
             counters.redelivered += unit.message_count
+        if self.pace.limits:
+            self.pace.used(unit.message_count, len(payload))
         return Delivery(ledger_id, entry_id, payload, unit.redelivery_count, ack_set, member.state.epoch)
 
     @property
     def _hides_acknowledged(self) -> bool:
         return _USES_ACK_SETS in self.cursor.properties
-
-    @staticmethod
-    def _ack_set(unit: Unit) -> Sequence[int]:
-        """What is left of a unit that was acknowledged in part."""
-        offsets, part = unit.offsets, part_ranges(unit)
-        assert offsets is not None
-        if part is None:
-            return ack_set_of(offsets, unit.base_offset, unit.end_offset - unit.base_offset)
-        if offsets == part:
-            return ()
-        return ack_set_of(positions_in(offsets, part), 0, sum([end - start for start, end in part]))
 
     def _set_timer(self) -> None:
         """Have `tick` called when the dispatcher wants it."""
@@ -387,7 +378,9 @@ class Subscription:
     def _forms(
         self, partition: Partition, entries: Sequence[Entry]
     ) -> Sequence[Formed] | Awaitable[Sequence[Formed]]:
-        """Entries as this subscription's consumers get them."""
+        """Entries as this subscription's consumers get them: the first ones, as many as may go out."""
+        if self.pace.limits:
+            entries = self.pace.fitting(entries)
         formed = self._environment.forms(partition, entries)
         return cut_by_key(formed, entries) if self.type is SubscriptionType.KEY_SHARED else formed
 
@@ -407,7 +400,15 @@ class Subscription:
         if wanted > 0 and cursor.mark_delete < log_start:
             # Retention or DeleteRecords has taken what was not acknowledged.
             self._advance([(cursor.mark_delete, log_start)])
+        if wanted > 0 and self.pace.limits and not self.pace.may_go_on():
+            return 0
         return wanted
+
+    def _go_on(self) -> None:
+        """Its pace lets it go on: with what waits for consumers, then with reading."""
+        for member in self.pace.by_turns([member for member in self._members.values() if member.outbox]):
+            self.writable(member, member.port.is_writable)
+        self._reader.more()
 
     def _offer(self, formed: Sequence[Formed]) -> None:
         """Entries that were read, in order."""

@@ -18,6 +18,7 @@ from magnetar.broker.log.model import Appended
 from magnetar.broker.log.partition import OpenLog, Partition
 from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.policy.model import Policies
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.subscriptions.consumer import ConsumerPort, SubscribedConsumer
 from magnetar.broker.subscriptions.dispatch.model import (
     CONSUMER_UNACKED_MESSAGES_MAX,
@@ -31,6 +32,7 @@ from magnetar.broker.subscriptions.dispatch.model import (
 from magnetar.broker.subscriptions.dispatchers import check_fits, make_dispatcher
 from magnetar.broker.subscriptions.errors import SubscriptionNotAllowed
 from magnetar.broker.subscriptions.forms import describe
+from magnetar.broker.subscriptions.limits import SubscriptionLimits
 from magnetar.broker.subscriptions.model import (
     AckedId,
     Buffer,
@@ -39,6 +41,7 @@ from magnetar.broker.subscriptions.model import (
     SubscribeRequest,
     SubscriptionType,
 )
+from magnetar.ledger.cursor_store import CursorKey
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import Done, EntryId, LedgerId
 from magnetar.wire.pulsar.entry import EntryView
@@ -50,9 +53,12 @@ _ENTRY: Final = EntryId(0)
 class VolatileSubscriptions:
     """All subscriptions of topics that store nothing, by partition; they live and die with their consumers."""
 
-    def __init__(self, clock: Clock, policies_of: Callable[[TopicName], Policies]) -> None:
+    def __init__(
+        self, clock: Clock, policies_of: Callable[[TopicName], Policies], limits: SubscriptionLimits
+    ) -> None:
         self._clock = clock
         self._policies_of = policies_of
+        self._limits = limits
         self._open: dict[Partition, dict[str, NonPersistentSubscription]] = {}
 
     def make_partition(
@@ -87,6 +93,7 @@ class VolatileSubscriptions:
                 self._clock,
                 lambda spec: make_dispatcher(partition, spec, policies),
             )
+            subscription.own_limit = self._limits.own(partition, subscription.key)
         return subscription.add(wanted.consumer, port)
 
     def began(self, subscription: "NonPersistentSubscription") -> None:
@@ -129,13 +136,21 @@ class NonPersistentPartition(Partition):
         raise PolicyViolation("A non-persistent topic has no log that could be produced to")
 
     def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
-        """Hand a message out; `done` is called soon.  Never refused: what no consumer takes is dropped."""
+        """Hand a message out; `done` is called soon.  Never refused: what no consumer takes is dropped.
+
+        So is what comes while more has gone out than the dispatch rates allow.
+        """
+        limit = self.dispatch_limit
+        may_go_out = limit is None or not limit.owed_s()
         for subscription in self._volatile.of(self).values():
-            subscription.publish(payload, view)
+            if not may_go_out:
+                subscription.drop(view)
+            elif subscription.publish(payload, view) and limit is not None:
+                limit.used(view.num_messages, len(payload))
         asyncio.get_running_loop().call_soon(done, None)
         self.messages_in += view.num_messages
         if self.publish_limit is not None:
-            self.publish_limit.published(view.num_messages, len(payload))
+            self.publish_limit.used(view.num_messages, len(payload))
         return Entry(0, view.num_messages - 1, now_ms, payload, EntryKind.PULSAR, _LEDGER, _ENTRY)
 
 
@@ -155,6 +170,8 @@ class NonPersistentSubscription:
         self._home = home
         self.partition = partition
         self.name = name
+        self.key = CursorKey(name, partition.topic.name.full, partition.index)
+        self.own_limit: DispatchLimit | None = None
         self.messages_dropped = 0
         self.dispatcher: Dispatcher | None = None
         self._clock = clock
@@ -230,11 +247,12 @@ class NonPersistentSubscription:
     ) -> None:
         return None
 
-    def publish(self, payload: Buffer, view: EntryView) -> None:
-        """Hand a message to the consumers that may have it now, or drop it."""
-        dispatcher = self.dispatcher
-        if dispatcher is None:
-            return
+    def publish(self, payload: Buffer, view: EntryView) -> bool:
+        """Hand a message to the consumers that may have it now, or drop it; whether it went out."""
+        dispatcher, limit = self.dispatcher, self.own_limit
+        if dispatcher is None or (limit is not None and limit.owed_s()):
+            self.drop(view)
+            return False
         base, end = self._next_offset, self._next_offset + view.num_messages
         self._next_offset = end
         unit = Unit((0, 0), base, end, payload=payload)
@@ -244,6 +262,14 @@ class NonPersistentSubscription:
         delivered = self._do(dispatcher.offer([unit], 0))
         dispatcher.acked([(base, end)])  # whatever became of it, it is over
         if not delivered:
+            self.drop(view)
+        elif limit is not None:
+            limit.used(view.num_messages, len(payload))
+        return delivered
+
+    def drop(self, view: EntryView) -> None:
+        """Its consumers do not get a message."""
+        if self.dispatcher is not None:
             self.messages_dropped += view.num_messages
 
     def _do(self, actions: Actions) -> bool:

@@ -8,13 +8,14 @@ Behind each is the broker's own object (`Topic`, `Partition`, `ManagedLedger`), 
 them where a use case returns one.  So no call lies between the door and the log.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.interop.partition import ConvertedLog, ConvertedPartition
 from magnetar.broker.log.model import AbortedRange, Appended, KnownProducer
 from magnetar.ledger.chain import EpochEnd
+from magnetar.ledger.entry import Entry
 from magnetar.storage.store import Done
 
 # --- partitions ------------------------------------------------------------------------------------------------------
@@ -89,6 +90,30 @@ class ReadableEntries(LogEnds, ConvertedLog, Protocol):
         ...
 
 
+class DispatchTurns(Protocol):
+    """How fast a partition may be read, by readers that take turns; as `DispatchLimit`."""
+
+    def admits(self, reader: Hashable) -> bool:
+        """Whether the reader may take something now."""
+        ...
+
+    def fitting(self, entries: Sequence[Entry]) -> int:
+        """How many of these it may take."""
+        ...
+
+    def used(self, messages: int, size: int) -> None:
+        """So much was taken."""
+        ...
+
+    def wait(self, reader: Hashable, go_on: Callable[[], None]) -> None:
+        """Have `go_on` called once when the reader's turn has come."""
+        ...
+
+    def leave(self, reader: Hashable) -> None:
+        """The reader waits no longer."""
+        ...
+
+
 class Aborted(Protocol):
     """What became of transactions."""
 
@@ -117,6 +142,11 @@ class ReadablePartition(PartitionHandle, ConvertedPartition, Protocol):
     @property
     def batch_bytes_max(self) -> int:
         """What an entry may have."""
+        ...
+
+    @property
+    def dispatch_limit(self) -> DispatchTurns | None:
+        """How fast it may be read; None for as fast as can be."""
         ...
 
     @property

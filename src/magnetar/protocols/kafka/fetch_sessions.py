@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.wire.kafka.error_codes import ErrorCode
-from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 EVICT_IDLE_S: Final = 120.0
 PARTITIONS_MAX: Final = 1 << 18  # of all sessions: half a kilobyte each
@@ -37,6 +37,15 @@ class FetchTarget:
         self.request = request
         self.told_high_watermark = -1
         self.log_start = -1
+
+    def is_news(self, row: PartitionData) -> bool:
+        """Whether a row without records tells more than the session's client knows."""
+        return (
+            row.error_code != ErrorCode.NONE
+            or row.diverging_epoch is not None
+            or row.high_watermark != self.told_high_watermark
+            or row.log_start_offset != self.log_start
+        )
 
 
 class FetchSession:

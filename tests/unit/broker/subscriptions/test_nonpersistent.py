@@ -167,3 +167,42 @@ async def test_a_subscription_ends_with_its_consumers_and_with_its_topic(world: 
 async def test_kafka_clients_cannot_produce_to_it(world: FleetingWorld) -> None:
     with pytest.raises(PolicyViolation):
         world.fleeting.append(memoryview(bytearray(100)), 0, lambda error: None)
+
+
+async def limited(world: FleetingWorld, key: str, messages: int) -> None:
+    rate = {
+        "dispatchThrottlingRateInMsg": messages,
+        "dispatchThrottlingRateInByte": 0,
+        "ratePeriodInSecond": 1,
+    }
+    await world.broker.namespaces.change("public/default", lambda found: {**found, key: rate})
+
+
+@fleeting
+async def test_what_exceeds_a_topics_dispatch_rate_is_dropped_for_all(world: FleetingWorld) -> None:
+    clients = [await world.listener(SubscriptionType.EXCLUSIVE, name=name) for name in "ab"]
+    await limited(world, "topicDispatchRate", 4)
+    for number in range(10):
+        await world.say(b"%02d" % number)
+    assert heard(clients[0]) == heard(clients[1]) == [b"00", b"01", b"02"], "each copy counts"
+    assert [one.messages_dropped for one in world.fleeting.subscriptions.values()] == [7, 7]
+    world.clock.advance(1)
+    await world.say(b"10")
+    await limited(world, "topicDispatchRate", 0)
+    await world.say(b"11")
+    await world.say(b"12")
+    assert heard(clients[0]) == heard(clients[1]) == [b"00", b"01", b"02", b"10", b"11", b"12"]
+
+
+@fleeting
+async def test_a_subscriptions_dispatch_rate_drops_for_it_alone(world: FleetingWorld) -> None:
+    first = await world.listener(SubscriptionType.SHARED, name="a")
+    await limited(world, "subscriptionDispatchRate", 2)
+    for number in range(4):
+        await world.say(b"%02d" % number)
+    second = await world.listener(SubscriptionType.SHARED, name="b")
+    await world.say(b"04")
+    assert (heard(first), heard(second)) == ([b"00", b"01", b"02"], [b"04"])
+    world.clock.advance(1)
+    await world.say(b"05")
+    assert heard(first)[-1] == b"05"

@@ -22,6 +22,7 @@ from magnetar.broker.usecases.handles import ReadablePartition, ReadableTopic
 from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.fetch_pace import UNPACED, FetchPace
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget, TopicKey
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
@@ -52,6 +53,7 @@ COLD_READS_AT_ONCE: Final = 32  # partitions of one fetch
 # Each of them gives an entry at least, whatever may be sent: so much may be read that is not sent after all.
 COLD_BYTES_AT_ONCE: Final = 16 << 20
 _FOLLOWERS_BEGIN: Final = 0  # replica ids from here on are brokers
+_Row = tuple[FetchTarget, ReadablePartition, PartitionData]
 
 
 def handle(context: RequestContext, request: FetchRequest) -> Any:
@@ -73,16 +75,13 @@ def handle(context: RequestContext, request: FetchRequest) -> Any:
     return fetch.wait()
 
 
-_Row = tuple[FetchTarget, ReadablePartition, PartitionData]
-
-
 class _Fetch:
     """One fetch from its first look at the partitions to its response."""
 
     __slots__ = (
         "_bytes_left", "_bytes_total", "_bytes_wanted", "_context", "_deferred", "_entries_left", "_found",
-        "_has_error", "_is_left", "_leader_elsewhere", "_plan", "_reads_committed", "_refused", "_request", "_timer",
-        "_topics", "_waiting", "cold", "foreign",
+        "_has_error", "_is_left", "_leader_elsewhere", "_pace", "_plan", "_reads_committed", "_refused", "_request",
+        "_timer", "_topics", "_waiting", "cold", "foreign",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> None:
@@ -115,6 +114,7 @@ class _Fetch:
         self._leader_elsewhere = False
         self.cold.clear()
         self.foreign.clear()
+        self._pace = UNPACED
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -204,20 +204,27 @@ class _Fetch:
             if self._reads_committed and partition.uncertain is not None:
                 self._refuse_uncertain(partition, row, offset)
             return
-        if self._is_full:
+        turns = partition.dispatch_limit
+        if self._is_full or (turns is not None and self._paced().holds(partition)):
             return
         bytes_max = min(target.request.partition_max_bytes, self._bytes_left)
         entries = partition.log.read_cached(offset, bytes_max, end_offset)
         if entries is None:
             self.cold.append((target, partition, row))
             return
-        del entries[self._entries_left :]
+        entries_max = self._entries_left if turns is None else min(self._entries_left, turns.fitting(entries))
+        del entries[entries_max:]
         self._entries_left -= len(entries)
         formed = self._context.cases.reading.kafka_form(partition, entries)
         if formed is None:
             self.foreign.append(((target, partition, row), entries))
         else:
             self._add(target, partition, row, formed)
+
+    def _paced(self) -> FetchPace:
+        if self._pace is UNPACED:
+            self._pace = FetchPace(self._context.connection_id)
+        return self._pace
 
     def _refuse_uncertain(self, partition: ReadablePartition, row: PartitionData, offset: int) -> None:
         try:
@@ -249,6 +256,8 @@ class _Fetch:
             ]
         self._bytes_total += size
         self._bytes_left -= size
+        if partition.dispatch_limit is not None:
+            self._paced().gives(partition, entries[: len(payloads)], size)
 
     def read_later(self) -> Coroutine[Any, Any, FetchResponse]:
         """Read what is not cached and convert what is another protocol's, some partitions at once, and answer."""
@@ -333,6 +342,8 @@ class _Fetch:
     ) -> list[Entry]:
         entries = await partition.log.read(target.request.fetch_offset, bytes_max)
         visible = [entry for entry in entries[:entries_max] if entry.last_offset < end_offset]
+        if partition.dispatch_limit is not None:
+            del visible[partition.dispatch_limit.fitting(visible) :]
         reading = self._context.cases.reading
         formed = reading.kafka_form(partition, visible)
         return await reading.kafka_form_later(partition, visible) if formed is None else formed
@@ -383,13 +394,17 @@ class _Fetch:
         partitions = [self._resolve(target) for target, _ in self._found]
         self._deferred = deferred
         self._context.service.fetches_waiting[deferred] = self._ask_again
+        pace = self._pace
         waiting = self._waiting = FetchWaiting(
             self._bytes_wanted, ENTRIES_MAX, self._reads_committed, self._look_again
         )
         for partition, (target, _) in zip(partitions, self._found, strict=True):
             wanted = target.request
-            waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
+            if not pace.is_held(partition):
+                waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
         self._reset()  # a fetch that waits holds no entries: it looks them up again
+        self._pace = pace
+        pace.wait(self._look_again)
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._context.cases.clock.call_later(wait_ms / 1000, self._look_again)
 
@@ -440,6 +455,7 @@ class _Fetch:
             self._deferred = None
             assert self._waiting is not None
             self._waiting.stop()
+            self._pace.stop()
             self._timer.cancel()
 
     # --- answering ---------------------------------------------------------------------------------------------------
@@ -453,13 +469,14 @@ class _Fetch:
         if throttle_ms:
             session_id = self._context.service.fetch_sessions.unserved(self._plan)
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
+        self._pace.sent()
         by_id = self._context.api_version >= _TOPIC_IDS_SINCE
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         served = []
         for target, row in self._found:
             if row.records:
                 served.append(target)
-            elif self._plan.is_incremental and not _is_news(target, row):
+            elif self._plan.is_incremental and not target.is_news(row):
                 continue
             target.told_high_watermark, target.log_start = row.high_watermark, row.log_start_offset
             topic = topics.get(target.topic)
@@ -476,15 +493,6 @@ class _Fetch:
         if self._leader_elsewhere and by_id and self._context.api_version >= _LEADER_HINTS_SINCE:
             response.node_endpoints = node_endpoints(self._context, NodeEndpoint)
         return response
-
-
-def _is_news(target: FetchTarget, row: PartitionData) -> bool:
-    return (
-        row.error_code != ErrorCode.NONE
-        or row.diverging_epoch is not None
-        or row.high_watermark != target.told_high_watermark
-        or row.log_start_offset != target.log_start
-    )
 
 
 API = Api.of(codec, VERSIONS, handle)

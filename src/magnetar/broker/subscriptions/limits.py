@@ -1,0 +1,94 @@
+"""The limits on what a subscription hands out: its own, and that of its partition with all that read it.
+
+Its own limit outlives its consumers: one that comes back finds what it still owes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from magnetar.base.clock import Clock
+from magnetar.base.names import TopicName
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.model import Policies
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.rate_limit import at_rate
+from magnetar.ledger.cursor_store import CursorKey
+from magnetar.ledger.entry import Entry
+
+LIMITS_MAX: Final = 10_000  # the one asked for longest ago gives way: it has mostly filled up again
+
+Limits = tuple[DispatchLimit, ...]
+T = TypeVar("T")
+
+
+class SubscriptionLimits:
+    """See the module's text."""
+
+    def __init__(self, clock: Clock, policies_of: Callable[[TopicName], Policies]) -> None:
+        self._clock = clock
+        self._policies_of = policies_of
+        self._own: OrderedDict[CursorKey, DispatchLimit] = OrderedDict()
+
+    def of(self, partition: Partition, key: CursorKey) -> Limits:
+        """Those that a subscription of the partition is under now."""
+        both = self.own(partition, key), partition.dispatch_limit
+        return tuple(limit for limit in both if limit is not None)
+
+    def own(self, partition: Partition, key: CursorKey) -> DispatchLimit | None:
+        """The one that is the subscription's alone."""
+        policies = self._policies_of(partition.topic.name)
+        rate = policies.subscription_dispatch_rates.get(key.subscription, policies.subscription_dispatch_rate)
+        limit = at_rate(rate, self._own.pop(key, None), DispatchLimit, self._clock)
+        if limit is not None:
+            self._own[key] = limit
+            if len(self._own) > LIMITS_MAX:
+                self._own.popitem(last=False)
+        return limit
+
+
+class Pace:
+    """How fast one subscription hands out: as its limits let it.  `go_on` is called when they do again."""
+
+    __slots__ = ("_go_on", "_key", "_turns", "limits")
+
+    def __init__(self, key: CursorKey, go_on: Callable[[], None]) -> None:
+        self._key = key
+        self._go_on = go_on
+        self.limits: Limits = ()
+        self._turns = 0
+
+    def change(self, limits: Limits) -> None:
+        """From now on these are its limits."""
+        if limits != self.limits:
+            self.leave()
+            self.limits = limits
+            self._go_on()
+
+    def may_go_on(self) -> bool:
+        """Whether more may be read to be handed out; otherwise `go_on` is called when that is so."""
+        for limit in self.limits:
+            if not limit.admits(self._key):
+                limit.wait(self._key, self._go_on)
+                return False
+        return True
+
+    def fitting(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The first ones of these, as many as may be handed out."""
+        return entries[: min(limit.fitting(entries) for limit in self.limits)]
+
+    def used(self, messages: int, size: int) -> None:
+        """So much was handed out."""
+        for limit in self.limits:
+            limit.used(messages, size)
+
+    def by_turns(self, waiting: list[T]) -> list[T]:
+        """These, each time with another one first: what may go out may be enough for no more."""
+        self._turns += 1
+        first = self._turns % max(len(waiting), 1)
+        return waiting[first:] + waiting[:first]
+
+    def leave(self) -> None:
+        """Wait no longer: `go_on` is not called any more."""
+        for limit in self.limits:
+            limit.leave(self._key)

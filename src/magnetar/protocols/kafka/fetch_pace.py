@@ -1,0 +1,59 @@
+"""What one look of a fetch takes of partitions that have a dispatch rate (`DispatchTurns`).
+
+A partition that may give nothing now is as one in which nothing new has come: the fetch waits for its turn beside what
+comes elsewhere.  It is not told to wait (KIP-219), which would hold up all else that its connection reads.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from magnetar.broker.usecases.handles import DispatchTurns, ReadablePartition
+from magnetar.ledger.entry import Entry
+
+
+class FetchPace:
+    """See the module's text.  A connection's fetches have their turns as one reader."""
+
+    __slots__ = ("_connection_id", "_given", "_held")
+
+    def __init__(self, connection_id: int = -1) -> None:
+        self._connection_id = connection_id
+        self._held: list[DispatchTurns] = []
+        self._given: list[tuple[DispatchTurns, int, int]] = []
+
+    def holds(self, partition: ReadablePartition) -> bool:
+        """Whether the partition may give nothing now."""
+        turns = partition.dispatch_limit
+        if turns is None or turns.admits(self._connection_id):
+            return False
+        self._held.append(turns)
+        return True
+
+    def is_held(self, partition: ReadablePartition) -> bool:
+        """What `holds` said of it."""
+        return bool(self._held) and partition.dispatch_limit in self._held
+
+    def gives(self, partition: ReadablePartition, entries: Sequence[Entry], size: int) -> None:
+        """It gives these, `size` bytes of them, unless the fetch gets nothing after all."""
+        turns = partition.dispatch_limit
+        if turns is not None:
+            self._given.append((turns, entries[-1].last_offset + 1 - entries[0].base_offset, size))
+
+    def sent(self) -> None:
+        """The fetch gets what was found."""
+        for turns, messages, size in self._given:
+            turns.used(messages, size)
+
+    def wait(self, over: Callable[[], None]) -> None:
+        """Have `over` called when the turn of one that gives nothing has come."""
+        for turns in self._held:
+            turns.wait(self._connection_id, over)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        for turns in self._held:
+            turns.leave(self._connection_id)
+
+
+UNPACED: Final = FetchPace()
+"""That of fetches that read nothing with a rate."""

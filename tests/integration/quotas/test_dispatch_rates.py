@@ -1,0 +1,169 @@
+"""Dispatch rates hold back consumers of both protocols, which lose nothing."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import confluent_kafka
+import pulsar
+import pytest
+
+from magnetar.testing.server import MagnetarProcess
+from tests.integration.http_answers import ask
+
+pytestmark = pytest.mark.clients
+RATE = 20
+COUNT = 60  # of which a second's worth comes at once
+ADMIN = "/admin/v2/persistent/public/default"
+TYPES = [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MagnetarProcess]:
+    with MagnetarProcess() as one:
+        yield one
+        assert "Traceback" not in one.log
+
+
+@pytest.fixture
+def client(server: MagnetarProcess) -> Iterator[pulsar.Client]:
+    one = pulsar.Client(server.pulsar_url)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def topic(server: MagnetarProcess, request: pytest.FixtureRequest) -> str:
+    name = "".join(one if one.isalnum() else "-" for one in str(request.node.name))
+    assert (
+        ask(f"{server.http_url}{ADMIN}/{name}", {"Content-Type": "application/json"}, method="PUT")[0] == 204
+    )
+    return name
+
+
+def rate(server: MagnetarProcess, topic: str, kind: str, **numbers: int) -> None:
+    """Set it, or, without numbers, remove it."""
+    method, body = ("POST", json.dumps(numbers).encode()) if numbers else ("DELETE", None)
+    where = f"{server.http_url}{ADMIN}/{topic}/{kind}"
+    assert ask(where, {"Content-Type": "application/json"}, method=method, body=body)[0] == 204
+
+
+def dispatch_rate(
+    server: MagnetarProcess, topic: str, kind: str = "dispatchRate", messages: int = RATE
+) -> None:
+    rate(server, topic, kind, dispatchThrottlingRateInMsg=messages, ratePeriodInSecond=1)
+
+
+def publish(client: pulsar.Client, topic: str) -> list[bytes]:
+    """What was published, one message in each entry."""
+    producer = client.create_producer(topic, batching_enabled=False)
+    contents = [b"%d" % number for number in range(COUNT)]
+    for content in contents:
+        producer.send_async(content, None, partition_key=content.decode())
+    producer.flush()
+    producer.close()
+    return contents
+
+
+def taken(consumer: pulsar.Consumer, began_s: float, limit: int = RATE) -> list[bytes]:
+    """All of it; at no time was it more than may have come."""
+    found: list[bytes] = []
+    for _ in range(COUNT):
+        message = consumer.receive(20_000)
+        consumer.acknowledge(message)
+        found.append(message.data())
+        assert len(found) <= limit * (time.monotonic() - began_s + 1) + 2
+    return found
+
+
+@pytest.mark.parametrize("kind", ["dispatchRate", "subscriptionDispatchRate"])
+@pytest.mark.parametrize("type_", TYPES, ids=lambda one: str(one.name))
+def test_a_pulsar_consumer(
+    server: MagnetarProcess, client: pulsar.Client, topic: str, type_: pulsar.ConsumerType, kind: str
+) -> None:
+    contents = publish(client, topic)
+    began_s = time.monotonic()
+    dispatch_rate(server, topic, kind)
+    earliest = pulsar.InitialPosition.Earliest
+    consumer = client.subscribe(topic, "s", type_, initial_position=earliest)
+    assert taken(consumer, began_s) == contents
+    assert time.monotonic() - began_s > (COUNT - RATE - 2) / RATE
+
+
+def test_subscriptions_share_a_topics_rate(
+    server: MagnetarProcess, client: pulsar.Client, topic: str
+) -> None:
+    contents = publish(client, topic)
+    began_s = time.monotonic()
+    dispatch_rate(server, topic, messages=2 * RATE)
+    readers = [client.create_reader(topic, pulsar.MessageId.earliest) for _ in range(2)]
+    found: list[list[bytes]] = [[], []]
+    for _ in range(COUNT):
+        for number, reader in enumerate(readers):
+            found[number].append(reader.read_next(20_000).data())
+            assert sum(map(len, found)) <= 2 * RATE * (time.monotonic() - began_s + 1) + 2
+    assert found == [contents, contents]
+
+
+def test_a_consumer_that_has_caught_up_and_a_rate_that_is_lifted(
+    server: MagnetarProcess, client: pulsar.Client, topic: str
+) -> None:
+    dispatch_rate(server, topic, messages=1)
+    consumer = client.subscribe(topic, "s")
+    contents = publish(client, topic)
+    assert [consumer.receive(20_000).data() for _ in range(2)] == contents[:2]
+    began_s = time.monotonic()
+    rate(server, topic, "dispatchRate")
+    assert [consumer.receive(20_000).data() for _ in range(COUNT - 2)] == contents[2:]
+    assert time.monotonic() - began_s < (COUNT - 2) / 4
+
+
+def test_a_kafka_consumer(server: MagnetarProcess, client: pulsar.Client, topic: str) -> None:
+    contents = publish(client, topic)
+    began_s = time.monotonic()
+    dispatch_rate(server, topic)
+    settings: dict[str, Any] = {
+        "bootstrap.servers": server.bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    while len(found) < COUNT:
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+        found.append(message.value() or b"")
+        assert len(found) <= RATE * (time.monotonic() - began_s + 1) + 2
+    consumer.close()
+    assert found == contents
+    assert time.monotonic() - began_s > (COUNT - RATE - 2) / RATE
+
+
+def test_clients_of_both_protocols_share_a_topics_rate(
+    server: MagnetarProcess, client: pulsar.Client, topic: str
+) -> None:
+    contents = publish(client, topic)
+    began_s = time.monotonic()
+    dispatch_rate(server, topic, messages=2 * RATE)
+    settings: dict[str, Any] = {"bootstrap.servers": server.bootstrap, "group.id": topic}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    by_kafka: list[bytes] = []
+    by_pulsar: list[bytes] = []
+    while len(by_kafka) < COUNT or len(by_pulsar) < COUNT:
+        if (message := consumer.poll(0.01)) is not None:
+            assert message.error() is None
+            by_kafka.append(message.value() or b"")
+        with suppress(pulsar.Timeout):
+            by_pulsar.append(reader.read_next(10).data())
+        passed_s = time.monotonic() - began_s
+        # Both may read at the same moment, and get what is left then: it is paid for afterwards.
+        assert len(by_kafka) + len(by_pulsar) <= 2 * RATE * (passed_s + 2) + 2
+        assert passed_s < 60, (len(by_kafka), len(by_pulsar))
+    consumer.close()
+    assert by_kafka == by_pulsar == contents

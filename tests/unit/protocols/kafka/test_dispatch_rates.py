@@ -1,0 +1,180 @@
+"""A topic's dispatch rate holds for fetches: what may not go out yet is waited for, as what has not come."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.topics.model import NewTopic
+from magnetar.protocols.kafka.registry import Deferred
+from magnetar.testing.clock import FakeClock
+from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.unit.protocols.kafka.test_fetch_waiting import handle, turns
+
+Run = Callable[..., None]
+
+
+def asked(offset: int, *, max_wait_ms: int = 500, others: tuple[str, ...] = ()) -> FetchRequest:
+    def of(name: str, at: int) -> FetchTopic:
+        return FetchTopic(name, partitions=[FetchPartition(0, fetch_offset=at, partition_max_bytes=1 << 20)])
+
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[of("limited", offset), *(of(name, 0) for name in others)],
+    )
+
+
+def records(answer: FetchResponse) -> dict[str, int]:
+    """Batches by topic."""
+    return {
+        str(one.topic): len(row.records) for one in answer.responses for row in one.partitions if row.records
+    }
+
+
+async def topic(client: Any, name: str, batches: int) -> Partition:
+    """One with so many batches of one record."""
+    broker = client.broker
+    full = broker.kafka_topics.name(name)
+    await broker.topics.create([broker.topics.plan(NewTopic(full, 1))])
+    partition: Partition = broker.topics.get(full).partition(0)
+    for _ in range(batches):
+        await client.append(partition, 1)
+    return partition
+
+
+async def limit(client: Any, messages: int, size: int = 0) -> None:
+    rate = {
+        "dispatchThrottlingRateInMsg": messages,
+        "dispatchThrottlingRateInByte": size,
+        "ratePeriodInSecond": 1,
+    }
+    name = client.broker.kafka_topics.name("limited")
+    await client.broker.namespaces.change_topic(name, lambda found: {**found, "topicDispatchRate": rate})
+
+
+def clocked(client: Any) -> FakeClock:
+    """Of the rates, and of how long fetches wait."""
+    clock = FakeClock()
+    client.broker.clock = clock
+    client.broker.cases = replace(client.broker.cases, clock=clock)
+    client.service.cases = client.broker.cases
+    return clock
+
+
+async def answered(deferred: Any) -> FetchResponse:
+    if isinstance(deferred, Deferred):
+        resolved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        deferred.attach(resolved.set_result)
+        deferred = await resolved
+    if asyncio.iscoroutine(deferred):
+        deferred = await deferred
+    assert isinstance(deferred, FetchResponse)
+    return deferred
+
+
+def test_a_fetch_gets_what_the_rate_allows_and_waits_for_the_rest(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        clock = clocked(client)
+        await topic(client, "limited", 40)
+        await limit(client, 10)
+        assert records(handle(client, asked(0))) == {"limited": 10}
+        assert records(handle(client, asked(10))) == {"limited": 1}, "the debt is paid afterwards"
+        waiting = handle(client, asked(11))
+        assert isinstance(waiting, Deferred)
+        await turns()
+        assert not waiting.resolved
+        clock.advance(0.05)
+        assert not waiting.resolved
+        clock.advance(0.1)
+        assert records(await answered(waiting)) == {"limited": 1}
+        assert not client.service.fetches_waiting
+        held = handle(client, asked(12, max_wait_ms=20))
+        clock.advance(0.021)
+        answer = await answered(held)
+        assert (records(answer), answer.throttle_time_ms) == ({}, 0)
+        assert answer.responses[0].partitions[0].high_watermark == 40
+        partition = client.broker.topics.get(client.broker.kafka_topics.name("limited")).partition(0)
+        assert partition.dispatch_limit._timer is None, "the fetch that was answered waits no longer"
+
+    with_broker(scenario)
+
+
+def test_it_holds_on_average_over_the_clients(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        clock = clocked(client)
+        await topic(client, "limited", 120)
+        await limit(client, 10)
+        offset, began_s = 0, clock.monotonic()
+        while offset < 120:
+            answer = handle(client, asked(offset))
+            for _ in range(10):
+                if not isinstance(answer, Deferred) or answer.resolved:
+                    break
+                clock.advance(0.05)
+                await turns()
+            offset += records(await answered(answer)).get("limited", 0)
+            passed_s = clock.monotonic() - began_s
+            assert offset <= 10 * (passed_s + 1) + 1
+        assert clock.monotonic() - began_s < 12
+
+    with_broker(scenario)
+
+
+def test_other_partitions_of_the_fetch_are_not_held_up(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        clock = clocked(client)
+        await topic(client, "limited", 40)
+        free = await topic(client, "free", 0)
+        await limit(client, 1)
+        assert records(handle(client, asked(0))) == {"limited": 1}
+        assert records(handle(client, asked(1))) == {"limited": 1}
+        waiting = handle(client, asked(2, others=("free",)))
+        assert isinstance(waiting, Deferred)
+        await client.append(free, 3)
+        await turns()
+        assert records(await answered(waiting)) == {"free": 1}
+        assert records(handle(client, asked(2, others=("free",)))) == {"free": 1}
+        clock.advance(1)
+
+    with_broker(scenario)
+
+
+def test_bytes_hold_and_a_rate_that_is_lifted_answers_at_once(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        clock = clocked(client)
+        partition = await topic(client, "limited", 40)
+        cached = partition.log.read_cached(0, 1, 40)
+        assert cached
+        size = cached[0].payload.nbytes
+        await limit(client, 0, 3 * size)
+        assert records(handle(client, asked(0))) == {"limited": 3}
+        assert records(handle(client, asked(3))) == {"limited": 1}
+        waiting = handle(client, asked(4, max_wait_ms=60_000))
+        clock.advance(0.1)
+        assert not waiting.resolved
+        await limit(client, 0)
+        assert records(await answered(waiting)) == {"limited": 36}
+
+    with_broker(scenario)
+
+
+def test_a_connection_that_goes_leaves_its_place(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        clocked(client)
+        partition = await topic(client, "limited", 40)
+        await limit(client, 1)
+        handle(client, asked(0))
+        handle(client, asked(1))
+        waiting = handle(client, asked(2))
+        assert partition.dispatch_limit is not None
+        assert partition.dispatch_limit._waiting
+        assert waiting.abandon is not None
+        waiting.abandon()
+        assert not partition.dispatch_limit._waiting
+
+    with_broker(scenario)
