@@ -37,6 +37,7 @@ from magnetar.broker.producers.ids import ProducerIds
 from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.quotas.rate_limit import RateLimit, at_rate
+from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
@@ -469,6 +470,9 @@ class Broker:
         partition.deduplicate(policies.deduplication)
         clock, former = self.clock, partition.dispatch_limit
         partition.publish_limit = at_rate(policies.publish_rate, partition.publish_limit, RateLimit, clock)
+        partition.subscribe_limit = at_rate(
+            policies.subscribe_rate, partition.subscribe_limit, SubscribeLimit, clock
+        )
         partition.dispatch_limit = at_rate(policies.dispatch_rate, former, DispatchLimit, clock)
         self.subscriptions.apply_limits(partition)
         if former is not None and former is not partition.dispatch_limit:

@@ -1,4 +1,4 @@
-"""Dispatch rates hold back consumers of both protocols, which lose nothing."""
+"""Dispatch rates hold back consumers of both protocols, which lose nothing; subscribe rates refuse consumers."""
 
 import json
 import time
@@ -167,3 +167,17 @@ def test_clients_of_both_protocols_share_a_topics_rate(
         assert passed_s < 60, (len(by_kafka), len(by_pulsar))
     consumer.close()
     assert by_kafka == by_pulsar == contents
+
+
+def test_a_consumer_that_subscribes_too_often(
+    server: MagnetarProcess, client: pulsar.Client, topic: str
+) -> None:
+    rate(server, topic, "subscribeRate", subscribeThrottlingRatePerConsumer=1, ratePeriodInSecond=3600)
+    # Each consumer of a client has another number: what comes twice is the first one of two clients.
+    client.subscribe(topic, "s", consumer_name="c").close()
+    second = pulsar.Client(server.pulsar_url)
+    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
+        second.subscribe(topic, "s", consumer_name="c")
+    rate(server, topic, "subscribeRate")
+    second.subscribe(topic, "s", consumer_name="c")
+    second.close()

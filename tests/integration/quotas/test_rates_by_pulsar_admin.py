@@ -56,6 +56,8 @@ DISPATCHED = {
     "relativeToPublishRate": False,
     "ratePeriodInSecond": 2,
 }
+SUBSCRIBE = ("--subscribe-rate", "3", "--subscribe-rate-period", "60")
+SUBSCRIBED = {"subscribeThrottlingRatePerConsumer": 3, "ratePeriodInSecond": 60}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ DISPATCHED = {
     [
         ("dispatch-rate", DISPATCH, DISPATCHED),
         ("subscription-dispatch-rate", DISPATCH, DISPATCHED),
+        ("subscribe-rate", SUBSCRIBE, SUBSCRIBED),
     ],
 )
 def test_rates(server: MagnetarProcess, verb: str, given: tuple[str, ...], kept: dict[str, Any]) -> None:

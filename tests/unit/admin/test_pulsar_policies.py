@@ -107,6 +107,15 @@ NAMESPACE_POLICIES: list[tuple[str, Any, Any, Any, Any, int, bool]] = [
         400,
         True,
     ),
+    (
+        "subscribeRate",
+        None,
+        {"subscribeThrottlingRatePerConsumer": 10},
+        {"subscribeThrottlingRatePerConsumer": 10, "ratePeriodInSecond": 30},
+        {"subscribeThrottlingRatePerConsumer": [1]},
+        400,
+        True,
+    ),
     ("maxProducersPerTopic", None, 3, 3, -3, 412, True),
     ("maxConsumersPerTopic", None, 3, 3, -3, 412, True),
     ("maxConsumersPerSubscription", None, 3, 3, -3, 412, True),
@@ -169,6 +178,7 @@ DISPATCH = {
     "ratePeriodInSecond": 1,
 }
 NO_DISPATCH = {"dispatchThrottlingRateInMsg": 0, "dispatchThrottlingRateInByte": 0}
+SUBSCRIBE = {"subscribeThrottlingRatePerConsumer": 3, "ratePeriodInSecond": 60}
 
 
 def test_a_namespaces_document_has_its_other_rates_by_cluster(make_broker: MakeBroker) -> None:
@@ -177,6 +187,7 @@ def test_a_namespaces_document_has_its_other_rates_by_cluster(make_broker: MakeB
     document = {
         **both,
         "subscriptionDispatchRate": {"standalone": DISPATCH},
+        "clusterSubscribeRate": {"standalone": SUBSCRIBE},
     }
     other = {"standalone": {**DISPATCH, "dispatchThrottlingRateInMsg": 77}}
     play(
@@ -187,6 +198,7 @@ def test_a_namespaces_document_has_its_other_rates_by_cluster(make_broker: MakeB
             ("GET", "/namespaces/public/limited", None, 200, document),
             ("GET", "/namespaces/public/limited/dispatchRate", None, 200, DISPATCH),
             ("GET", "/namespaces/public/limited/subscriptionDispatchRate", None, 200, DISPATCH),
+            ("GET", "/namespaces/public/limited/subscribeRate", None, 200, SUBSCRIBE),
             ("DELETE", "/namespaces/public/limited/dispatchRate", None, 204, None),
             ("GET", "/namespaces/public/limited", None, 200, {**document, **{key: {} for key in both}}),
             ("PUT", "/namespaces/public/new", {**of_topics, "clusterDispatchRate": other}, 204, None),
@@ -295,6 +307,7 @@ def test_properties_one_by_one(make_broker: MakeBroker) -> None:
         ("schemaCompatibilityStrategy", "BACKWARD", "FULL"),
         ("dispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
         ("subscriptionDispatchRate", DISPATCH, {**DISPATCH, **NO_DISPATCH}),
+        ("subscribeRate", SUBSCRIBE, {"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30}),
     ],
 )
 def test_a_topics_policy_goes_over_its_namespaces(

@@ -368,6 +368,7 @@ OTHER_VALUES: dict[str, Any] = {
         "dispatchThrottlingRateInByte": 1,
         "ratePeriodInSecond": 5,
     },
+    "clusterSubscribeRate": {"subscribeThrottlingRatePerConsumer": 1, "ratePeriodInSecond": 30},
     "subscriptionPolicies": {
         "s": {
             "dispatchRate": {

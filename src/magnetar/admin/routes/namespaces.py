@@ -21,7 +21,6 @@ _NEUTRAL: Final[Mapping[str, Any]] = {
     "replication_clusters": [CLUSTER],
     "allowed_clusters": [],
     "replicatorDispatchRate": {},
-    "clusterSubscribeRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
     "subscription_auth_mode": "None",

@@ -20,6 +20,7 @@ from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaA
 from magnetar.broker.policy.model import (
     DISPATCH_RATE,
     PUBLISH_RATE,
+    SUBSCRIBE_RATE,
     SUBSCRIPTION_DISPATCH_RATE,
     SUBSCRIPTION_POLICIES,
     JsonValue,
@@ -52,6 +53,7 @@ _NO_DISPATCH_RATE: Final = {
     "relativeToPublishRate": False,
     "ratePeriodInSecond": 1,
 }
+_NO_SUBSCRIBE_RATE: Final = {"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30}
 _DELAYED: Final = {"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0}
 _INACTIVE: Final = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -70,6 +72,7 @@ NAMESPACE_RESOURCES: Final = (
     Resource("publishRate", PUBLISH_RATE),
     Resource("dispatchRate", DISPATCH_RATE),
     Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE),
+    Resource("subscribeRate", SUBSCRIBE_RATE),
     Resource("maxProducersPerTopic", "max_producers_per_topic"),
     Resource("maxConsumersPerTopic", "max_consumers_per_topic"),
     Resource("maxConsumersPerSubscription", "max_consumers_per_subscription"),
@@ -102,6 +105,7 @@ TOPIC_RESOURCES: Final = (
     Resource("publishRate", PUBLISH_RATE, applied=_NO_RATE),
     Resource("dispatchRate", DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
     Resource("subscriptionDispatchRate", SUBSCRIPTION_DISPATCH_RATE, applied=_NO_DISPATCH_RATE),
+    Resource("subscribeRate", SUBSCRIBE_RATE, applied=_NO_SUBSCRIBE_RATE),
     Resource("schemaCompatibilityStrategy", "schema_compatibility_strategy", "PUT", applied="FULL"),
     Resource("schemaValidationEnforced", "schema_validation_enforced", applied=False),
 )

@@ -51,7 +51,6 @@ FEATURES: Final[Mapping[str, str]] = {
     "sinks": "Pulsar IO's API",
     "sources": "Pulsar IO's API",
     "split": "Splitting bundles",
-    "subscribeRate": "Subscribe rate limiting",
     "subscriptionTypesEnabled": "Restricting subscription types",
     "transactions": "Pulsar's transactions",
     "worker": "Pulsar Functions' API",

@@ -26,6 +26,7 @@ from magnetar.broker.log.topic import PartitionTopic
 from magnetar.broker.log.transaction_index import TransactionIndex
 from magnetar.broker.quotas.dispatch_limit import DispatchLimit
 from magnetar.broker.quotas.rate_limit import RateLimit
+from magnetar.broker.quotas.subscribe_limit import SubscribeLimit
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.ledger.entry_format import EntryPrefix
 from magnetar.ledger.managed_ledger import ManagedLedger
@@ -66,6 +67,7 @@ class Partition:
         "publish_limit",
         "refused_with",
         "replicas",
+        "subscribe_limit",
         "topic",
         "transactions",
         "uncertain",
@@ -84,6 +86,7 @@ class Partition:
         self.refused_with: type[BrokerError] | None = None  # why producers are turned away: a backlog quota
         self.publish_limit: RateLimit | None = None
         self.dispatch_limit: DispatchLimit | None = None  # of all that is read of it for consumers
+        self.subscribe_limit: SubscribeLimit | None = None
         self.waiters: set[Callable[[], None]] = set()
         self.bytes_since_snapshot = 0
         self.uncertain: Uncertain | None = None

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any, Final
 
 from magnetar.base.config import ConfigSource, ConfigType
-from magnetar.broker.quotas.model import Rate
+from magnetar.broker.quotas.model import Rate, SubscribeRate
 
 JsonValue = Any  # what json.loads gives
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -125,6 +125,7 @@ class Policies:
     subscription_dispatch_rates: Mapping[str, Rate | None] = field(
         default_factory=dict
     )  # of those that have their own
+    subscribe_rate: SubscribeRate | None = None
     subscription_expiration_minutes: int = 0
 
 
@@ -132,7 +133,8 @@ PUBLISH_RATE: Final = "publishMaxMessageRate"
 DISPATCH_RATE: Final = "topicDispatchRate"
 SUBSCRIPTION_DISPATCH_RATE: Final = "subscriptionDispatchRate"
 SUBSCRIPTION_POLICIES: Final = "subscriptionPolicies"  # by the names of subscriptions
-RATES: Final = (PUBLISH_RATE, DISPATCH_RATE, SUBSCRIPTION_DISPATCH_RATE)
+SUBSCRIBE_RATE: Final = "clusterSubscribeRate"
+RATES: Final = (PUBLISH_RATE, DISPATCH_RATE, SUBSCRIPTION_DISPATCH_RATE, SUBSCRIBE_RATE)
 
 
 class Level(Enum):

@@ -19,6 +19,7 @@ from magnetar.broker.policy.errors import InvalidPolicy, MalformedPolicy, QuotaA
 from magnetar.broker.policy.model import (
     DISPATCH_RATE,
     PUBLISH_RATE,
+    SUBSCRIBE_RATE,
     SUBSCRIPTION_DISPATCH_RATE,
     SUBSCRIPTION_POLICIES,
     AuthMode,
@@ -36,7 +37,7 @@ from magnetar.broker.policy.model import (
     Retention,
     whole_number,
 )
-from magnetar.broker.quotas.model import Rate
+from magnetar.broker.quotas.model import Rate, SubscribeRate
 
 SUBSCRIPTION_AUTH_MODE: Final = "subscription_auth_mode"
 INT_MAX: Final = (1 << 31) - 1
@@ -230,6 +231,10 @@ def _subscription_policies(value: JsonValue) -> JsonValue:
     }
 
 
+def _subscribe_rate(value: JsonValue) -> JsonValue:
+    return _rate(value, {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30})
+
+
 def _properties(value: JsonValue) -> JsonValue:
     document = _object(value)
     if len(document) > _PROPERTIES_MAX:
@@ -275,6 +280,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         Policy(DISPATCH_RATE, _dispatch_rate),
         Policy(SUBSCRIPTION_DISPATCH_RATE, _dispatch_rate),
         Policy(SUBSCRIPTION_POLICIES, _subscription_policies, _TOPIC_ONLY),
+        Policy(SUBSCRIBE_RATE, _subscribe_rate),
         Policy("max_producers_per_topic", _count("maxProducersPerTopic")),
         Policy("max_consumers_per_topic", _count("maxConsumersPerTopic")),
         Policy("max_consumers_per_subscription", _count("maxConsumersPerSubscription")),
@@ -396,6 +402,7 @@ def effective(
             name: _typed_dispatch_rate(policies["dispatchRate"])
             for name, policies in (topic.get(SUBSCRIPTION_POLICIES) or {}).items()
         },
+        subscribe_rate=pick(SUBSCRIBE_RATE, server.subscribe_rate, _typed_subscribe_rate),
         encryption_required=pick("encryption_required", server.encryption_required),
         subscription_expiration_minutes=pick(
             "subscription_expiration_time_minutes", server.subscription_expiration_minutes
@@ -427,6 +434,11 @@ def _typed_dispatch_rate(value: Mapping[str, int]) -> Rate | None:
 
 def _typed_rate(messages: int, size: int, period_s: int) -> Rate | None:
     return Rate(max(messages, 0), max(size, 0), max(period_s, 1)) if messages > 0 or size > 0 else None
+
+
+def _typed_subscribe_rate(value: Mapping[str, int]) -> SubscribeRate | None:
+    times = value["subscribeThrottlingRatePerConsumer"]
+    return SubscribeRate(times, max(value["ratePeriodInSecond"], 1)) if times > 0 else None
 
 
 def _typed_inactive(value: Mapping[str, Any]) -> InactiveTopics:

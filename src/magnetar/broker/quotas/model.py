@@ -37,4 +37,11 @@ class Rate(NamedTuple):
     period_s: int = 1
 
 
+class SubscribeRate(NamedTuple):
+    """How often one consumer may subscribe in a period."""
+
+    times: int
+    period_s: int
+
+
 Limits: TypeAlias = dict[Limit, float]

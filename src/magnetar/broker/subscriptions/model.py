@@ -1,6 +1,6 @@
 """What clients say to subscriptions, and what they get from them: values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -59,7 +59,7 @@ class ConsumerSpec:
 
     `epoch` is None when the client does not use epochs.  `returns_hidden_permits`: its client gives permits back for
     messages that an ack set hides from it, as C++ and Go do and Java does not.  `address` and `client_version` are its
-    client's, as statistics show them.
+    client's, as statistics show them.  `identity` is the same when it comes again: a subscribe rate counts by it.
     """
 
     name: str
@@ -73,6 +73,7 @@ class ConsumerSpec:
     metadata: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
     client_version: str = ""
+    identity: Hashable = None
 
 
 class InitialPosition(Enum):

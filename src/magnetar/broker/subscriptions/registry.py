@@ -159,6 +159,9 @@ class Subscriptions:
         if not partition.topic.name.persistent:
             return self._volatile.subscribe(partition, wanted, port)
         check_name(wanted.subscription)
+        limit = partition.subscribe_limit
+        if limit is not None and not limit.admits(wanted.consumer.identity):
+            raise SubscriptionNotAllowed("Subscribe limited by subscribe rate limit per consumer.")
         kind = wanted.consumer.type
         if wanted.reads_compacted and kind not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER):
             raise SubscriptionNotAllowed("readCompacted only allowed on failover or exclusive subscriptions")

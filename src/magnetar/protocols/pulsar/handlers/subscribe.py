@@ -79,6 +79,7 @@ def _request(session: PulsarSession, command: CommandSubscribe) -> SubscribeRequ
         metadata={pair.key: pair.value for pair in command.metadata},
         address=session.client_host,
         client_version=session.client_version,
+        identity=(session.client_host, command.consumer_name, command.consumer_id),
     )
     return SubscribeRequest(
         command.subscription,
