@@ -72,7 +72,9 @@ class ReadableLog:
         info = self._chain.holder_of(offset)
         reader = await self._reader(info)
         ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
-        if ledger_id != info.ledger_id:
+        if offset == info.first_offset:
+            first = EntryId(0)  # where readers of a whole log begin, and go on: not worth a look at the disk
+        elif ledger_id != info.ledger_id:
             found = await reader.entry_for_offset(offset)
             if found is None:
                 raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} has lost offset {offset}")

@@ -1,6 +1,7 @@
 """What a partition's log promises, one claim at a time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from magnetar.ledger.chain import EpochEnd
 from magnetar.ledger.entry import NO_ENTRY, NO_LEDGER
 from magnetar.ledger.managed_ledger import METADATA_ROOT, LedgerLimits
 from magnetar.ledger.tombstones import ROOT as TOMBSTONES_ROOT
+from magnetar.storage.store import EntryId, LedgerId
 from magnetar.testing.ledgers import MemoryLedgerStore
 
 from .chain import NAME, Chain, run, settle
@@ -28,6 +30,32 @@ async def test_what_is_appended_can_be_read_from_the_cache_and_from_the_store() 
         assert cached is not None
         assert cached[0].base_offset == base
         assert (await chain.log.read(offset, 1))[0].base_offset == base
+
+
+@run
+async def test_where_a_ledger_begins_is_not_looked_up_and_stale_hints_are_not_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(size_bytes_max=250))
+    for _ in range(10):
+        await chain.written(3)
+    begins = [info.first_offset for info in chain.log.ledgers]
+    assert len(begins) > 2
+    looked_up = []
+    reader = type(next(iter(chain.store.ledgers.values())))
+    look_up = reader.entry_for_offset
+
+    async def seen(self: Any, offset: int) -> Any:
+        looked_up.append(offset)
+        return await look_up(self, offset)
+
+    monkeypatch.setattr(reader, "entry_for_offset", seen)
+    for offset in begins:
+        chain.log._hints[offset] = (LedgerId(77), EntryId(1))
+        assert (await chain.log.read(offset, 1))[0].base_offset == offset
+    assert looked_up == []
+    assert (await chain.log.read(1, 1))[0].base_offset == 0
+    assert looked_up == [1]
 
 
 @run

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,7 @@ from magnetar.storage.store import LedgerId, LedgerStat
 log = logging.getLogger(__name__)
 
 NO_THREAD: Final = "can't start new thread"  # what Python says when the system allows no more
+PATHS_MAX: Final = 1024  # of segments, kept in memory: to make one takes longer than to plan a read
 INDEXES_MAX: Final = 1024  # of finished ledgers, kept in memory because they were read lately
 
 
@@ -62,6 +64,7 @@ class LocalLedgerStore:
         self._on_reported = on_reported
         self.data_dir = data_dir
         self.segments = data_dir / "segments"
+        self._path = lru_cache(PATHS_MAX)(self._segment_of)
         self.counters = StoreCounters()
         self.next_ledger_id = 1
         self.durable_sequence = 0
@@ -317,7 +320,10 @@ class LocalLedgerStore:
     # -- what the parts of the store need of each other
 
     def path_of(self, ledger: LocalLedger) -> Path:
-        return self.segments / segment_name(ledger.ledger_id)
+        return self._path(ledger.ledger_id)
+
+    def _segment_of(self, ledger_id: int) -> Path:
+        return self.segments / segment_name(ledger_id)
 
     def touch(self, ledger: LocalLedger) -> None:
         """The next checkpoint has something to do for `ledger`."""
