@@ -16,11 +16,14 @@ import pytest
 from magnetar.base.errors import MetadataError
 from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.base.upkeep import Upkeep
+from magnetar.broker.security.audit import Audit
+from magnetar.broker.security.authorizer import AccessControl, AllowAll
 from magnetar.broker.security.delegation_tokens import DelegationTokens
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import Authenticated, Challenge, DelegationToken, Principal
+from magnetar.broker.security.model import Authenticated, Caller, Challenge, DelegationToken, Principal
 from magnetar.broker.security.scram import ScramCredential, ScramExchange
 from magnetar.broker.security.scram_credentials import ALGORITHMS, ScramCredentials
+from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
 from magnetar.testing.clock import FakeClock
 from magnetar.testing.metadata import MemoryMetadataStore
 from tests.unit.broker.security.test_scram import final
@@ -228,9 +231,15 @@ def test_under_another_secret_key_a_token_is_as_if_it_were_not_there(
             assert said.value.user == ""
         await other.remove_expired()
         assert log_in(await place.start(), token.token_id, token.hmac).principal == ALICE
-        place.clock.advance(HOUR_MS / 1000 + 1)
+        place.clock.advance(HOUR_MS / 1000)
+        await other.remove_expired()
+        assert (await place.stored()).keys() == {token.token_id}
+        place.clock.advance(0.001)
         await other.remove_expired()
         assert await place.stored() == {}
+        before = place.metadata.commit_count
+        await other.remove_expired()
+        assert place.metadata.commit_count == before
 
     run(scenario)
 
@@ -292,6 +301,30 @@ def test_many_are_removed_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> N
         await tokens.remove_expired()
         assert place.metadata.commit_count == before + 3
         assert (len(tokens), await place.stored()) == (0, {})
+
+    run(scenario)
+
+
+def test_a_listing_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magnetar.broker.usecases.delegation_tokens._AT_ONCE", 2)
+
+    async def scenario(place: Place) -> None:
+        tokens = await place.start()
+        for _ in range(5):
+            await place.make(tokens)
+        cases = DelegationTokenCases(AccessControl(AllowAll(), Audit(place.clock)), tokens, place.clock)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        running = asyncio.ensure_future(other())
+        assert len(await cases.describe(Caller(ALICE), None)) == 5
+        assert turns == 2
+        running.cancel()
 
     run(scenario)
 

@@ -169,6 +169,8 @@ def test_a_token_is_renewed_within_its_life(with_broker: Run, version: int) -> N
             assert 0 <= ends_ms - before_ms - lasts_ms < 60_000
             (shown,) = (await describe(client)).tokens
             assert (shown.expiry_timestamp, shown.max_timestamp) == (ends_ms, made.max_timestamp_ms)
+        (_, ends_ms), now_ms = await renew(client, made.hmac, 1, version), client.broker.clock.now_ms()
+        assert ends_ms <= now_ms + 1
         short = await create(client, lifetime_ms=60_000)
         assert await renew(client, short.hmac) == (0, short.max_timestamp_ms)
 
@@ -192,6 +194,9 @@ def test_a_token_ends_when_it_is_told_to(with_broker: Run, version: int) -> None
         assert await renew(client, made.hmac) == (NOT_FOUND, -1)
         assert await expire(client, made.hmac) == (NOT_FOUND, -1)
         assert (await expire(client, other.hmac, 0))[0] == 0
+        assert await ids(client) == [other.token_id]
+        brief = await create(client, lifetime_ms=1)
+        assert brief.max_timestamp_ms == brief.issue_timestamp_ms + 1
 
     with_broker(scenario, delegation_tokens=ENABLED)
 
@@ -358,7 +363,7 @@ def test_there_are_only_so_many(with_broker: Run, monkeypatch: pytest.MonkeyPatc
             (await create(client, renewers=[str(number) for number in range(101)]), LIMITED),
             (await create(client, renewers=["r" * 1025]), LIMITED),
             (await create(client, "o" * 1025), LIMITED),
-            (await create(client, renewers=[str(number) * 1024 for number in range(10)]), 0),
+            (await create(client, renewers=[f"{number:01024}" for number in range(100)]), 0),
             (await create(client), LIMITED),
             (await create(client, "bob"), 0),
             (await create(client, "carol"), LIMITED),
