@@ -1,30 +1,17 @@
 """Pulsar's own pulsar-admin sets, shows and removes rates, of namespaces and topics."""
 
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from magnetar.testing.server import MagnetarProcess
+from tests.integration.java_tools import PEERS, needs_java, run
 
-PEERS = Path(os.environ.get("MAGNETAR_PEERS") or Path(__file__).resolve().parents[4] / "shared" / "peers")
-TOOL_S = 300.0  # two seconds on an idle machine
 NAMESPACE, TOPIC = "public/default", "persistent://public/default/rated"
 
-pytestmark = [
-    pytest.mark.clients,
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(
-        not PEERS.exists() or shutil.which("java") is None,
-        reason="needs Java and the script that fetches Pulsar's tools (MAGNETAR_PEERS)",
-    ),
-]
+pytestmark = needs_java
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +23,9 @@ def server() -> Iterator[MagnetarProcess]:
 
 def admin(server: MagnetarProcess, *words: str) -> Any:
     """What it prints: JSON, a text, or None."""
-    done = subprocess.run(
-        [str(PEERS / "pulsar"), "admin", *words],
-        capture_output=True,
-        text=True,
-        timeout=TOOL_S,
-        check=False,
-        env={**os.environ, "PULSAR_ADMIN_URL": server.http_url},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    shown = done.stdout.strip()
+    shown = run(
+        [str(PEERS / "pulsar"), "admin", *words], environment={"PULSAR_ADMIN_URL": server.http_url}
+    ).strip()
     return json.loads(shown) if shown.startswith("{") else shown or None
 
 
