@@ -22,14 +22,15 @@ run: install ## start the server (ARGS="--kafka-port 9092 --data-dir DIR")
 
 test: dev ## every test that needs nothing but this machine (ARGS="-k name")
 	@code=0; \
-	$(call run_tests,-m "not spark"); \
-	$(call run_tests,-m spark --dist loadfile); \
+	$(call run_tests,-n 3 -m "not spark"); \
+	$(call run_tests,-n 2 -m spark --dist loadfile); \
 	exit $$code
 
 # $(call run_tests,OPTIONS): pytest, its failure in `code`; that nothing was chosen (5) is none.  What starts Spark runs in
 # processes of its own: pulsar-client's native code has ended a process that had had a JVM and Arrow at work.
+# Servers' tests wait as much as they compute, so that three at once take two cores; Spark's do not.
 define run_tests
-$(BIN)/python -m pytest -n 2 $(1) $(ARGS) || { ended=$$?; [ $$ended -eq 5 ] || code=$$ended; }
+$(BIN)/python -m pytest $(1) $(ARGS) || { ended=$$?; [ $$ended -eq 5 ] || code=$$ended; }
 endef
 
 install: $(VENV)/.run ## install magnetar into .venv

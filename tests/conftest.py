@@ -1,5 +1,9 @@
 """What holds for every test."""
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long one example takes says nothing on a machine that does other things too; pytest-timeout ends what hangs.
@@ -12,3 +16,14 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("magnetar")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that runs in a test's own process sets logging up for the whole of it."""
+    root, ours = logging.getLogger(), logging.getLogger("magnetar")
+    handlers, level, our_level = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(our_level)
