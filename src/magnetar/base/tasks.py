@@ -7,10 +7,20 @@ it, before it closes what the work uses.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+async def outcomes(works: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+    """What each of `works` returned or raised, in their order.  They run side by side; one alone needs no task."""
+    if len(works) != 1:
+        return await asyncio.gather(*works, return_exceptions=True)
+    try:
+        return [await works[0]]
+    except Exception as error:  # noqa: BLE001 - the caller gets it
+        return [error]
 
 
 class Tasks:

@@ -5,7 +5,8 @@ A step is a run of whole records between two index points, read by one direct re
 verified in a thread, and handed out as views of that buffer.  What a read leaves of its step is *parked*
 under the entry that comes next, so that the read which goes on there finds it, and finds the step behind it
 under way.  Most readers come back, and none has to: what is parked counts, with the objects that its entries are
-read into, and what was parked first goes when all of it is more than `memory_bytes`.
+read into, and what was parked first goes when all of it is more than its share of `memory_bytes`.  The rest of that is
+for the steps that readers begin with (`first_steps.py`).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from magnetar.base.errors import EntryCorrupt, LedgerNotFound, StorageError
 from magnetar.storage.local.counters import StoreCounters
 from magnetar.storage.local.crew import start_all
 from magnetar.storage.local.disk import Disk, File
+from magnetar.storage.local.first_steps import FirstSteps
 from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
 from magnetar.storage.local.ledger import LocalLedger
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX: Final = 128
 PARKED_MAX: Final = 64
+FIRST_STEPS_SHARE: Final = 8  # one part in so many of the memory
 ENTRY_OVERHEAD_BYTES: Final = 350  # what CPython spends on a StoredEntry and the view of its body
 
 
@@ -131,7 +134,8 @@ class Reads:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="magnetar-read")
         self._parked: OrderedDict[tuple[int, int], _Parked] = OrderedDict()
         self._parked_bytes = 0
-        self._parked_bytes_max = memory_bytes
+        self._first_steps = FirstSteps(memory_bytes // FIRST_STEPS_SHARE)
+        self._parked_bytes_max = memory_bytes - memory_bytes // FIRST_STEPS_SHARE
 
     async def read(
         self, ledger: LocalLedger, first: int, bytes_max: int, entries_max: int
@@ -188,6 +192,7 @@ class Reads:
         """The ledger is deleted."""
         for key in [key for key in self._parked if key[0] == ledger.ledger_id]:
             self._unpark(key)
+        self._first_steps.forget(ledger.ledger_id)
         self.files.forget(self._path_of(ledger))
 
     def prepare(self) -> None:
@@ -197,6 +202,7 @@ class Reads:
     def close(self) -> None:
         self.pool.shutdown(wait=True)
         self._parked.clear()
+        self._first_steps.clear()
         self.files.close()
 
     # -- steps
@@ -214,11 +220,17 @@ class Reads:
             return await self._load(
                 ledger, self._plan(ledger, index, entry_id, parked.position, self._step_bytes)
             )
-        stretch = index.stretch_of_entry(entry_id)
         # The last entry that fits is not known before it is read: one index step more than was asked for.
         step = min(room + INDEX_STEP_BYTES, self._step_bytes)
-        return await self._load(
-            ledger, self._plan(ledger, index, index.entries[stretch], index.positions[stretch], step)
+        return await self._begin(ledger, index, index.stretch_of_entry(entry_id), entry_id, step)
+
+    async def _begin(
+        self, ledger: LocalLedger, index: SparseIndex, stretch: int, entry_id: int, step: int
+    ) -> Chunk:
+        """The step of a reader that comes from nowhere, from the index point in front of `entry_id` on."""
+        plan = self._plan(ledger, index, index.entries[stretch], index.positions[stretch], step)
+        return await self._first_steps.load(
+            ledger.ledger_id, entry_id, plan, _cost(plan), lambda plan: self._load(ledger, plan)
         )
 
     def _plan(self, ledger: LocalLedger, index: SparseIndex, first: int, position: int, step: int) -> Stretch:
@@ -314,8 +326,7 @@ class Reads:
                     return EntryId(entry_id)
                 entry_id += 1
                 continue
-            plan = self._plan(ledger, index, first, index.positions[stretch], INDEX_STEP_BYTES)
-            chunk = await self._load(ledger, plan)
+            chunk = await self._begin(ledger, index, stretch, entry_id, INDEX_STEP_BYTES)
             for entry in chunk.entries[entry_id - first : end - first]:
                 numbers = (entry.last_offset, entry.max_timestamp_ms)
                 number = numbers[column]

@@ -12,12 +12,12 @@ what lies below the last stable offset, and the list of aborted transactions in 
 they are refused (CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR while it is found out).
 """
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
 from magnetar.base.errors import BrokerError
+from magnetar.base.tasks import outcomes
 from magnetar.broker.usecases.handles import ReadablePartition, ReadableTopic
 from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
@@ -290,12 +290,13 @@ class _Fetch:
         return rows
 
     async def _convert_found(self) -> None:
-        results = await asyncio.gather(
-            *(
+        if not self.foreign:
+            return
+        results = await outcomes(
+            [
                 self._context.cases.reading.kafka_form_later(partition, entries)
                 for (_, partition, _), entries in self.foreign
-            ),
-            return_exceptions=True,
+            ]
         )
         for (row, _), result in zip(self.foreign, results, strict=True):
             self._take_result(row, result)
@@ -303,8 +304,8 @@ class _Fetch:
     async def _read_cold(self, rows: list[_Row]) -> None:
         share = max(self._bytes_left // len(rows), 1)
         entries_share = max(self._entries_left // len(rows), 1)
-        results = await asyncio.gather(
-            *(
+        results = await outcomes(
+            [
                 self._read(
                     partition,
                     target,
@@ -313,8 +314,7 @@ class _Fetch:
                     self._end_offset(row),
                 )
                 for target, partition, row in rows
-            ),
-            return_exceptions=True,
+            ]
         )
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, list):
