@@ -196,6 +196,14 @@ class SegmentLeases(Protocol):
         """
         ...
 
+    def ids(self) -> frozenset[str]:
+        """Of all leases that are held."""
+        ...
+
+    def drop(self, lease_id: str) -> None:
+        """As `end`, at once; nothing happens when it has ended."""
+        ...
+
 
 class SegmentFiles(Protocol):
     """The files of a store that keeps each ledger in one."""

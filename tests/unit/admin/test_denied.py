@@ -44,7 +44,7 @@ GOLDEN: Final = Path(__file__).parents[2] / "authorization" / "rest.txt"
 _WATCHED: Final = "load balancers ask, who have no rights"
 _KNOWN: Final = "every role may know it, as in Pulsar"
 _WORKER: Final = "it is for the worker, which is known by its token"
-_LEASE: Final = "the id of a lease is known only to a reader that had the right to read"
+_LEASE: Final = "the id of a lease is known only to a reader that has the right to read: it ends with that"
 _UNSERVED: Final = "it says that Magnetar has nothing there"
 ASKS_NOTHING: Final[Mapping[str, str]] = MappingProxyType(
     {

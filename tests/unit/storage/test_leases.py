@@ -101,6 +101,21 @@ async def test_a_lease_on_a_ledger_that_lives_removes_nothing_when_it_ends(rig: 
 
 
 @in_a_loop
+async def test_a_lease_that_is_dropped_has_ended_at_once(rig: Rig) -> None:
+    async with rig.store() as store:
+        ledger_id, lease = await leased(store, 100)
+        other = store.leases.open(100)
+        await store.leases.save(lease)
+        await store.delete(ledger_id)
+        assert store.leases.ids() == {lease, other}
+        store.leases.drop(lease)
+        assert store.leases.ids() == {other}
+        store.leases.drop(lease)  # it has ended already
+        assert await rig.settled(store) == []
+        assert rig.disk.names(DATA / "leases") == []
+
+
+@in_a_loop
 async def test_a_lease_lapses_unless_it_is_renewed(rig: Rig) -> None:
     async with rig.store() as store:
         ledger_id, lease = await leased(store, 100)

@@ -75,6 +75,15 @@ class SegmentCatalogue:
             raise LeaseNotFound("this server keeps nothing in files, and so it gives no leases")
         return self._files.leases
 
+    def lease_ids(self) -> frozenset[str]:
+        """Of all leases that are held."""
+        return frozenset() if self._files is None else self._files.leases.ids()
+
+    def drop_lease(self, lease_id: str) -> None:
+        """End a lease at once, if it has not ended."""
+        if self._files is not None:
+            self._files.leases.drop(lease_id)
+
     async def locate_all(
         self, wanted: Sequence[Range], lease_id: str | None = None, lease_s: int | None = None
     ) -> tuple[str | None, list[Located | BrokerError]]:

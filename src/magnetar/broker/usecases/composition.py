@@ -163,7 +163,9 @@ def compose(
             may_delete=settings.delete_topics,
             partition_count_default=settings.partition_count_default,
         ),
-        pulsar_topics=PulsarTopicCases(access, parts.pulsar_topics, parts.namespaces, parts.topics.observers),
+        pulsar_topics=PulsarTopicCases(
+            access, parts.pulsar_topics, parts.namespaces, parts.topics.observers, standing
+        ),
         schemas=SchemaCases(access, parts.schemas, parts.pulsar_topics, parts.namespaces),
         publishing=publishing,
         messages=MessageCases(
@@ -198,7 +200,13 @@ def compose(
             parts.subscription_admin,
         ),
         history=HistoryCases(
-            access, parts.topics, parts.kafka_topics, parts.segments, parts.stored_records, parts.schemas
+            access,
+            parts.topics,
+            parts.kafka_topics,
+            parts.segments,
+            parts.stored_records,
+            parts.schemas,
+            standing,
         ),
         pipelines=PipelineCases(access, parts.pipelines),
         pipeline_worker=PipelineWorkerCases(parts.pipelines, parts.nodes),

@@ -3,7 +3,7 @@
 Topics are named as Kafka's clients name them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -16,9 +16,10 @@ from magnetar.broker.log.partition import Partition
 from magnetar.broker.schemas.model import SchemaVersion
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.security.authorizer import AccessControl
-from magnetar.broker.security.model import Caller, Operation, topic_resource
+from magnetar.broker.security.model import Caller, Operation, Resource, topic_resource
 from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.topics.registry import TopicRegistry
+from magnetar.broker.usecases.standing import Standing
 from magnetar.storage.store import Buffer
 
 # What Kafka, Pulsar and our own writers in Spark keep for themselves, where something has made them here.
@@ -101,8 +102,19 @@ class RecordReader:
         return await self._records.read(self._partition, offset, end_offset, bytes_max, as_kafka=as_kafka)
 
 
+class _Lease:
+    """What was asked for to take a lease: to read these topics, by these callers."""
+
+    def __init__(self) -> None:
+        self.rights: set[tuple[Caller, Resource]] = set()
+
+
 class HistoryCases:
-    """See the module's text."""
+    """See the module's text.
+
+    A lease ends when a right goes that it was taken with.  A process does not know with which rights leases were taken
+    that it has found at its start: they end when any right changes.
+    """
 
     def __init__(
         self,
@@ -112,7 +124,12 @@ class HistoryCases:
         segments: SegmentCatalogue,
         records: StoredRecords,
         schemas: SchemaRegistry,
+        standing: Standing,
     ) -> None:
+        self._standing = standing
+        self._leases: dict[str, _Lease] = {}
+        self._found_leases = segments.lease_ids()
+        standing.hear(self._end_found_leases)
         self._schemas = schemas
         self._access = access
         self._topics = topics
@@ -179,14 +196,23 @@ class HistoryCases:
             LeaseNotFound, TooManyLeases
         """
         refused: dict[int, BrokerError] = {}
+        changes = self._standing.changes
+        rights: set[tuple[Caller, Resource]] = set()
         for number, one in enumerate(wanted):
             try:
-                name = self._kafka_topics.name(one.topic)
-                self._access.require(caller, Operation.READ, topic_resource(name.full))
+                resource = topic_resource(self._kafka_topics.name(one.topic).full)
+                self._access.require(caller, Operation.READ, resource)
+                rights.add((caller, resource))
             except BrokerError as error:
                 refused[number] = error
         allowed = [one for number, one in enumerate(wanted) if number not in refused]
         lease, located = await self._segments.locate_all(allowed, lease_id, lease_s)
+        if lease is not None and self._standing.has_rules:
+            self._keep_lease(lease, rights)
+            if self._standing.changes != changes and not all(
+                self._permitted(rights)
+            ):  # one was taken meanwhile
+                self._end_lease_now(lease)
         found = iter(located)
         return lease, [refused.get(number) or next(found) for number in range(len(wanted))]
 
@@ -206,7 +232,37 @@ class HistoryCases:
         """Of the store that paths of segments belong to; None for one without files."""
         return self._segments.store_id
 
-    # --- leases: their ids are known only to readers that had the right to what they are on ---------------------------
+    # --- leases: their ids are known only to readers that have the right to what they are on --------------------------
+
+    def _keep_lease(self, lease_id: str, rights: set[tuple[Caller, Resource]]) -> None:
+        """It ends with the first of its rights that goes."""
+        lease = self._leases.get(lease_id)
+        if lease is None:
+            held = self._segments.lease_ids()
+            for lapsed in self._leases.keys() - held:
+                self._forget_lease(lapsed)
+            lease = self._leases[lease_id] = _Lease()
+            end = partial(self._end_lease_now, lease_id)
+            self._standing.add_several(lease, partial(self._permitted, lease.rights), end)
+        lease.rights |= rights
+
+    def _permitted(self, rights: set[tuple[Caller, Resource]]) -> Iterator[bool]:
+        for caller, resource in list(rights):
+            yield self._access.permits(caller, Operation.READ, resource)
+
+    def _end_lease_now(self, lease_id: str) -> None:
+        self._forget_lease(lease_id)
+        self._segments.drop_lease(lease_id)
+
+    def _forget_lease(self, lease_id: str) -> None:
+        lease = self._leases.pop(lease_id, None)
+        if lease is not None:
+            self._standing.drop(lease)
+
+    def _end_found_leases(self) -> None:
+        found, self._found_leases = self._found_leases, frozenset()
+        for lease_id in found:
+            self._segments.drop_lease(lease_id)
 
     async def renew_lease(self, lease_id: str, lease_s: int | None) -> None:
         """Let a lease end `lease_s` from now, or its own length.  Raises LeaseNotFound."""
@@ -215,3 +271,4 @@ class HistoryCases:
     async def end_lease(self, lease_id: str) -> None:
         """Its files are not needed any more.  Raises LeaseNotFound."""
         await self._segments.leases.end(lease_id)
+        self._forget_lease(lease_id)

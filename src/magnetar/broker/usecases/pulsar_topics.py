@@ -3,9 +3,9 @@
 A text names a whole topic or one partition of it; a `TopicName` is a whole topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from magnetar.base.names import TopicName, parse_partition
 from magnetar.broker.errors import PolicyViolation
@@ -13,10 +13,11 @@ from magnetar.broker.policy.namespaces import Namespaces
 from magnetar.broker.security.audit_line import Change
 from magnetar.broker.security.authorizer import AccessControl
 from magnetar.broker.security.model import Caller, Operation, namespace_resource, topic_resource
-from magnetar.broker.topics.observers import TopicsObserver, TopicsObservers
+from magnetar.broker.topics.observers import TopicsObservers
 from magnetar.broker.topics.pulsar import PulsarTopics
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.policies import PROPERTIES
+from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_opening import count_or_create
 
 # A client that wants transactions asks first for the topic of their coordinators.
@@ -30,6 +31,17 @@ class TopicMetadata(NamedTuple):
     properties: Mapping[str, str]
 
 
+class TopicsWatcher(Protocol):
+    """A client that watches topics.  `names` are those that it knows of: full ones, of topics or of partitions."""
+
+    @property
+    def names(self) -> Collection[str]: ...
+
+    def changed(self, gone: list[str], came: list[str]) -> None:
+        """These have gone, and come, whatever their namespace."""
+        ...
+
+
 class PulsarTopicCases:
     """See the module's text."""
 
@@ -39,11 +51,13 @@ class PulsarTopicCases:
         pulsar_topics: PulsarTopics,
         namespaces: Namespaces,
         observers: TopicsObservers,
+        standing: Standing,
     ) -> None:
         self._access = access
         self._pulsar_topics = pulsar_topics
         self._namespaces = namespaces
         self._observers = observers
+        self._standing = standing
 
     # --- found -------------------------------------------------------------------------------------------------------
 
@@ -137,17 +151,23 @@ class PulsarTopicCases:
         is_shown = partial(self._is_shown, caller)
         return self._pulsar_topics.partitioned(namespace, persistent=persistent, is_shown=is_shown)
 
-    def watch(self, caller: Caller, namespace: str, observer: TopicsObserver) -> list[str]:
+    def watch(self, caller: Caller, namespace: str, watcher: TopicsWatcher) -> list[str]:
         """The names of the namespace's persistent topics, as `names` has them; of none while there is no namespace.
 
-        `observer` hears of all topics that come and go from now on, whatever their namespace, until `unwatch`; what
-        it may tell the caller of is asked of `may_describe`.
+        `watcher` hears of all topics that come and go from now on, until `unwatch`; what it may tell the caller of is
+        asked of `may_describe`.  A topic that the caller may not describe any more has gone, as far as it hears; once
+        it may not describe the namespace all have, and it hears nothing more.
 
         Raises:
             NamespaceNotAuthorized
         """
         self._access.require(caller, Operation.DESCRIBE, namespace_resource(namespace))
-        self._observers.add(observer)
+        self._observers.add(watcher.changed)
+        self._standing.add_several(
+            watcher,
+            partial(self._look_again, caller, namespace, watcher),
+            partial(self._end_watch, watcher),
+        )
         if namespace not in self._namespaces:
             return []
         is_shown = partial(self._is_shown, caller)
@@ -161,9 +181,24 @@ class PulsarTopicCases:
     def _is_shown(self, caller: Caller, topic: Topic) -> bool:
         return self._access.permits(caller, Operation.DESCRIBE, topic.resource)
 
-    def unwatch(self, observer: TopicsObserver) -> None:
+    def _look_again(self, caller: Caller, namespace: str, watcher: TopicsWatcher) -> Iterator[bool]:
+        yield self._access.permits(caller, Operation.DESCRIBE, namespace_resource(namespace))
+        hidden = []
+        for name in list(watcher.names):
+            if not self.may_describe(caller, name):
+                hidden.append(name)
+            yield True  # to watch the others
+        if hidden:
+            watcher.changed(hidden, [])
+
+    def _end_watch(self, watcher: TopicsWatcher) -> None:
+        self._observers.discard(watcher.changed)
+        watcher.changed(list(watcher.names), [])
+
+    def unwatch(self, watcher: TopicsWatcher) -> None:
         """End what `watch` began."""
-        self._observers.discard(observer)
+        self._observers.discard(watcher.changed)
+        self._standing.drop(watcher)
 
     # --- changed -----------------------------------------------------------------------------------------------------
 

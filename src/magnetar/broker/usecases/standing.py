@@ -1,4 +1,5 @@
-"""What callers go on doing with a right that was asked for once: producers, consumers, fetches that wait.
+"""What callers go on doing with rights that were asked for once: producers, consumers, fetches that wait, watchers of
+topics, leases.
 
 When rules change, each is asked about again, and ended if its caller has lost the right: at most a few milliseconds
 later, whatever there is of them, as they are looked at in turns.  Nothing is asked per message.  Without rules nothing
@@ -7,18 +8,19 @@ is kept here.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from magnetar.base.tasks import Tasks
 
 _log = logging.getLogger(__name__)
-_AT_ONCE: Final = 256  # looked at before others have their turn
+_AT_ONCE: Final = 256  # rights that are asked for before others have their turn
 
 
 class _Held(NamedTuple):
-    is_permitted: Callable[[], bool]
+    answers: Callable[[], Iterable[bool]]
     send_away: Callable[[], None]
 
 
@@ -26,7 +28,7 @@ class Standing:
     """See the module's text.  `has_rules` is whether rights can change at all."""
 
     def __init__(self, *, has_rules: bool) -> None:
-        self._has_rules = has_rules
+        self.has_rules = has_rules
         self._held: WeakKeyDictionary[object, _Held] = WeakKeyDictionary()
         self._heard: list[Callable[[], None]] = []
         self._tasks = Tasks(_log)
@@ -39,8 +41,16 @@ class Standing:
 
     def add(self, handle: object, is_permitted: Callable[[], bool], send_away: Callable[[], None]) -> None:
         """Until `handle` is dropped, or let go of by all others: `send_away` is called once the right is gone."""
-        if self._has_rules:
-            self._held[handle] = _Held(is_permitted, send_away)
+        self.add_several(handle, partial(_only, is_permitted), send_away)
+
+    def add_several(
+        self, handle: object, answers: Callable[[], Iterable[bool]], send_away: Callable[[], None]
+    ) -> None:
+        """As `add`, for what takes several rights: `answers` tells of each whether it is there.  They are taken one by
+        one, with turns of the event loop between them, up to the first that is gone.
+        """
+        if self.has_rules:
+            self._held[handle] = _Held(answers, send_away)
 
     def drop(self, handle: object) -> None:
         """It has ended by itself."""
@@ -63,15 +73,21 @@ class Standing:
 
     async def _look(self) -> None:
         try:
+            asked = 0
             self._looks_again = True
             while self._looks_again:
                 self._looks_again = False
-                for number, (handle, held) in enumerate(list(self._held.items())):
-                    if number % _AT_ONCE == _AT_ONCE - 1:
-                        await asyncio.sleep(0)
-                    if handle in self._held and not held.is_permitted():
-                        self.drop(handle)
-                        held.send_away()
+                for handle, held in list(self._held.items()):
+                    for is_permitted in held.answers() if handle in self._held else ():
+                        if not is_permitted:
+                            self.drop(handle)
+                            held.send_away()
+                            break
+                        asked += 1
+                        if asked % _AT_ONCE == 0:
+                            await asyncio.sleep(0)
+                            if handle not in self._held:
+                                break
         finally:
             self._is_looking = False
 
@@ -79,3 +95,7 @@ class Standing:
         """Look at nothing any more: the server stops."""
         self._tasks.cancel()
         await self._tasks.ended()
+
+
+def _only(is_permitted: Callable[[], bool]) -> tuple[bool]:
+    return (is_permitted(),)

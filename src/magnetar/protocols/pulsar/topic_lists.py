@@ -19,7 +19,8 @@ def topics_hash(names: Iterable[str]) -> str:
 
 
 class TopicListWatcher:
-    """One WATCH_TOPIC_LIST of one connection: tells its client which topics come and go.
+    """One WATCH_TOPIC_LIST of one connection: tells its client which topics come and go; and that all have gone, and
+    nothing after that, when the client's right is taken.
 
     Raises:
         NamespaceNotAuthorized
@@ -36,8 +37,8 @@ class TopicListWatcher:
         self.watcher_id = watcher_id
         self._namespace_prefix = f"persistent://{namespace}/"
         self._matches = matches
-        names = session.cases.pulsar_topics.watch(session.caller, namespace, self._changed)
-        self.names = {name for name in names if matches(name)}
+        self.names: set[str] = set()
+        self.names.update(filter(matches, session.cases.pulsar_topics.watch(session.caller, namespace, self)))
         self._told = set(self.names)
         self._timer: TimerHandle | None = None
 
@@ -45,7 +46,7 @@ class TopicListWatcher:
     def hash(self) -> str:
         return topics_hash(self.names)
 
-    def _changed(self, gone: list[str], came: list[str]) -> None:
+    def changed(self, gone: list[str], came: list[str]) -> None:
         self.names.difference_update(gone)
         for name in came:
             fits = name.startswith(self._namespace_prefix) and self._matches(name)
@@ -68,7 +69,7 @@ class TopicListWatcher:
             self._session.send(BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watchTopicUpdate=update))
 
     def connection_lost(self) -> None:
-        self._session.cases.pulsar_topics.unwatch(self._changed)
+        self._session.cases.pulsar_topics.unwatch(self)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -247,6 +247,17 @@ class Leases:
         async with self._saving:
             await loop.run_in_executor(None, self._disk.remove, self._directory / lease_id)
 
+    def ids(self) -> frozenset[str]:
+        """Of all leases that are held."""
+        return frozenset(self._leases)
+
+    def drop(self, lease_id: str) -> None:
+        """As `end`, at once: its file is removed later.  Nothing happens when it has ended."""
+        lease = self._leases.get(lease_id)
+        if lease is not None:
+            self._let_go(lease)
+            self._remove(self._directory / lease_id)
+
     def close(self) -> None:
         """Leases stay as they are, for the next start."""
         self._is_closed = True
@@ -286,8 +297,7 @@ class Leases:
         now_s = self._clock.monotonic()
         for lease in [one for one in self._leases.values() if one.ends_at_s <= now_s]:
             log.info("lease lapsed: lease=%s segments=%d", lease.lease_id, len(lease.ledgers))
-            self._let_go(lease)
-            self._remove(self._directory / lease.lease_id)
+            self.drop(lease.lease_id)
         self._set_timer()
 
     def _let_go(self, lease: Lease) -> None:

@@ -12,12 +12,13 @@ from magnetar.broker.policy.model import Tenant
 from magnetar.broker.security.errors import TenantNotAuthorized, TopicNotAuthorized
 from magnetar.broker.security.model import ANONYMOUS, Caller, Operation, ResourceType
 from magnetar.broker.security.rule import Pattern, Rule, Target
-from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S
-from magnetar.testing.pulsar import PulsarDoor
+from magnetar.protocols.pulsar.topic_lists import UPDATE_DELAY_S, topics_hash
+from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar.PulsarApi_pb2 import (
     BaseCommand,
     CommandGetTopicsOfNamespace,
     CommandWatchTopicList,
+    CommandWatchTopicListClose,
     ServerError,
 )
 from tests.unit.protocols.pulsar.pulsar_consuming import mark_delete, messages, publish, quiet, subscribe
@@ -151,10 +152,7 @@ def test_what_may_not_be_described_is_in_no_list(with_door: WithDoor) -> None:
     async def scenario(door: PulsarDoor) -> None:
         await change(door, *READS, Rule(str(ANONYMOUS), Operation.ALL, denied, allow=False))
         client = await door.connected()
-        watch = CommandWatchTopicList(
-            request_id=1, watcher_id=1, namespace="public/default", topics_pattern=".*"
-        )
-        assert not (await client.ask(watch, BaseCommand.WATCH_TOPIC_LIST_SUCCESS)).topic
+        assert not await watch(client)
         for name in (kept, open_to_all):
             await door.broker.pulsar_topics.create(name, 2)
         door.clock.advance(UPDATE_DELAY_S)
@@ -166,6 +164,84 @@ def test_what_may_not_be_described_is_in_no_list(with_door: WithDoor) -> None:
         caller = Caller(ANONYMOUS, "127.0.0.1")
         cases = door.broker.cases.pulsar_topics
         assert cases.partitioned(caller, "public/default", persistent=True) == [open_to_all.full]
+
+    with_door(scenario, authorization=RULED)
+
+
+async def watch(client: PulsarClient) -> list[str]:
+    """Have the client watch public/default; what it is told first."""
+    command = CommandWatchTopicList(
+        request_id=1, watcher_id=1, namespace="public/default", topics_pattern=".*"
+    )
+    return list((await client.ask(command, BaseCommand.WATCH_TOPIC_LIST_SUCCESS)).topic)
+
+
+def test_a_watcher_without_the_right_hears_that_all_has_gone_and_nothing_more(with_door: WithDoor) -> None:
+    one, other = (TopicName("public", "default", name) for name in ("one", "other"))
+
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, *READS)
+        await door.broker.pulsar_topics.create(one, 2)
+        client = await door.connected()
+        shown = await watch(client)
+        assert shown == [one.partition_name(index) for index in range(2)]
+        await change(door, Rule("User:ann", Operation.READ, EVERY))  # another change leaves it alone
+        await looked(door)
+        door.clock.advance(UPDATE_DELAY_S)
+        assert not client.received
+        await change(door, removed=READS)
+        await looked(door)
+        door.clock.advance(UPDATE_DELAY_S)
+        update = await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)
+        assert (list(update.deleted_topics), list(update.new_topics)) == (shown, [])
+        assert update.topics_hash == topics_hash([])
+        assert not door.broker.topics.observers
+        assert len(door.broker.cases.standing) == 0
+        await change(door, *READS)  # which it does not hear of: it may watch again
+        await door.broker.pulsar_topics.create(other)
+        door.clock.advance(UPDATE_DELAY_S)
+        await quiet(client)
+        assert await watch(client) == [*shown, other.full]
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_a_topic_that_may_not_be_described_any_more_has_gone_for_its_watchers(with_door: WithDoor) -> None:
+    kept, shown = (TopicName("public", "default", name) for name in ("kept", "shown"))
+    denied = Rule(
+        str(ANONYMOUS), Operation.ALL, Target(ResourceType.TOPIC, Pattern.LITERAL, kept.full), False
+    )
+
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, *READS)
+        for name in (kept, shown):
+            await door.broker.pulsar_topics.create(name)
+        client = await door.connected()
+        assert await watch(client) == [kept.full, shown.full]
+        await change(door, denied)
+        await looked(door)
+        door.clock.advance(UPDATE_DELAY_S)
+        assert list((await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)).deleted_topics) == [kept.full]
+        for name in (kept, shown):
+            await door.broker.delete_topic(door.broker.topics.get(name))
+        door.clock.advance(UPDATE_DELAY_S)
+        assert list((await client.hear(BaseCommand.WATCH_TOPIC_UPDATE)).deleted_topics) == [shown.full]
+
+    with_door(scenario, authorization=RULED)
+
+
+def test_nothing_is_kept_of_watchers_that_have_ended(with_door: WithDoor) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        await change(door, *READS)
+        client = await door.connected()
+        await watch(client)
+        await watch(client)  # the same id again replaces it
+        assert len(door.broker.cases.standing) == 1
+        await client.ask(CommandWatchTopicListClose(request_id=2, watcher_id=1), BaseCommand.SUCCESS)
+        assert len(door.broker.cases.standing) == 0
+        await watch(client)
+        client.leave()
+        assert len(door.broker.cases.standing) == 0
 
     with_door(scenario, authorization=RULED)
 
