@@ -35,6 +35,7 @@ class PlayedFile:
         self.content = bytearray(size)
         self.calls: list[str] = []
         self.fails: list[BaseException] = []
+        self.close_fails: OSError | None = None
         self.takes_s: Callable[[], None] = lambda: None
         self.gate = threading.Event()
         self.gate.set()
@@ -67,6 +68,8 @@ class PlayedFile:
 
     def close(self) -> None:
         self.calls.append("close")
+        if self.close_fails is not None:
+            raise self.close_fails
 
 
 class Played:

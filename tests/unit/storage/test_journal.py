@@ -297,25 +297,6 @@ async def test_a_round_without_room_hears_that_the_journal_was_broken_off() -> N
     assert on.numbers() == [[0]]
 
 
-def test_while_checkpoints_fail_what_there_is_no_room_for_is_refused_at_once() -> None:
-    """Each record might be alone in its round, and a round that does not fit the end of a file leaves it unused."""
-
-    async def scenario() -> None:
-        for waiting in (0, 1000):
-            on = Played(files=1, blocks=16)
-            if waiting:
-                on.append(waiting - RECORD_BYTES)
-            on.journal.refuse_when_full(True)
-            fits = 16 * BLOCK_BYTES - ROUND_MAX - BLOCK_BYTES - waiting - RECORD_BYTES
-            with pytest.raises(StorageFull):
-                on.append(fits + 1)
-            assert on.journal.queued_bytes == waiting
-            on.append(fits)
-            await on.journal.stop()
-
-    asyncio.run(scenario())
-
-
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 

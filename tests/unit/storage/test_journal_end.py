@@ -1,6 +1,8 @@
 """The journal's end, and reports that raise: no append waits for ever, and nothing is released twice."""
 
 import asyncio
+import errno
+import logging
 
 import pytest
 
@@ -23,6 +25,45 @@ def test_a_second_stop_ends_too_and_releases_nothing_again(is_started: bool) -> 
         assert [file.calls.count("close") for file in on.files] == [1] * 3
 
     asyncio.run(scenario())
+
+
+@in_a_loop
+async def test_a_stop_that_is_cancelled_goes_on_and_the_next_one_waits_for_it() -> None:
+    on = Played()
+    on.journal.start()
+    on.files[0].gate.clear()
+    on.append(100, 0)
+    first = asyncio.ensure_future(on.journal.stop())
+    await asyncio.sleep(0)
+    await asyncio.to_thread(on.files[0].waits.wait)
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    on.files[0].gate.set()
+    async with asyncio.timeout(5):
+        await on.journal.stop()
+    assert on.told == [(1, 1, None)]
+    assert [file.calls.count("close") for file in on.files] == [1] * 3
+    assert not on.journal._worker._thread.is_alive()
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_file_that_cannot_be_closed_keeps_no_other_one_open(
+    is_started: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        on = Played()
+        on.files[0].close_fails = OSError(errno.EIO, "the disk is gone")
+        if is_started:
+            on.journal.start()
+        async with asyncio.timeout(5):
+            await on.journal.stop()
+        assert [file.calls.count("close") for file in on.files] == [1] * 3
+        assert not on.journal._worker._thread.is_alive()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert [record.message.split(":")[0] for record in caplog.records] == ["journal file could not be closed"]
 
 
 @pytest.mark.parametrize("is_started", [True, False])

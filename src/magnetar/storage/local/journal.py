@@ -113,7 +113,9 @@ class Journal:
         self._idle = True
         """Nothing is queued, and no step has been asked for."""
         self._stopped: asyncio.Future[None] | None = None
-        """Set while the journal is to stop, done when it has."""
+        """Set while the journal is to stop, done when it writes no more."""
+        self._ending: asyncio.Task[None] | None = None
+        """Stops the journal and releases what it has."""
         self._wants_mark = False
         self._mark_timer: TimerHandle | None = None
         self._mark_behind = 0
@@ -156,7 +158,12 @@ class Journal:
             raise StorageError("a journal write has just failed")
         if self._overflow or not self._filling.put(entry):
             self._overflow.append(entry)
-            self._refill()
+            try:
+                self._refill()
+            except (OSError, MemoryError) as error:
+                # A record that stayed would be written under the number that the ledger gives to its next one.
+                self._overflow.pop()
+                raise StorageError(f"there is no memory for a record of {entry.size} bytes: {error}") from error
         self.queued_bytes += need
         if self._idle:
             # At the end of this turn of the loop: everything it appends shares the round.
@@ -201,25 +208,33 @@ class Journal:
         If the next start needs the journal, an empty round follows the last one: damage to that will then not be
         taken for a torn tail.
         """
-        if self._stopped is not None:
-            await asyncio.shield(self._stopped)
-            return
-        self._stopped = self._loop.create_future()
+        if self._ending is None:
+            self._stopped = self._loop.create_future()
+            self._ending = self._loop.create_task(self._stop_and_release(self._stopped, is_needed))
+        # A caller that is cancelled leaves the end under way, and the next one waits for it.
+        await asyncio.shield(self._ending)
+
+    async def _stop_and_release(self, stopped: asyncio.Future[None], is_needed: bool) -> None:
         if not self._worker.is_started:
             self._end()
             self._close_files()
             return
         self._wants_mark = is_needed
         self._wake()
-        await self._stopped
-        if self._kernel is not None:
-            self._kernel.close()
-        await self._worker.run(self._close_files)
-        self._worker.stop()
+        await stopped
+        try:
+            if self._kernel is not None:
+                self._kernel.close()
+            await self._worker.run(self._close_files)
+        finally:
+            self._worker.stop()
 
     def _close_files(self) -> None:
         for file in self._ring.files():
-            file.file.close()
+            try:
+                file.file.close()
+            except OSError as error:  # what counts of it was synced, and the others are to be closed too
+                log.warning("journal file could not be closed: file=%s error=%s", file.path.name, error)
 
     def _check_room(self, need: int) -> None:
         # Every record might be alone in its round, and a round that does not fit a file's end leaves it unused.
