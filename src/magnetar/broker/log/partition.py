@@ -115,16 +115,26 @@ class Partition:
         """It was deleted, or the server stops."""
         return self.log.state is State.CLOSED
 
-    def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
+    def append(
+        self,
+        batch: memoryview,
+        now_ms: int,
+        done: Done,
+        *,
+        transactional_id: str | None = None,
+        keys_known: bool = False,
+    ) -> Appended:
         """Append one Kafka record batch; `done` is called when it is durable or has failed.
 
-        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.  `keys_known` says that its
-        records were found to have keys, after `NeedsOpening` had asked for that.
+        `batch` must be writable and stay unchanged afterwards: it becomes the log entry.  `transactional_id` is the one
+        that its client may write in transactions of.  `keys_known` says that its records were found to have keys, after
+        `NeedsOpening` had asked for that.
 
         Raises:
             NeedsOpening: of a compacted topic; the batch is otherwise good, as far as its header says.
             CorruptMessage, InvalidRecord, UnsupportedMessageFormat, RecordTooLarge, InvalidTimestamp: the batch is bad.
             OutOfOrderSequence, InvalidProducerEpoch: its producer is out of step.
+            InvalidTxnState: it is of a transaction that is not open, has not this partition, or is another id's.
             TopicTerminated: the topic has got its last message.
             ProducersHeld, ProducersRefused: its backlog is over its quota.
             StorageError: nothing can be written now, or what its producer has sent is not known.
@@ -146,9 +156,11 @@ class Partition:
                 self._when_durable(earlier.last_offset, done)
                 return Appended(earlier.base_offset, -1)
             if attributes & TRANSACTIONAL and not self.topic.is_in_transaction(
-                producer_id, epoch, self.index
+                producer_id, epoch, self.index, transactional_id
             ):
-                raise InvalidTxnState(f"producer {producer_id} has no transaction with this partition in it")
+                raise InvalidTxnState(
+                    f"producer {producer_id} has no transaction of {transactional_id!r} with this partition in it"
+                )
         base = log.next_offset
         append_time_ms = -1
         if config.log_append_time:

@@ -24,6 +24,8 @@ class PartitionTopic(Protocol):
         """Raises UnknownTopic when it was deleted."""
         ...
 
-    def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
-        """Whether partition `index` is part of the producer's open transaction."""
+    def is_in_transaction(
+        self, producer_id: int, epoch: int, index: int, transactional_id: str | None
+    ) -> bool:
+        """Whether partition `index` is part of the producer's open transaction, and that is one of the id."""
         ...

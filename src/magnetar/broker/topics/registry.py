@@ -59,8 +59,8 @@ class TopicRegistry:
     What is not the registry's to know comes from its maker: `make_partition` (the kind that the topic asks for),
     `ensure_namespaces`, which makes those that are missing before topics are stored, `namespace_limit` (how many topics
     the namespace of a topic may have, 0 for any number), `apply_policies` (to a partition that is
-    opened), `is_in_transaction` (producer id, epoch, full topic name, partition), `when_terminated`, called for
-    each partition whose last message is durable, and `observers`, which hear of topics that come and go.
+    opened), `is_in_transaction` (producer id, epoch, full topic name, partition, transactional id), `when_terminated`,
+    called for each partition whose last message is durable, and `observers`, which hear of topics that come and go.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TopicRegistry:
         ensure_namespaces: Callable[[Collection[str]], Awaitable[None]],
         namespace_limit: Callable[[TopicName], int],
         apply_policies: Callable[[Partition], None],
-        is_in_transaction: Callable[[int, int, str, int], bool],
+        is_in_transaction: Callable[[int, int, str, int, str | None], bool],
         when_terminated: Callable[[Partition], None],
         observers: TopicsObservers,
     ) -> None:

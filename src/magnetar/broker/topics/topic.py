@@ -35,7 +35,7 @@ class Topic:
     """One topic.  `overrides` are the settings that were given for it; `config` is what holds.
 
     `open_partition` makes a partition when a client first asks for it; `is_in_transaction` (producer id, epoch, full
-    name, partition) answers for the transactions.
+    name, partition, transactional id) answers for the transactions.
 
     A Pulsar client uses a topic that is not `is_partitioned` by its own name; Kafka clients see its partition 0.
     """
@@ -71,7 +71,7 @@ class Topic:
         is_partitioned: bool = True,
         *,
         open_partition: "Callable[[Topic, int], Partition]",
-        is_in_transaction: Callable[[int, int, str, int], bool],
+        is_in_transaction: Callable[[int, int, str, int, str | None], bool],
     ) -> None:
         self._open_partition = open_partition
         self._is_in_transaction = is_in_transaction
@@ -152,9 +152,11 @@ class Topic:
             return [self.name.full]
         return [self.name.partition_name(index) for index in range(self.partition_count)]
 
-    def is_in_transaction(self, producer_id: int, epoch: int, index: int) -> bool:
-        """Whether partition `index` is part of the producer's open transaction."""
-        return self._is_in_transaction(producer_id, epoch, self.name.full, index)
+    def is_in_transaction(
+        self, producer_id: int, epoch: int, index: int, transactional_id: str | None
+    ) -> bool:
+        """Whether partition `index` is part of the producer's open transaction, and that is one of the id."""
+        return self._is_in_transaction(producer_id, epoch, self.name.full, index, transactional_id)
 
     def log_name(self, index: int) -> str:
         name = self.name

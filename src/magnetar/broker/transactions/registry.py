@@ -108,11 +108,19 @@ class TransactionRegistry:
 
     # questions
 
-    def is_in_transaction(self, producer_id: int, epoch: int, topic: str, partition: int) -> bool:
+    def is_in_transaction(
+        self, producer_id: int, epoch: int, topic: str, partition: int, transactional_id: str | None
+    ) -> bool:
+        """Whether the partition is in the open transaction of the producer, and that is one of `transactional_id`.
+
+        Producer ids are counted up, so that anyone can guess one: the right to write is the id's.
+        """
         transaction = self._by_producer.get(producer_id)
         record = None if transaction is None else transaction.record
         return (
-            record is not None
+            transaction is not None
+            and record is not None
+            and transaction.transactional_id == transactional_id
             and record.epoch == epoch
             and record.state is TransactionState.ONGOING
             and (topic, partition) in record.partitions

@@ -69,7 +69,15 @@ class PartitionHandle(Protocol):
 class WritablePartition(PartitionHandle, Protocol):
     """A partition of a topic that may be written to."""
 
-    def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
+    def append(
+        self,
+        batch: memoryview,
+        now_ms: int,
+        done: Done,
+        *,
+        transactional_id: str | None = None,
+        keys_known: bool = False,
+    ) -> Appended:
         """Append one record batch, and keep its memory; `done` is called when it is durable or has failed.
 
         As `Partition.append`, also in what it raises.

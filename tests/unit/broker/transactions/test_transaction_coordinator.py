@@ -178,7 +178,7 @@ def test_a_decision_is_finished_after_a_crash(driver: TransactionDriver, commit:
 def test_an_open_transaction_goes_on_after_a_crash(driver: TransactionDriver) -> None:
     producer = opened(driver)
     driver.restart()
-    assert driver.coordinator.is_in_transaction(*producer, *T0)
+    assert driver.coordinator.is_in_transaction(*producer, *T0, "x")
     assert driver.coordinator.pending_offsets("g") == {("u", 0)}
     assert driver.end("x", producer, commit=True) is E.NONE
     assert driver.committed("g", "u", 0) == 42
@@ -294,7 +294,7 @@ def test_a_transaction_times_out_and_its_producer_is_fenced(driver: TransactionD
     assert driver.state("x") is S.COMPLETE_ABORT
     assert driver.markers(*T0) == [(producer.producer_id, producer.epoch + 1, False)]
     assert driver.end("x", producer, commit=True) is E.PRODUCER_FENCED
-    assert not driver.coordinator.is_in_transaction(*producer, *T0)
+    assert not driver.coordinator.is_in_transaction(*producer, *T0, "x")
 
 
 def test_a_time_out_that_cannot_be_written_is_tried_again(driver: TransactionDriver) -> None:

@@ -114,10 +114,12 @@ def test_only_an_open_transaction_lets_its_producer_write_and_only_to_what_it_ha
 ) -> None:
     producer_id, epoch = reach(driver, state)
     inside = driver.coordinator.is_in_transaction
-    assert inside(producer_id, epoch, "t", 0) is (state is S.ONGOING)
-    assert not inside(producer_id, epoch, "t", 1)
-    assert not inside(producer_id, epoch + 1, "t", 0)
-    assert not inside(producer_id + 1, epoch, "t", 0)
+    assert inside(producer_id, epoch, "t", 0, "x") is (state is S.ONGOING)
+    assert not inside(producer_id, epoch, "t", 1, "x")
+    assert not inside(producer_id, epoch + 1, "t", 0, "x")
+    assert not inside(producer_id + 1, epoch, "t", 0, "x")
+    assert not inside(producer_id, epoch, "t", 0, "y")
+    assert not inside(producer_id, epoch, "t", 0, None)
 
 
 def test_the_tables_of_the_rules_know_every_state() -> None:

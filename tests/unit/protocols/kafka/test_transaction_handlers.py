@@ -1,9 +1,11 @@
 """The transaction APIs from a request's bytes to a response's bytes, on a real broker."""
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from magnetar.base.names import TopicName
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
@@ -26,11 +28,14 @@ from magnetar.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from magnetar.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from magnetar.wire.kafka.records import TRANSACTIONAL
+from tests.unit.protocols.kafka.conftest import record_batch
 
 FULL = "persistent://public/default/t"
 
@@ -46,6 +51,15 @@ class Asker:
     async def topic(self) -> None:
         topics = self.client.broker.topics
         await topics.create([topics.plan(NewTopic(TopicName.parse("t"), 4))])
+
+    async def produce(self, transactional_id: str | None) -> int:
+        """A record of the transaction, to partition 1."""
+        batch = record_batch(1, self.client.broker.clock.now_ms(), self.producer_id)
+        struct.pack_into(">h", batch, 21, TRANSACTIONAL)
+        struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+        data = [TopicProduceData("t", partition_data=[PartitionProduceData(1, memoryview(batch))])]
+        answer = await self.client.ask("produce", 9, ProduceRequest(transactional_id, -1, 1000, data))
+        return int(answer.responses[0].partition_responses[0].error_code)
 
     async def init(self, version: int = 5, node_id: int | None = None, **changes: Any) -> int:
         values = {"transactional_id": self.name, "transaction_timeout_ms": 60_000, **changes}
@@ -142,12 +156,12 @@ def test_a_batch_needs_its_partition_in_the_transaction(with_broker: Run) -> Non
         await asker.init()
         await asker.add(("t", 1))
         inside = asker.client.broker.transactions.is_in_transaction
-        assert inside(asker.producer_id, asker.epoch, FULL, 1)
-        assert not inside(asker.producer_id, asker.epoch, FULL, 0)
+        assert inside(asker.producer_id, asker.epoch, FULL, 1, "x")
+        assert not inside(asker.producer_id, asker.epoch, FULL, 0, "x")
         topic = asker.client.broker.topics.get(TopicName.parse("t"))
-        assert topic.is_in_transaction(asker.producer_id, asker.epoch, 1)
+        assert topic.is_in_transaction(asker.producer_id, asker.epoch, 1, "x")
         await asker.end(commit=True)
-        assert not topic.is_in_transaction(asker.producer_id, asker.epoch, 1)
+        assert not topic.is_in_transaction(asker.producer_id, asker.epoch, 1, "x")
 
     with_asker(with_broker, scenario)
 
@@ -161,6 +175,22 @@ def test_an_unknown_partition_keeps_the_others_out(with_broker: Run, missing: tu
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert not asker.client.broker.transactions.describe("x").partitions
+
+    with_asker(with_broker, scenario)
+
+
+def test_a_batch_of_a_transaction_comes_with_the_transactional_id_that_it_is_of(with_broker: Run) -> None:
+    """A producer id can be guessed, and the right to write is the id's."""
+
+    async def scenario(asker: Asker) -> None:
+        await asker.init()
+        await asker.add(("t", 1))
+        assert await asker.produce(None) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert await asker.produce("y") == ErrorCode.INVALID_TXN_STATE
+        partition = asker.client.broker.topics.get(TopicName.parse("t")).partition(1)
+        assert partition.log.next_offset == 0
+        assert await asker.produce("x") == ErrorCode.NONE
+        assert partition.log.next_offset == 1
 
     with_asker(with_broker, scenario)
 

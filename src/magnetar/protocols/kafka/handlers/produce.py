@@ -7,6 +7,9 @@ acknowledged batch is on disk.  acks=0 gets no response; a caller who may not wr
 Records of compacted topics are looked at before they are appended.  What takes long is done on a thread, and until all
 batches of the request have been appended or refused, the connection's next request does not begin: a producer's batches
 keep their order, whatever it takes to look into each.
+
+A batch of a transaction is taken from who may write in transactions of its transactional id, and names that id in the
+request: a producer id can be guessed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import BrokerError, WireError
-from magnetar.broker.errors import InvalidRecord, NotLeader, RecordTooLarge
+from magnetar.broker.errors import InvalidRecord, InvalidTxnState, NotLeader, RecordTooLarge
 from magnetar.broker.log.errors import NeedsOpening
 from magnetar.broker.security.errors import NotAuthorized
 from magnetar.broker.usecases.handles import WritableTopic
@@ -47,13 +50,14 @@ _NO_BATCH: Final = memoryview(b"")
 class _Pending(Deferred):
     """A produce request whose batches are on their way to disk; resolved by the last one that arrives."""
 
-    __slots__ = ("is_answered", "left", "response")
+    __slots__ = ("is_answered", "left", "response", "transactional_id")
 
     mutes = False  # batches of many requests share a synced write
 
-    def __init__(self, response: ProduceResponse) -> None:
+    def __init__(self, response: ProduceResponse, transactional_id: str | None) -> None:
         super().__init__()
         self.response = response
+        self.transactional_id = transactional_id
         self.is_answered = True
         self.left = 1  # one for stage one itself, so that nothing resolves before all batches are queued
 
@@ -99,7 +103,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Deferred | Produ
     now_ms = context.cases.clock.now_ms()
     denied: NotAuthorized | None = None
     unpinned = context.service.arena.unpinned
-    pending = _Pending(ProduceResponse())
+    pending = _Pending(ProduceResponse(), request.transactional_id)
     size = 0
     answers = pending.response.responses
     to_open: list[_Opening] = []
@@ -202,7 +206,13 @@ def _append(
             raise NotLeader(f"node {context.node.node_id} does not lead {topic.name} {index}")
         pending.left += 1
         try:
-            appended = partition.append(batch, now_ms, partial(pending.done, answer), keys_known=keys_known)
+            appended = partition.append(
+                batch,
+                now_ms,
+                partial(pending.done, answer),
+                transactional_id=pending.transactional_id,
+                keys_known=keys_known,
+            )
         except (BrokerError, NeedsOpening):
             pending.left -= 1
             raise
@@ -218,6 +228,10 @@ def _append(
             partition = topic.partition(index)
             answer.current_leader = LeaderIdAndEpoch(partition.leader_id, partition.log.leader_epoch)
             pending.response.node_endpoints = node_endpoints(context, NodeEndpoint)
+    except InvalidTxnState as error:
+        _refuse(answer, error)
+        if pending.transactional_id is None:  # as in Kafka
+            answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     except BrokerError as error:
         _refuse(answer, error)
 
