@@ -2,6 +2,7 @@
 
 import argparse
 import fnmatch
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,12 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         help="measure only these: magnetar, kafka, pulsar",
     )
     parser.add_argument(
+        "--base",
+        type=Path,
+        metavar="PROGRAM",
+        help="measure beside the `magnetar` of another installation instead, pair by pair",
+    )
+    parser.add_argument(
         "--profile", action="store_true", help="sample Magnetar with perf, text files beside --output"
     )
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench" / "results" / "latest.json")
@@ -56,6 +63,8 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     arguments.servers = arguments.servers.split(",")
     if not set(arguments.servers) <= {servers.MAGNETAR, servers.KAFKA, pulsar_server.PULSAR}:
         parser.error("--servers takes any of magnetar, kafka and pulsar")
+    if arguments.base is not None:
+        arguments.servers = [servers.MAGNETAR, servers.BASE]
     if arguments.pairs is not None and arguments.pairs < 1:
         parser.error("--pairs takes a number from 1")
     return arguments
@@ -88,6 +97,8 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
                 f"Apache {peer.capitalize()} is not here (MAGNETAR_PEERS names the folder of peers): "
                 "Magnetar alone, no ratios."
             )
+    if arguments.base is not None and not os.access(arguments.base, os.X_OK):
+        raise RunFailed(f"--base: {arguments.base} is not a program")
     if servers.MAGNETAR in names:
         servers.magnetar_command()
     if not names:
@@ -118,7 +129,17 @@ def run(arguments: argparse.Namespace, console: Console) -> None:
     try:
         with (
             console.status("starting") as status,
-            Runner(names, kafka, pulsar, tools, effort, arguments.scratch, status.update, profiles) as runner,
+            Runner(
+                names,
+                kafka,
+                pulsar,
+                tools,
+                effort,
+                arguments.scratch,
+                status.update,
+                profiles,
+                arguments.base,
+            ) as runner,
         ):
             for measure in chosen:
                 results.append(runner.run(measure))

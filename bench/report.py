@@ -12,9 +12,9 @@ from rich.table import Table
 from bench import disk, stats
 from bench.pulsar_server import PULSAR
 from bench.runner import Result
-from bench.servers import KAFKA, MAGNETAR
+from bench.servers import BASE, KAFKA, MAGNETAR
 from bench.spark_measures import TABLE as SPARK
-from bench.stats import Comparison, Figure, Summary, Verdict
+from bench.stats import Comparison, Figure, Paired, Summary, Verdict
 
 SCHEMA = 1
 NOISE_WARNING_SHARE = 0.10
@@ -44,8 +44,9 @@ def show(results: Sequence[Result], console: Console) -> None:
     """A table for each peer that Magnetar was measured beside."""
     for name, (title, heading) in TITLES.items():
         chosen = [result for result in results if (result.measure.table or result.measure.peer) == name]
-        if chosen:
+        if chosen and not any(BASE in result.samples for result in chosen):
             _show_table(chosen, title, heading, console)
+    _show_beside_base(results, console)
     console.print(
         "Median of the runs, lowest to highest in brackets; ratio = Magnetar / the other.", style="dim"
     )
@@ -78,6 +79,37 @@ def _show_table(results: Sequence[Result], title: str, heading: str, console: Co
             )
         table.add_section()
     console.print(table)
+
+
+def _show_beside_base(results: Sequence[Result], console: Console) -> None:
+    table = Table(title="Magnetar beside another Magnetar, pair by pair", title_justify="left")
+    table.add_column("measure")
+    for name in ("Magnetar", "base", "ratio of a pair", "95 of 100 within", "pairs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for result in results:
+        for figure in result.measure.figures:
+            paired = beside_base(result, figure)
+            if paired is None:
+                continue
+            ours, theirs = (
+                show_summary(stats.summarize(result.values(name, figure.field)), extremes=False)
+                for name in (MAGNETAR, BASE)
+            )
+            table.add_row(
+                f"{figure.label}, {figure.unit}",
+                ours,
+                theirs,
+                f"{paired.median:.3f}x",
+                f"{paired.lowest:.3f}..{paired.highest:.3f}",
+                str(paired.count),
+            )
+    if table.row_count:
+        console.print(table)
+
+
+def beside_base(result: Result, figure: Figure) -> Paired | None:
+    """How a figure compares with the other Magnetar's; None where that was not measured."""
+    return stats.pair(result.values(MAGNETAR, figure.field), result.values(BASE, figure.field))
 
 
 def noise(result: Result) -> list[str]:
@@ -140,6 +172,12 @@ def document(results: Sequence[Result], about: dict[str, object]) -> dict[str, o
             {"peer_name": result.measure.peer, **_row(compare(result, figure))}
             for result in results
             for figure in result.measure.figures
+        ],
+        "beside_base": [
+            {"label": figure.label, "field": figure.field, "unit": figure.unit, **vars(paired)}
+            for result in results
+            for figure in result.measure.figures
+            if (paired := beside_base(result, figure)) is not None
         ],
         "measures": [
             {

@@ -12,7 +12,7 @@ from bench import disk, measures, profile, pulsar_measures, stats
 from bench.measures import Effort, Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_server import PULSAR, Pulsar
-from bench.servers import KAFKA, MAGNETAR, Kafka, Magnetar, Server
+from bench.servers import BASE, KAFKA, MAGNETAR, Base, Kafka, Magnetar, Server
 from bench.stats import Samples
 
 Say = Callable[[str], None]
@@ -46,8 +46,10 @@ class Runner:
         work: Path,
         say: Say,
         profiles: Path | None = None,
+        base: Path | None = None,
     ) -> None:
-        """`profiles`: the folder for Magnetar's profiles, one for each run; None takes none."""
+        """`profiles`: the folder for Magnetar's profiles, one for each run; None takes none.  `base`: the `magnetar`
+        of the server that is called so."""
         self.names = names
         self.kafka = kafka
         self.pulsar = pulsar
@@ -55,6 +57,7 @@ class Runner:
         self.effort = effort
         self.say = say
         self.profiles = profiles
+        self.base = base
         self.scratch = Path(tempfile.mkdtemp(prefix="run-", dir=work))
         self.shared: dict[tuple[str, tuple[str, ...], str], Server] = {}
         self.serial = 0
@@ -72,12 +75,13 @@ class Runner:
             self.shared = {}
 
     def run(self, measure: Measure) -> Result:
-        """All pairs of one measure.  A server that fails is left out of the rest of the measure."""
+        """All pairs of one measure, each in the other order than the one before.  A server that fails is left out of
+        the rest of the measure."""
         result = Result(measure)
         pairs = self.effort.pairs if measure.repeated else 1
         for pair in range(1, pairs + 1):
-            for name in self.names:
-                if name in result.failures or name not in (MAGNETAR, measure.peer):
+            for name in self.names if pair % 2 else reversed(self.names):
+                if name in result.failures or name not in (MAGNETAR, BASE, measure.peer):
                     continue
                 self.say(f"{measure.title}: {name}, {pair} of {pairs}")
                 try:
@@ -122,7 +126,7 @@ class Runner:
 
     def _shared(self, name: str, measure: Measure) -> Server:
         """One for each door: a server is warmed up with the clients that it is measured with."""
-        settings = measure.settings if name == MAGNETAR else measure.peer_settings
+        settings = measure.settings if name in (MAGNETAR, BASE) else measure.peer_settings
         door = KAFKA if measure.peer == KAFKA else PULSAR
         key = (name, settings, door)
         if key not in self.shared:
@@ -143,4 +147,6 @@ class Runner:
             if self.pulsar is None:
                 raise RunFailed("the peers' pulsar script is not here")
             return Pulsar(folder, self.pulsar, settings)
+        if name == BASE:
+            return Base(folder, settings, self.base)
         return Magnetar(folder, settings)

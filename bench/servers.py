@@ -22,6 +22,7 @@ HOST = "127.0.0.1"
 READY_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 120.0
 MAGNETAR = "magnetar"
+BASE = "base"  # another Magnetar, such as the one before a change
 KAFKA = "kafka"
 
 # Only so that a run's data is gone before the next one: Kafka otherwise keeps a deleted topic's files for a minute.
@@ -101,8 +102,10 @@ class Server(ABC):
 class Magnetar(Server):
     name = MAGNETAR
 
-    def __init__(self, folder: Path, settings: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, settings: tuple[str, ...] = (), program: Path | None = None) -> None:
+        """`program`: the `magnetar` of another installation; None is this environment's."""
         super().__init__(folder, settings)
+        self.program = program
         self.process: subprocess.Popen[bytes] | None = None
         self.pulsar_port, self.http_port = free_ports(2, taken=[self.port])
 
@@ -111,7 +114,8 @@ class Magnetar(Server):
         return Addresses(f"pulsar://{HOST}:{self.pulsar_port}", f"http://{HOST}:{self.http_port}")
 
     def _start(self) -> float:
-        command = [*magnetar_command(), "standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
+        command = magnetar_command() if self.program is None else [str(self.program)]
+        command += ["standalone", "--data-dir", str(self.folder / "data"), "--host", HOST]
         command += ["--kafka-port", str(self.port), "--http-port", str(self.http_port)]
         command += ["--pulsar-port", str(self.pulsar_port)]
         for setting in self.settings:
@@ -131,6 +135,12 @@ class Magnetar(Server):
         if self.process is not None:
             process.end(self.process, grace_seconds=STOP_SECONDS_MAX)
             self.process = None
+
+
+class Base(Magnetar):
+    """What is measured beside this environment's Magnetar, on the same terms."""
+
+    name = BASE
 
 
 class Peer(Server):

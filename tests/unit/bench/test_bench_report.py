@@ -138,6 +138,25 @@ def test_quick_is_a_part_of_the_whole() -> None:
     assert set(quick) < set(whole)
 
 
+def test_beside_another_magnetar_the_table_has_the_ratio_of_pairs() -> None:
+    result = _result(300.0, 100.0)
+    result.samples = {
+        "magnetar": {"produce_mb_s": [330.0, 300.0, 360.0]},
+        "base": {"produce_mb_s": [300.0, 300.0, 300.0]},
+    }
+    text = io.StringIO()
+    report.show([result], Console(file=text, width=150))
+    assert "1.100x" in text.getvalue()
+    assert "1.000..1.200" in text.getvalue()
+    assert "Apache Kafka" not in text.getvalue()
+    (row,) = json.loads(json.dumps(report.document([result], {})))["beside_base"]
+    assert (row["field"], row["median"], row["count"]) == ("produce_mb_s", 1.1, 3)
+
+
+def test_a_base_takes_the_place_of_the_peers() -> None:
+    assert parse_arguments(["--base", "bin/magnetar"]).servers == ["magnetar", "base"]
+
+
 @pytest.mark.parametrize("words", [["--servers", "redis"], ["--pairs", "0"]])
 def test_wrong_arguments_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

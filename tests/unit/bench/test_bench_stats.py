@@ -68,3 +68,28 @@ def test_samples_of_runs_and_of_measures_add_up() -> None:
 def test_cpu_per_gb_counts_ten_to_the_ninth_bytes() -> None:
     assert stats.per_gb(2.5, 500_000_000) == pytest.approx(5.0)
     assert math.isnan(stats.per_gb(1.0, 0))
+
+
+@pytest.mark.parametrize(
+    ("count", "cut"), [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (18, 4), (20, 5)]
+)
+def test_the_range_of_a_ratio_leaves_out_the_true_one_in_five_of_100_cases(count: int, cut: int) -> None:
+    quotients = [1 + number / 100 for number in range(count)]
+    paired = stats.pair(quotients[::-1], [1.0] * count)
+    assert paired is not None
+    assert (paired.lowest, paired.highest) == (quotients[cut], quotients[count - 1 - cut])
+    assert paired.count == count
+
+
+def test_pairs_are_compared_one_by_one() -> None:
+    paired = stats.pair([1.1, 11.0, 110.0], [1.0, 10.0, 100.0])
+    assert paired is not None
+    assert paired.lowest == pytest.approx(1.1)
+    assert paired.highest == pytest.approx(1.1)
+
+
+def test_runs_that_do_not_match_are_not_paired() -> None:
+    assert stats.pair([1.0, 2.0], [1.0]) is None
+    assert stats.pair([], []) is None
+    assert stats.pair([1.0], [0.0]) is None
+    assert stats.pair([math.nan], [1.0]) is None
