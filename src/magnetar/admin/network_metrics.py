@@ -60,7 +60,7 @@ def declare_network_metrics(
     )
     metrics.histogram(
         "magnetar_loop_stall_seconds",
-        "How long work waited for the event loop, looked at 40 times a second.",
+        "How long work waited for the event loop, looked at 40 times a second, or 4 while it is idle.",
         bounds=stalls.bounds,
     ).adopt(stalls)
     metrics.gauge(

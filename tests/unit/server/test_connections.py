@@ -9,7 +9,7 @@ import pytest
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.server.connection import Connection, ConnectionLimits
 from magnetar.server.listeners import Connections
-from magnetar.server.loop_watch import INTERVAL_S, LoopWatch
+from magnetar.server.loop_watch import INTERVAL_S, QUIET_INTERVAL_S, LoopWatch
 from magnetar.testing.clock import FakeClock
 
 
@@ -103,9 +103,26 @@ def test_refusals_are_counted_and_said_once_in_a_while(caplog: pytest.LogCapture
 
 def test_what_timers_are_late_by_is_how_long_the_loop_was_held() -> None:
     clock = FakeClock()
-    watch = LoopWatch(clock)
+    watch = LoopWatch(clock, clock.monotonic)
     clock.advance(INTERVAL_S)
     watch._due_s -= 0.3  # other work held the loop for so long
     clock.advance(INTERVAL_S)
     assert sum(watch.stalls.counts) == 2
     assert 0.29 < watch.longest_s < 0.31
+
+
+def test_a_loop_that_does_next_to_nothing_is_looked_at_rarely() -> None:
+    clock = FakeClock()
+    worked_s = 0.0
+    watch = LoopWatch(clock, lambda: worked_s)
+    clock.advance(INTERVAL_S)
+    for _ in range(40):
+        clock.advance(QUIET_INTERVAL_S / 10)
+    assert sum(watch.stalls.counts) == 5
+
+    worked_s = 1.0
+    clock.advance(QUIET_INTERVAL_S)
+    for _ in range(10):
+        worked_s += INTERVAL_S
+        clock.advance(INTERVAL_S)
+    assert sum(watch.stalls.counts) == 16
