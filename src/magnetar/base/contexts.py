@@ -22,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.paths import absolute_path
 from magnetar.base.private import SECRET_FOLDER_MODE, sync_folder, write_secret
 
 VARIABLE: Final = "MAGNETAR_CONTEXT"
@@ -79,7 +80,7 @@ class Contexts:
 def default_file(environment: Mapping[str, str]) -> Path:
     """Where the user's own contexts are."""
     home = environment.get("XDG_CONFIG_HOME", "")
-    folder = Path(home) if home.startswith("/") else Path("~/.config").expanduser()
+    folder = Path(home) if home.startswith("/") else absolute_path("the home of this user", "~/.config")
     return folder / "magnetar" / NAME
 
 
@@ -96,7 +97,7 @@ def find_context(name: str, environment: Mapping[str, str]) -> Context | None:
         ConfigError: there is none of that name, or its file cannot be read.
     """
     if is_file_name(name):
-        file = Path(name).expanduser().absolute()
+        file = absolute_path("the context", name)
         if not file.exists():
             raise ConfigError(f"there is no file of contexts {file}")
         return read_contexts(file).of("", file)

@@ -24,6 +24,7 @@ from magnetar.base.listeners import (
 )
 from magnetar.base.masking import HIDDEN
 from magnetar.base.names import InvalidTopicName, check_named_entity
+from magnetar.base.paths import absolute_path
 from magnetar.base.properties import parse_properties
 from magnetar.base.server_key import Section
 from magnetar.base.settings_audit import AuditSettings, audit
@@ -264,7 +265,7 @@ class _Reader(Values):
 
     def settings(self) -> ServerSettings:
         nodes = self._nodes()
-        data_dir = Path(self._text("data.dir")).expanduser().absolute()
+        data_dir = absolute_path("data.dir", self._text("data.dir"))
         return ServerSettings(
             data_dir=data_dir,
             network=self._network(nodes),

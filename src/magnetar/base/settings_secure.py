@@ -9,10 +9,10 @@ Settings that say how clients come in would contradict it, and end the start.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.paths import absolute_path
 from magnetar.base.settings_audit import AUDIT_LOG
 from magnetar.base.settings_authentication import AUTHENTICATION_NAMES, PROVIDERS, TOKEN
 from magnetar.base.settings_authorization import AUTHORIZATION_NAMES
@@ -77,7 +77,7 @@ def secured(given: Mapping[str, Setting], own: Iterable[tuple[str, str]]) -> dic
     def text(name: str) -> str:
         return given[name].text if name in given else SERVER_KEYS[name].default or ""
 
-    folder = Path(text("data.dir")).expanduser().absolute() / FOLDER
+    folder = absolute_path("data.dir", text("data.dir")) / FOLDER
     host = bare_host(text("host"))
     host = f"[{host}]" if ":" in host else host
     provider = next(one for one, method in PROVIDERS.items() if method == TOKEN)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from magnetar.base.config import ConfigType
 from magnetar.base.errors import ConfigError
+from magnetar.base.paths import absolute_path
 from magnetar.base.principal_rules import DEFAULT_RULES, PrincipalRules, parse_principal_rules
 from magnetar.base.server_key import ServerKey, aliases
 
@@ -326,13 +327,7 @@ def _in_file(given: Given) -> Pem:
     """A key that was given in the place of its file's name must not be said again, in a log or an answer."""
     if "-----BEGIN" in given.text:
         raise ConfigError(f"{given.name} is the name of a file, and what was given is PEM itself")
-    try:
-        file = Path(given.text).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"{given.name} {given.text[:200]!r}: there is no such user") from None
-    if "\0" in given.text:
-        raise ConfigError(f"{given.name} {given.text[:200]!r} is not the name of a file")
-    return Pem(given.name, file)
+    return Pem(given.name, absolute_path(given.name, given.text))
 
 
 def _versions(given: Given) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import typer
 from magnetar.base.contexts import Context, Contexts, check_name, default_file, read_contexts, write_contexts
 from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST, is_loopback
+from magnetar.base.paths import absolute_path
 
 app = typer.Typer(help="Name servers, and how to log in there.", rich_markup_mode=None)
 
@@ -56,7 +57,7 @@ def add(
             raise ConfigError("--from says all of a context: leave the other options out")
         made = read_contexts(source.absolute()).of("", source)
     elif url:
-        made = Context(url, _absolute(ca), _absolute(token_file), token_command)
+        made = Context(url, _absolute("--ca", ca), _absolute("--token-file", token_file), token_command)
     else:
         raise ConfigError("a context needs the address of a server: say --url, or --from a file")
     for needed in (made.ca, made.token_file):
@@ -120,5 +121,5 @@ def _mine() -> tuple[Path, Contexts]:
     return file, read_contexts(file)
 
 
-def _absolute(file: Path | None) -> str:
-    return "" if file is None else str(file.expanduser().absolute())
+def _absolute(flag: str, file: Path | None) -> str:
+    return "" if file is None else str(absolute_path(flag, file))

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from magnetar.base.errors import ConfigError
+from magnetar.base.paths import absolute_path
 from magnetar.cli.reaching import Context, Url, reached
 
 FOLDER: Final = "pipelines"  # in the data directory
@@ -56,6 +57,6 @@ def worker(
     configure_logging(log_level, log_format)
     from magnetar.pipelines.worker.process import WorkerOptions, run
 
-    folder = (checkpoint_dir or data_dir / FOLDER).expanduser().absolute()
-    token = (token_file or data_dir / NAME).expanduser().absolute()
+    folder = absolute_path("--checkpoint-dir", checkpoint_dir or data_dir / FOLDER)
+    token = absolute_path("--token-file", token_file or data_dir / NAME)
     raise typer.Exit(run(WorkerOptions(reached(url, context), folder, token, master, memory, with_parent)))
