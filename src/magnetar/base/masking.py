@@ -22,7 +22,11 @@ _WORDS: Final = (
     "authorization",
     "signature",
     "jaas",
+    "private",
+    "webhook",  # whoever knows its address may send there
+    "dsn",
 )
+_PARTS: Final = re.compile(r"(^|[._-])(auth|connection[._-]?(url|string|uri))($|[._-])")
 _STORES: Final = "storage_options"  # accounts and keys of object stores, under names of many kinds
 _USER: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<user>[^/@\s]+)@")
 _QUERY: Final = re.compile(r"(?P<url>[A-Za-z][A-Za-z0-9+.-]*://[^\s?]+)\?(?P<query>\S+)")
@@ -33,7 +37,7 @@ _PLAIN: Final = frozenset(("true", "false", "null", "none"))
 def is_secret(name: str) -> bool:
     """Whether a value of this name is secret."""
     lower = name.lower()
-    return lower == _STORES or any(word in lower for word in _WORDS)
+    return lower == _STORES or any(word in lower for word in _WORDS) or _PARTS.search(lower) is not None
 
 
 def masked(content: Any) -> Any:

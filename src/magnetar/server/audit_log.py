@@ -32,6 +32,10 @@ BATCH_BYTES_MAX: Final = 256 << 10
 RETRY_S: Final = 1.0
 PATIENCE_S: Final = 1.0  # a change is answered whatever its line does
 CLOSE_S_MAX: Final = 5.0
+OWN_FILES: Final = (
+    "metadata.sqlite",
+    "lock",
+)  # in the data folder; SQLite keeps more beside the first, behind `-`
 
 _Waiter = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
@@ -60,12 +64,15 @@ class AuditLog:
         """The log at a stream of `STREAMS`, or at a path that begins in `data_dir`.
 
         Raises:
-            ConfigError: it cannot be written there.
+            ConfigError: it cannot be written there, or what is there is another file.
         """
         if target in STREAMS:
             return cls(None, (sys.stdout if target == "stdout" else sys.stderr).fileno(), clock)
         path = data_dir / os.path.expanduser(target)  # a name of no user stays as it is
+        if path.parent == data_dir and path.name.partition("-")[0] in OWN_FILES:
+            raise ConfigError(f"audit.log: {path} is a file of the server's own: name another one")
         try:
+            _check_is_audit_log(path)
             return cls(path, _opened(path), clock)
         except (OSError, ValueError) as error:  # a path with a NUL is the latter
             reason = error.strerror if isinstance(error, OSError) else error
@@ -196,6 +203,16 @@ class AuditLog:
             _, loop, handed_over = self._waiters.popleft()
             with contextlib.suppress(RuntimeError):  # the loop has ended: so has who waited
                 loop.call_soon_threadsafe(_settle, handed_over)
+
+
+def _check_is_audit_log(path: Path) -> None:
+    """A file of another kind that is there is not gone on with.  Raises ConfigError, OSError, ValueError."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(1) not in (b"", b"{"):
+                raise ConfigError(
+                    f"audit.log: {path} is there and is no audit log: name another file, or move it"
+                )
 
 
 def _opened(path: Path) -> int:

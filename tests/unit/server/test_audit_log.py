@@ -77,6 +77,21 @@ def test_a_file_that_was_moved_away_is_made_anew(tmp_path: Path, leaves_one: boo
         assert path.read_bytes() == b"3\n"
 
 
+@pytest.mark.parametrize("name", ["metadata.sqlite", "metadata.sqlite-wal", "lock"])
+def test_files_of_the_servers_own_are_refused_also_before_they_are_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="of the server's own"):
+        AuditLog.open(name, tmp_path, SystemClock())
+    assert not (tmp_path / name).exists()
+
+
+def test_a_file_of_another_kind_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("what I have seen")
+    with pytest.raises(ConfigError, match="is no audit log"):
+        AuditLog.open(str(other), tmp_path, SystemClock())
+    assert other.read_text() == "what I have seen"
+
+
 @pytest.mark.parametrize("path", ["missing/audit.log", ".", "~no-such-user/audit.log", "a\0b"])
 def test_a_start_without_a_file_to_write_is_refused_in_one_sentence(tmp_path: Path, path: str) -> None:
     with pytest.raises(
