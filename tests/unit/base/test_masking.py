@@ -13,6 +13,22 @@ from magnetar.base.masking import HIDDEN, masked, scrubbed, secrets_in
         ),
         ({"SSL.Key.Password": "x", "none": None}, {"SSL.Key.Password": HIDDEN, "none": None}),
         ({"token": {"deep": ["x", {"y": "z"}]}}, {"token": {"deep": [HIDDEN, {"y": HIDDEN}]}}),
+        (
+            {
+                "http.auth": "x",
+                "author": "x",
+                "webhookUrl": "x",
+                "connection.url": "x",
+                "subscriptionAuthMode": "x",
+            },
+            {
+                "http.auth": HIDDEN,
+                "author": "x",
+                "webhookUrl": HIDDEN,
+                "connection.url": HIDDEN,
+                "subscriptionAuthMode": "x",
+            },
+        ),
         ({"url": "s3://u:p@h/x"}, {"url": f"s3://{HIDDEN}@h/x"}),
         ({"url": "az://h/x?sig=1&b=2"}, {"url": f"az://h/x?{HIDDEN}"}),
         ({"sql": "select a from source where b like '?'"}, {"sql": "select a from source where b like '?'"}),
