@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import client, machine, measures, process, profile, pulsar_server, report, servers
+from bench.fairness_measures import FAIRNESS_MEASURES
 from bench.measures import Measure, Tools
 from bench.process import RunFailed
 from bench.pulsar_client import PulsarPerf
@@ -20,7 +21,7 @@ from bench.runner import Result, Runner
 from bench.spark_client import SPARK_KAFKA, SparkJobs
 from bench.spark_measures import SPARK_MEASURES
 
-MEASURES = (*measures.MEASURES, *PULSAR_MEASURES, *SPARK_MEASURES)
+MEASURES = (*measures.MEASURES, *FAIRNESS_MEASURES, *PULSAR_MEASURES, *SPARK_MEASURES)
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORK = REPOSITORY / "bench" / ".work"
 LOG_WIDTH = 150  # in a file or a pipe, where rich would take 80 and cut the figures

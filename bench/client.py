@@ -6,12 +6,13 @@ optional libraries, so that every machine measures with the same client; the pro
 """
 
 import base64
+import contextlib
 import hashlib
 import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,18 @@ class Librdkafka:
         for partition in range(partitions):
             arguments += ["-p", str(partition)]
         return self._run("Fetch", parse.consumed, bootstrap, topic, count, arguments)
+
+    @contextlib.contextmanager
+    def flood(
+        self, bootstrap: str, topic: str, *, size: int, settings: Sequence[str] = ()
+    ) -> Iterator[None]:
+        """Produce without end, as `produce`, for the time of the block.  RunFailed when the client ends before."""
+        command = [str(self.program), "-P", "-s", str(size), "-a", "-1", "-b", bootstrap, "-t", topic, "-q"]
+        command += _options([f"linger.ms={LINGER_MS}", *settings])
+        with process.running(command) as client:
+            yield
+            if client.poll() is not None:
+                raise RunFailed(f"{self.program.name} ended with {client.returncode} before it was to")
 
     def _run(
         self,
@@ -124,6 +137,18 @@ class ProducerPerformance:
             return parse.latency(finished.output)
         except parse.ParseError as error:
             raise RunFailed(str(error)) from error
+
+
+    def set_client_quota(self, bootstrap: str, client_id: str, bytes_per_second: int | None) -> None:
+        """What clients of an id may produce, by Kafka's `kafka-configs`; None takes the quota away."""
+        command: list[str | Path] = [self.script, "tool", "kafka.admin.ConfigCommand"]
+        command += ["--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients"]
+        command += ["--entity-name", client_id]
+        if bytes_per_second is None:
+            command += ["--delete-config", "producer_byte_rate"]
+        else:
+            command += ["--add-config", f"producer_byte_rate={bytes_per_second}"]
+        process.run(command, seconds_max=RUN_SECONDS_MAX, environment={"KAFKA_HEAP": JAVA_HEAP})
 
 
 def build(work: Path, say: Callable[[str], None]) -> Path:

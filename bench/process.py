@@ -11,11 +11,12 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+END_SECONDS_MAX = 10.0
 OUTPUT_BYTES_MAX = 4_000_000  # of a tool's output: more than any run of ours prints
 
 
@@ -112,6 +113,21 @@ def run(
         raise RunFailed(f"{Path(str(command[0])).name} ended with {process.returncode}: {tail}")
     cpu = CpuTime(after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime)
     return Finished(output, seconds, cpu)
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A program for the time of the block; its output is thrown away."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            yield process
+        finally:
+            end(process, grace_seconds=END_SECONDS_MAX)
 
 
 def end(process: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
