@@ -69,9 +69,7 @@ class Librdkafka:
         return self._run("Fetch", parse.consumed, bootstrap, topic, count, arguments)
 
     @contextlib.contextmanager
-    def flood(
-        self, bootstrap: str, topic: str, *, size: int, settings: Sequence[str] = ()
-    ) -> Iterator[None]:
+    def flood(self, bootstrap: str, topic: str, *, size: int, settings: Sequence[str] = ()) -> Iterator[None]:
         """Produce without end, as `produce`, for the time of the block.  RunFailed when the client ends before."""
         command = [str(self.program), "-P", "-s", str(size), "-a", "-1", "-b", bootstrap, "-t", topic, "-q"]
         command += _options([f"linger.ms={LINGER_MS}", *settings])
@@ -137,7 +135,6 @@ class ProducerPerformance:
             return parse.latency(finished.output)
         except parse.ParseError as error:
             raise RunFailed(str(error)) from error
-
 
     def set_client_quota(self, bootstrap: str, client_id: str, bytes_per_second: int | None) -> None:
         """What clients of an id may produce, by Kafka's `kafka-configs`; None takes the quota away."""

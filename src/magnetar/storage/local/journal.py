@@ -163,7 +163,9 @@ class Journal:
             except (OSError, MemoryError) as error:
                 # A record that stayed would be written under the number that the ledger gives to its next one.
                 self._overflow.pop()
-                raise StorageError(f"there is no memory for a record of {entry.size} bytes: {error}") from error
+                raise StorageError(
+                    f"there is no memory for a record of {entry.size} bytes: {error}"
+                ) from error
         self.queued_bytes += need
         if self._idle:
             # At the end of this turn of the loop: everything it appends shares the round.
