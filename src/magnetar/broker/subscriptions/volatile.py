@@ -132,7 +132,15 @@ class NonPersistentPartition(Partition):
     def subscriptions(self) -> dict[str, "NonPersistentSubscription"]:
         return self._volatile.of(self)
 
-    def append(self, batch: memoryview, now_ms: int, done: Done, *, keys_known: bool = False) -> Appended:
+    def append(
+        self,
+        batch: memoryview,
+        now_ms: int,
+        done: Done,
+        *,
+        transactional_id: str | None = None,
+        keys_known: bool = False,
+    ) -> Appended:
         raise PolicyViolation("A non-persistent topic has no log that could be produced to")
 
     def publish(self, payload: memoryview, view: EntryView, now_ms: int, done: Done) -> Entry:
