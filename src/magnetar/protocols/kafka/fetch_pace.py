@@ -18,7 +18,7 @@ class FetchPace:
 
     def __init__(self, connection_id: int = -1) -> None:
         self._connection_id = connection_id
-        self._held: list[DispatchTurns] = []
+        self._held: dict[DispatchTurns, None] = {}  # not a list: each partition is looked for in it
         self._given: list[tuple[DispatchTurns, int, int]] = []
 
     def holds(self, partition: ReadablePartition) -> bool:
@@ -26,7 +26,7 @@ class FetchPace:
         turns = partition.dispatch_limit
         if turns is None or turns.admits(self._connection_id):
             return False
-        self._held.append(turns)
+        self._held[turns] = None
         return True
 
     def is_held(self, partition: ReadablePartition) -> bool:
