@@ -6,6 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.topics.model import NewTopic
 from magnetar.protocols.kafka.fetch_pace import FetchPace
@@ -161,6 +163,25 @@ def test_bytes_hold_and_a_rate_that_is_lifted_answers_at_once(with_broker: Run) 
         assert not waiting.resolved
         await limit(client, 0)
         assert records(await answered(waiting)) == {"limited": 36}
+
+    with_broker(scenario)
+
+
+def test_a_fetch_reads_in_its_turn_what_is_not_cached(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It was answered with nothing, and by its next fetch, if that was 20 ms away, had lost its turn: each time.
+    async def scenario(client: Any) -> None:
+        clock = clocked(client)
+        partition = await topic(client, "limited", 40)
+        await limit(client, 10)
+        assert records(handle(client, asked(0))) == {"limited": 10}
+        assert records(handle(client, asked(10))) == {"limited": 1}
+        monkeypatch.setattr(type(partition.log), "read_cached", lambda *_, **__: None)
+        waiting = handle(client, asked(11))
+        assert isinstance(waiting, Deferred)
+        clock.advance(0.15)
+        assert records(await answered(waiting)) == {"limited": 1}
 
     with_broker(scenario)
 

@@ -428,11 +428,11 @@ class _Fetch:
             self._answer_later(deferred, self._look_in_turns(deferred, may_wait=False))
             return
         self.collect()
-        # What was just appended is cached; if the cache is too small even for that, the next fetch reads it.
-        if not self.foreign or self.cold:
-            deferred.resolve(self.response())
-        else:
+        if self.cold or self.foreign:
+            # Now, and not by the next fetch: its turn at a dispatch rate would be over by then.
             self._answer_later(deferred, self.read_later())
+        else:
+            deferred.resolve(self.response())
 
     def _answer_later(self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]) -> None:
         self._context.service.tasks.spawn("Fetch", self._finish_later(deferred, work))
