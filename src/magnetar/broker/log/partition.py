@@ -435,4 +435,6 @@ class Partition:
     def close(self) -> None:
         """Take no more appends; readers that wait are woken and find the partition as it is."""
         self.log.close()
+        if self.dispatch_limit is not None:
+            self.dispatch_limit.close()
         self._on_advance()

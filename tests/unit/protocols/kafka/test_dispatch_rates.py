@@ -13,6 +13,7 @@ from magnetar.broker.topics.model import NewTopic
 from magnetar.protocols.kafka.fetch_pace import FetchPace
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.testing.clock import FakeClock
+from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.unit.protocols.kafka.test_fetch_waiting import handle, turns
 
@@ -182,6 +183,23 @@ def test_a_fetch_reads_in_its_turn_what_is_not_cached(
         assert isinstance(waiting, Deferred)
         clock.advance(0.15)
         assert records(await answered(waiting)) == {"limited": 1}
+
+    with_broker(scenario)
+
+
+def test_a_topic_that_is_deleted_answers_fetches_that_wait_for_their_turn(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        clocked(client)
+        partition = await topic(client, "limited", 40)
+        await limit(client, 1)
+        handle(client, asked(0))
+        handle(client, asked(1))
+        waiting = handle(client, asked(2, max_wait_ms=60_000))
+        assert isinstance(waiting, Deferred)
+        await client.broker.delete_topic(partition.topic)
+        assert waiting.resolved
+        answer = await answered(waiting)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     with_broker(scenario)
 
