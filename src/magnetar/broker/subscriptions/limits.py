@@ -28,17 +28,19 @@ class SubscriptionLimits:
     def __init__(self, clock: Clock, policies_of: Callable[[TopicName], Policies]) -> None:
         self._clock = clock
         self._policies_of = policies_of
-        self._own: OrderedDict[CursorKey, DispatchLimit] = OrderedDict()
+        # By log and subscription: another topic that is made of the same name has another log, and owes nothing.
+        self._own: OrderedDict[tuple[str, str], DispatchLimit] = OrderedDict()
 
-    def of(self, partition: Partition, key: CursorKey) -> Limits:
+    def of(self, partition: Partition, subscription: str) -> Limits:
         """Those that a subscription of the partition is under now."""
-        both = self.own(partition, key), partition.dispatch_limit
+        both = self.own(partition, subscription), partition.dispatch_limit
         return tuple(limit for limit in both if limit is not None)
 
-    def own(self, partition: Partition, key: CursorKey) -> DispatchLimit | None:
+    def own(self, partition: Partition, subscription: str) -> DispatchLimit | None:
         """The one that is the subscription's alone."""
+        key = partition.log.name, subscription
         policies = self._policies_of(partition.topic.name)
-        rate = policies.subscription_dispatch_rates.get(key.subscription, policies.subscription_dispatch_rate)
+        rate = policies.subscription_dispatch_rates.get(subscription, policies.subscription_dispatch_rate)
         limit = at_rate(rate, self._own.pop(key, None), DispatchLimit, self._clock)
         if limit is not None:
             self._own[key] = limit

@@ -198,7 +198,7 @@ class Subscriptions:
                 subscription = Subscription(
                     self._environment, partition, name, Cursor(), is_durable=wanted.is_durable
                 )
-                subscription.pace.limits = self._limits.of(partition, subscription.key)
+                subscription.pace.limits = self._limits.of(partition, name)
                 known[name] = subscription
             await subscription.changing.acquire()
             if known.get(name) is not subscription or self._open.get(partition) is not known:
@@ -435,9 +435,9 @@ class Subscriptions:
     def apply_limits(self, partition: Partition) -> None:
         """The partition's policies may have changed: its subscriptions hold to the rates that there are now."""
         for subscription in self.of(partition):
-            subscription.pace.change(self._limits.of(partition, subscription.key))
+            subscription.pace.change(self._limits.of(partition, subscription.name))
         for fleeting in self.volatile(partition):
-            fleeting.own_limit = self._limits.own(partition, fleeting.key)
+            fleeting.own_limit = self._limits.own(partition, fleeting.name)
 
     def terminated(self, partition: Partition) -> None:
         """The partition has got its last message: tell consumers that have acknowledged everything."""

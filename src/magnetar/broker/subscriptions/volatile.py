@@ -93,7 +93,7 @@ class VolatileSubscriptions:
                 self._clock,
                 lambda spec: make_dispatcher(partition, spec, policies),
             )
-            subscription.own_limit = self._limits.own(partition, subscription.key)
+            subscription.own_limit = self._limits.own(partition, subscription.name)
         return subscription.add(wanted.consumer, port)
 
     def began(self, subscription: "NonPersistentSubscription") -> None:

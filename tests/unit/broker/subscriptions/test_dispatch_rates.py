@@ -17,6 +17,7 @@ from magnetar.broker.subscriptions.model import (
     SubscribeRequest,
     SubscriptionType,
 )
+from magnetar.broker.topics.model import NewTopic
 
 from .driver import NAME, Client, World, scenario, settle
 
@@ -220,6 +221,17 @@ async def test_a_consumer_that_comes_back_finds_what_its_subscription_owes(world
     assert got == 1
 
 
+@scenario
+async def test_a_topic_that_is_made_again_owes_nothing(world: World) -> None:
+    await policy(world, SUBSCRIPTION_RATE, rate(1))
+    await world.publish(2, messages=500)
+    assert len((await world.sub()).got) == 1
+    await world.broker.delete_topic(world.topic)
+    await world.broker.topics.create([world.broker.topics.plan(NewTopic(NAME))])
+    await world.publish()
+    assert len((await world.sub()).got) == 1
+
+
 def test_what_is_kept_of_subscriptions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LIMITS_MAX", 2)
 
@@ -228,7 +240,7 @@ def test_what_is_kept_of_subscriptions_is_bounded(monkeypatch: pytest.MonkeyPatc
         await policy(world, SUBSCRIPTION_RATE, rate(1))
         for name in "abcd":
             await (await world.sub(name)).leave()
-        assert [key.subscription for key in world.broker.subscriptions._limits._own] == ["c", "d"]
+        assert [name for _, name in world.broker.subscriptions._limits._own] == ["c", "d"]
 
     run()
 
