@@ -18,7 +18,7 @@ from magnetar.broker.quotas.model import Rate
 from magnetar.broker.quotas.rate_limit import RateLimit
 from magnetar.ledger.entry import Entry
 
-# A turn lasts so long, or until its reader waits again: what may go out meanwhile goes together.
+# A turn lasts so long, or until its reader waits again or is done: what may go out meanwhile goes together.
 TURN_S: Final = 0.02
 _READERS_MAX: Final = 10_000  # of which it is known when they had their turn
 
@@ -61,6 +61,17 @@ class DispatchLimit(RateLimit):
         self._waiting[reader] = go_on
         if self._timer is None:
             self._set_timer()
+
+    def done(self, reader: Hashable) -> None:
+        """The reader has nothing to take now; if it is its turn, that of the next one comes as soon as nothing is owed.
+
+        Readers that want little, and are many, would otherwise wait for each other below the rate, and never catch up.
+        """
+        if self._turn == reader:
+            self._turn = None
+            self._stop_timer()
+            if self._waiting:
+                self._timer = self._clock.call_later(self.owed_s(), self._next_turn)
 
     def leave(self, reader: Hashable) -> None:
         """The reader waits no longer."""

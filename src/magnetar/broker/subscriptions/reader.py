@@ -27,7 +27,8 @@ class LogReader:
     """See the module's text.
 
     `wanted()` says how many entries to read now; `skip(offset)` is the first offset at or after one that is to be
-    read; `offer` gets what was read, in order.  `owner` is named in log lines.
+    read; `offer` gets what was read, in order; `at_end` is called when what is wanted has not come yet.  `owner` is
+    named in log lines.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class LogReader:
         wanted: Callable[[], int],
         skip: Callable[[int], int],
         offer: Callable[[Sequence[Formed]], None],
+        at_end: Callable[[], None],
     ) -> None:
         self._partition = partition
         self._forms = forms
@@ -48,6 +50,7 @@ class LogReader:
         self._wanted = wanted
         self._skip = skip
         self._offer = offer
+        self._at_end = at_end
         self._offset = 0  # everything below was read
         self._generation = 0
         self._reading: asyncio.Future[None] | None = None
@@ -116,6 +119,7 @@ class LogReader:
             if not self._is_waiting:
                 self._is_waiting = True
                 partition.waiters.add(self._news)
+            self._at_end()
 
     def _take(self, formed: Sequence[Formed]) -> None:
         self._offset = formed[-1].entry.last_offset + 1

@@ -119,6 +119,7 @@ class Subscription:
             wanted=self._wanted,
             skip=lambda offset: self.cursor.next_unacknowledged(offset),
             offer=self._offer,
+            at_end=self.pace.done,
         )
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0

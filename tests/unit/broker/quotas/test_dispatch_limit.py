@@ -116,6 +116,44 @@ def test_one_that_does_not_use_its_turn_holds_no_other_up() -> None:
     assert reader.got >= 950
 
 
+def test_readers_that_want_little_do_not_wait_for_each_other() -> None:
+    # Fifty that wanted a message each had a turn of 20 ms each, however much was left: never faster again.
+    clock = FakeClock()
+    limit = DispatchLimit(Rate(1_000, 0), clock)
+    limit.used(1_001, 0)
+    called: list[int] = []
+
+    def take(reader: int) -> None:
+        limit.used(1, 0)
+        called.append(reader)
+        limit.done(reader)
+
+    for reader in range(50):
+        limit.wait(reader, partial(take, reader))
+    clock.advance(0.1)
+    assert called == list(range(50))
+    assert limit._timer is None
+    limit.done(7)
+    assert limit.admits("another")
+
+
+def test_one_that_is_done_without_a_turn_takes_none_from_another() -> None:
+    clock = FakeClock()
+    limit = DispatchLimit(Rate(10, 0), clock)
+    limit.used(11, 0)
+    for reader in "ab":
+        limit.wait(reader, lambda: None)
+    clock.advance(0.11)
+    limit.done("b")
+    assert limit.admits("a")
+    limit.used(1, 0)
+    limit.done("a")
+    clock.advance(0.08)
+    assert not limit.admits("b"), "what is owed is waited for"
+    clock.advance(0.03)
+    assert limit.admits("b")
+
+
 def test_nothing_is_called_after_leaving_and_there_is_no_timer_then() -> None:
     clock = FakeClock()
     limit = DispatchLimit(Rate(1, 0), clock)
@@ -172,7 +210,7 @@ def test_what_is_remembered_of_readers_is_bounded(monkeypatch: pytest.MonkeyPatc
 READERS = "abc"
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["take", "leave"]), st.sampled_from(READERS), st.integers(1, 40)),
+        st.tuples(st.sampled_from(["take", "leave", "done"]), st.sampled_from(READERS), st.integers(1, 40)),
         st.tuples(st.just("pass"), st.just(""), st.integers(1, 2_000)),
     ),
     max_size=60,
@@ -198,6 +236,8 @@ def test_average_and_turns_whatever_readers_do(steps: list[tuple[str, str, int]]
             take(name, amount)
         elif kind == "leave":
             limit.leave(name)
+        elif kind == "done":
+            limit.done(name)
         else:
             clock.advance(amount / 1000)
         assert (limit._timer is not None) == bool(limit._waiting or limit._turn is not None)

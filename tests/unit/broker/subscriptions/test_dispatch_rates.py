@@ -232,6 +232,24 @@ async def test_a_topic_that_is_made_again_owes_nothing(world: World) -> None:
     assert len((await world.sub()).got) == 1
 
 
+@pytest.mark.parametrize("own", [None, rate(20)])
+def test_many_that_want_less_than_the_rate_catch_up_after_a_burst(own: dict[str, Any] | None) -> None:
+    @scenario
+    async def run(world: World) -> None:
+        await policy(world, SUBSCRIPTION_RATE, own)
+        await policy(world, TOPIC_RATE, rate(400))
+        clients = [await world.sub(f"s{number}") for number in range(20)]
+        await world.publish(21)
+        published = 21
+        for _ in range(20):  # for two seconds, at half the rate
+            await world.publish()
+            published += 1
+            await passes(world, 0.1, 0.002)
+        assert max(published - len(client.got) for client in clients) <= 1
+
+    run()
+
+
 def test_what_is_kept_of_subscriptions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LIMITS_MAX", 2)
 
