@@ -36,10 +36,11 @@ from magnetar.broker.security.model import (
     user_resource,
 )
 
-TOKENS_MAX: Final = 100_000  # about a kilobyte of memory each
+TOKENS_MAX: Final = 100_000  # about a kilobyte of memory each, without renewers
 OWNER_TOKENS_MAX: Final = 1_000  # of one user: any user may make as many
 RENEWERS_MAX: Final = 100
 NAME_CHARS_MAX: Final = 1024
+NAMES_BYTES_MAX: Final = 8192  # of all renewers of one token, in UTF-8
 _AT_ONCE: Final = 64  # tokens that are looked at before others have their turn: each asks two rights
 
 
@@ -94,6 +95,10 @@ class DelegationTokenCases:
             raise PolicyViolation(f"A delegation token has at most {RENEWERS_MAX} renewers")
         if any(len(one.name) > NAME_CHARS_MAX for one in (owner, *renewers)):
             raise PolicyViolation(f"The name of a user has at most {NAME_CHARS_MAX} characters")
+        if sum(len(one.name.encode()) for one in renewers) > NAMES_BYTES_MAX:
+            raise PolicyViolation(
+                f"The names of a delegation token's renewers have {NAMES_BYTES_MAX} bytes at most"
+            )
         if len(self._tokens) >= TOKENS_MAX or self._tokens.count_of(owner) >= OWNER_TOKENS_MAX:
             raise PolicyViolation(
                 f"There are at most {TOKENS_MAX} delegation tokens, and {OWNER_TOKENS_MAX} of one user"
