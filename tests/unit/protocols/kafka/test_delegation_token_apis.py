@@ -3,6 +3,7 @@
 import hmac
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from magnetar.base.settings_delegation import DelegationTokenSettings
 from magnetar.base.settings_sasl import SaslSettings
 from magnetar.broker.security.model import Caller, Challenge, Operation, Principal, Resource, ResourceType
+from magnetar.protocols.kafka.handlers import describe_delegation_token as describing
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
 from magnetar.wire.kafka.messages import create_delegation_token, metadata
 from magnetar.wire.kafka.messages.create_delegation_token import (
     CreatableRenewers,
@@ -371,6 +374,29 @@ def test_there_are_only_so_many(with_broker: Run, monkeypatch: pytest.MonkeyPatc
             (await create(client, "carol"), LIMITED),
         ):
             assert answer.error_code == code
+
+    with_broker(scenario, delegation_tokens=ENABLED)
+
+
+def test_a_listing_of_many_renewers_is_written_on_a_thread(with_broker: Run) -> None:
+    # A thousand tokens of a hundred renewers held the event loop for 70 ms.
+    async def scenario(client: Any) -> None:
+        become(client, "alice")
+        answers: list[Any] = []
+        real = describing.handle
+
+        async def noted(*given: Any) -> Any:
+            answers.append(await real(*given))
+            return answers[-1]
+
+        client.service.apis[41] = replace(client.service.apis[41], handle=noted)
+        count = ELEMENTS_AT_ONCE // 101 + 1
+        for _ in range(count):
+            assert (await describe(client)).error_code == 0
+            assert not isinstance(answers[-1], Large)
+            assert (await create(client, renewers=[str(number) for number in range(100)])).error_code == 0
+        assert len((await describe(client)).tokens) == count
+        assert isinstance(answers[-1], Large)
 
     with_broker(scenario, delegation_tokens=ENABLED)
 

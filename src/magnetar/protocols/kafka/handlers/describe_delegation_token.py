@@ -33,7 +33,8 @@ async def handle(
     tokens: list[DescribedDelegationToken] = []
     await context.service.large.each(found, lambda one: tokens.append(_described(one)))
     response = DescribeDelegationTokenResponse(tokens=tokens)
-    return Large(response) if len(tokens) > ELEMENTS_AT_ONCE else response
+    element_count = len(tokens) + sum(len(one.renewers) for one in tokens)
+    return Large(response) if element_count > ELEMENTS_AT_ONCE else response
 
 
 def _described(token: DelegationToken) -> DescribedDelegationToken:
