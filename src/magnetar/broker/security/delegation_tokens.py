@@ -202,8 +202,9 @@ class DelegationTokens:
         token = self._good(token_id)
         if token is None:
             raise AuthenticationFailed("its delegation token is not good any more")
-        left_s = (token.expires_ms - self._clock.now_ms()) / 1000
-        return Authenticated(token.owner, data, self._clock.monotonic() + left_s, by_token=True)
+        # A wall clock that is behind makes no session last longer than its token ever could.
+        left_ms = min(token.expires_ms - self._clock.now_ms(), token.max_ms - token.issued_ms)
+        return Authenticated(token.owner, data, self._clock.monotonic() + left_ms / 1000, by_token=True)
 
     def _good(self, token_id: str) -> DelegationToken | None:
         token = self._tokens.get(token_id)

@@ -129,6 +129,17 @@ def test_a_token_lets_in_its_owner_until_it_expires_and_after_a_restart(mechanis
     run(scenario)
 
 
+def test_a_session_lasts_no_longer_than_its_token_lives_when_the_clock_is_behind() -> None:
+    async def scenario(place: Place) -> None:
+        tokens = await place.start()
+        token = await place.make(tokens)
+        place.clock.step(-50 * 365 * 86_400)  # to 1973, as a machine without a battery for its clock starts
+        done = log_in(tokens, token.token_id, token.hmac)
+        assert done.ends_s == place.clock.monotonic() + 2 * HOUR_MS / 1000
+
+    run(scenario)
+
+
 def test_a_wrong_hmac_and_that_of_another_token_let_no_client_in() -> None:
     async def scenario(place: Place) -> None:
         tokens = await place.start()
