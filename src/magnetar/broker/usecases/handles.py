@@ -117,6 +117,10 @@ class DispatchTurns(Protocol):
         """Have `go_on` called once when the reader's turn has come."""
         ...
 
+    def done(self, reader: Hashable) -> None:
+        """The reader has taken all that there is."""
+        ...
+
     def leave(self, reader: Hashable) -> None:
         """The reader waits no longer."""
         ...

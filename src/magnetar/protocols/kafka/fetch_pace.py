@@ -19,7 +19,7 @@ class FetchPace:
     def __init__(self, connection_id: int = -1) -> None:
         self._connection_id = connection_id
         self._held: dict[DispatchTurns, None] = {}  # not a list: each partition is looked for in it
-        self._given: list[tuple[DispatchTurns, int, int]] = []
+        self._given: list[tuple[DispatchTurns, int, int, bool]] = []
 
     def holds(self, partition: ReadablePartition) -> bool:
         """Whether the partition may give nothing now."""
@@ -37,12 +37,16 @@ class FetchPace:
         """It gives these, `size` bytes of them, unless the fetch gets nothing after all."""
         turns = partition.dispatch_limit
         if turns is not None:
-            self._given.append((turns, entries[-1].last_offset + 1 - entries[0].base_offset, size))
+            end_offset = entries[-1].last_offset + 1
+            is_all = end_offset >= partition.log.high_watermark
+            self._given.append((turns, end_offset - entries[0].base_offset, size, is_all))
 
     def sent(self) -> None:
         """The fetch gets what was found."""
-        for turns, messages, size in self._given:
+        for turns, messages, size, is_all in self._given:
             turns.used(messages, size)
+            if is_all:
+                turns.done(self._connection_id)
 
     def wait(self, over: Callable[[], None]) -> None:
         """Have `over` called when the turn of one that gives nothing has come."""

@@ -9,7 +9,10 @@ from typing import Any, cast
 import pytest
 
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.quotas.dispatch_limit import DispatchLimit
+from magnetar.broker.quotas.model import Rate
 from magnetar.broker.topics.model import NewTopic
+from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.fetch_pace import FetchPace
 from magnetar.protocols.kafka.registry import Deferred
 from magnetar.testing.clock import FakeClock
@@ -202,6 +205,26 @@ def test_a_topic_that_is_deleted_answers_fetches_that_wait_for_their_turn(with_b
         assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize("high_watermark", [10, 11])
+def test_a_fetch_that_has_read_all_ends_its_turn(high_watermark: int) -> None:
+    clock = FakeClock()
+    turns_of = DispatchLimit(Rate(10, 0), clock)
+    turns_of.used(11, 0)
+    log = SimpleNamespace(high_watermark=high_watermark)
+    partition = cast("Any", SimpleNamespace(dispatch_limit=turns_of, log=log))
+    held = FetchPace(1)
+    assert held.holds(partition)
+    held.wait(lambda: None)
+    clock.advance(0.11)
+    admitted = FetchPace(1)
+    assert not admitted.holds(partition)
+    admitted.gives(partition, [Entry(9, 9, 0, memoryview(b""))], 0)
+    admitted.sent()
+    clock.advance(0.001)
+    turns_of.used(-10, 0)
+    assert turns_of.admits(2) == (high_watermark == 10)
 
 
 def test_partitions_that_wait_are_not_searched_for_each_other() -> None:
