@@ -155,6 +155,12 @@ class InternalTopic(BrokerError):
     code: ClassVar[str] = "INTERNAL_TOPIC"
 
 
+class QuotaExceeded(BrokerError):
+    """The client has used up what a quota allows it: it may come again later."""
+
+    code: ClassVar[str] = "QUOTA_EXCEEDED"
+
+
 class PolicyViolation(BrokerError):
     """The server's settings do not allow this."""
 

@@ -115,8 +115,9 @@ def test_topics_of_one_request_have_a_line_each(run: Run) -> None:
     async def scenario(door: PulsarDoor) -> None:
         topics = door.broker.cases.topics
         counts: Counter[str] = Counter()
+        mutations = door.broker.cases.quotas.meter(ALICE, None).mutations(is_strict=True)
         planned = [
-            topics.plan(ALICE, NewTopic(TopicName.parse(f"{TOPIC}{number}"), 3, 1), counts)
+            topics.plan(ALICE, NewTopic(TopicName.parse(f"{TOPIC}{number}"), 3, 1), counts, mutations)
             for number in range(3)
         ]
         assert not door.audit.raw

@@ -21,6 +21,7 @@ from magnetar.broker.quotas.model import DEFAULT, Default, Entity, Limit, Limits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 BURST_S: Final = 10  # as Kafka's, which counts the last ten seconds
+MUTATION_BURST_S: Final = 11  # as Kafka's, which has a bucket for these
 BUCKETS_MAX: Final = 10_000  # the one used longest ago gives way: it has mostly filled up again
 
 _ROOT: Final = "/client-quotas/"
@@ -82,7 +83,8 @@ class ClientQuotas:
         if bucket is None:
             if len(self._buckets) >= BUCKETS_MAX:
                 self._buckets.popitem(last=False)
-            bucket = self._buckets[key] = Bucket(rate, BURST_S, self._clock.monotonic())
+            burst_s = MUTATION_BURST_S if limit is Limit.MUTATED else BURST_S
+            bucket = self._buckets[key] = Bucket(rate, burst_s, self._clock.monotonic())
         else:
             self._buckets.move_to_end(key)
             if bucket.rate != rate:

@@ -23,10 +23,11 @@ class Entity(NamedTuple):
 
 
 class Limit(Enum):
-    """What can be limited; its value is Kafka's name for it.  Both are bytes a second."""
+    """What can be limited; its value is Kafka's name for it.  Bytes a second, or partitions made and deleted."""
 
     PRODUCED = "producer_byte_rate"
     FETCHED = "consumer_byte_rate"
+    MUTATED = "controller_mutation_rate"
 
 
 class Rate(NamedTuple):

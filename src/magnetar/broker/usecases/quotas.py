@@ -1,4 +1,4 @@
-"""Use cases of client quotas: how much clients may produce and fetch, set by administrators, and kept (KIP-546)."""
+"""Use cases of client quotas: how much clients may use, set by administrators, and kept (KIP-546)."""
 
 import asyncio
 import math
@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from magnetar.base.clock import Clock
+from magnetar.broker.errors import QuotaExceeded
 from magnetar.broker.policy.errors import InvalidConfigRequest
+from magnetar.broker.quotas.bucket import Bucket
 from magnetar.broker.quotas.client_quotas import BURST_S, ClientQuotas
 from magnetar.broker.quotas.model import DEFAULT, Entity, Limit, Limits, Name
 from magnetar.broker.security.audit import Recording
@@ -29,7 +31,7 @@ Described = Sequence[tuple[str, str | None]]
 
 def throttle_ms(seconds: float) -> int:
     """How long a client has to wait, as Kafka's answers say it."""
-    return min(math.ceil(seconds * 1000), THROTTLE_MS_MAX)
+    return math.ceil(min(seconds * 1000, THROTTLE_MS_MAX))
 
 
 class QuotaFilter(NamedTuple):
@@ -45,6 +47,43 @@ class QuotaChange(NamedTuple):
 
     entity: Described
     limits: Sequence[tuple[str, float | None]]
+
+
+class Mutations:
+    """What one request makes and deletes of partitions, counted against what its client may (KIP-599).
+
+    Strictly, what comes while something is owed is refused; otherwise it is done, and its client waits afterwards.  A
+    request that is only checked counts, too, as in Kafka.
+    """
+
+    __slots__ = ("_bucket", "_clock", "_is_strict", "_until_s")
+
+    def __init__(self, bucket: Bucket | None, clock: Clock, *, is_strict: bool) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._is_strict = is_strict
+        self._until_s = 0.0
+
+    def count(self, partitions: int) -> None:
+        """So many are about to be made or deleted.
+
+        Raises:
+            QuotaExceeded: they must not be, and do not count.
+        """
+        bucket = self._bucket
+        if bucket is None:
+            return
+        now_s = self._clock.monotonic()
+        use = bucket.use_unless_owing if self._is_strict else bucket.use
+        owed_s = use(partitions, now_s)
+        if owed_s:
+            self._until_s = now_s + owed_s
+            if self._is_strict:
+                raise QuotaExceeded("The throttling quota has been exceeded.")
+
+    def throttle_ms(self) -> int:
+        """How long the client has to wait now that all is done."""
+        return throttle_ms(max(self._until_s - self._clock.monotonic(), 0.0)) if self._until_s else 0
 
 
 class ClientMeter:
@@ -80,6 +119,11 @@ class ClientMeter:
         """0: it may have so many bytes, which count; otherwise it has to wait so many milliseconds, and gets none."""
         bucket = self._fetched
         return 0 if bucket is None else throttle_ms(bucket.use_unless_owing(size, self._clock.monotonic()))
+
+    def mutations(self, *, is_strict: bool) -> Mutations:
+        """What one request of it makes and deletes."""
+        bucket = self._quotas.bucket(Limit.MUTATED, self._user, self._client_id)
+        return Mutations(bucket, self._clock, is_strict=is_strict)
 
     def fetch_bytes_max(self, wanted: int) -> int:
         """How much it can get at once, if it wants so much; to be asked before `fetched`."""
@@ -217,12 +261,14 @@ def _limits(limits: Limits, changes: Sequence[tuple[str, float | None]]) -> Limi
         try:
             limit = Limit(key)
         except ValueError:
-            served = " and ".join(one.value for one in Limit)
+            served = ", ".join(one.value for one in Limit)
             raise InvalidConfigRequest(f"The quota {key[:100]!r} is not served: {served} are") from None
         if rate is None:
             limits.pop(limit, None)
-        elif not 1 <= rate <= RATE_MAX or rate != math.floor(rate):
-            raise InvalidConfigRequest(f"{key} is a whole number of bytes a second, and at least 1")
+        elif not 0 < rate <= RATE_MAX:
+            raise InvalidConfigRequest(f"{key} is greater than 0")
+        elif limit is not Limit.MUTATED and rate != math.floor(rate):
+            raise InvalidConfigRequest(f"{key} is a whole number of bytes a second")
         else:
             limits[limit] = rate
     return limits

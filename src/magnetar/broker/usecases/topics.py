@@ -19,6 +19,7 @@ from magnetar.broker.topics.model import NewTopic
 from magnetar.broker.topics.registry import TopicRegistry
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.handles import TopicHandle
+from magnetar.broker.usecases.quotas import Mutations
 from magnetar.broker.usecases.topic_access import TopicAccess
 
 HIGH_WATERMARK = -1  # as an offset to delete records up to
@@ -41,13 +42,14 @@ class PlannedTopic:
 class TopicToDelete:
     """The handle of a topic that its caller may delete."""
 
-    __slots__ = ("_caller", "_topic", "name", "topic_id")
+    __slots__ = ("_caller", "_topic", "name", "partition_count", "topic_id")
 
     def __init__(self, topic: Topic, caller: Caller) -> None:
         self._topic = topic
         self._caller = caller
         self.name = topic.name
         self.topic_id = topic.topic_id
+        self.partition_count = topic.partition_count
 
 
 class TopicCases:
@@ -118,17 +120,20 @@ class TopicCases:
         if self._kafka_topics.internal.find(name) is not None:
             raise TopicExists(f"Topic '{name.local}' already exists.")
 
-    def plan(self, caller: Caller, wanted: NewTopic, planned: Counter[str]) -> PlannedTopic:
-        """A topic as `create` would make it, after `to_create`: checked but not stored.
+    def plan(
+        self, caller: Caller, wanted: NewTopic, planned: Counter[str], mutations: Mutations
+    ) -> PlannedTopic:
+        """A topic as `create` would make it, after `to_create`: checked but not stored; its partitions count as made.
 
         `planned` counts, by namespace, the partitions that the same `create` makes; the topic's join them.
 
         Raises:
             TopicExists, InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig,
-            TooManyTopics
+            TooManyTopics, QuotaExceeded
         """
         with self._access.record(caller, Change.TOPIC_CREATE, topic_resource(wanted.name.full)) as recording:
             topic = self._topics.plan(wanted, planned)
+            mutations.count(topic.partition_count)
             recording.is_none()
         return PlannedTopic(topic, caller)
 
@@ -152,15 +157,18 @@ class TopicCases:
             set=masked(planned.overrides),
         )
 
-    async def ensure(self, caller: Caller, kafka_name: str) -> TopicHandle:
-        """The topic, made with the defaults if it is not there.
+    async def ensure(self, caller: Caller, kafka_name: str, mutations: Mutations) -> TopicHandle:
+        """The topic, made with the defaults if it is not there; its partitions count as made.
 
         Raises:
-            InvalidTopicName, TopicNotAuthorized, InvalidReplicationFactor, TooManyTopics, MetadataError
+            InvalidTopicName, TopicNotAuthorized, InvalidReplicationFactor, TooManyTopics, QuotaExceeded,
+            MetadataError
         """
         name = self._kafka_topics.name(kafka_name)
         self._require_creation(caller, name)
         was_there = self._topics.find(name) is not None
+        if not was_there:
+            mutations.count(self.partition_count_default)
         topic = await self._topics.ensure(name)
         if not was_there:
             await self._access.note(caller, Change.TOPIC_CREATE, topic.resource, automatic=True)
@@ -190,14 +198,15 @@ class TopicCases:
         kafka_name: str,
         count: int,
         replicas: Sequence[Sequence[int]] | None,
+        mutations: Mutations,
         *,
         validate_only: bool,
     ) -> None:
-        """Add partitions until there are `count`; `replicas` assigns the new ones.
+        """Add partitions until there are `count`; the new ones are assigned by `replicas`, and count as made.
 
         Raises:
             InvalidTopicName, TopicNotAuthorized, UnknownTopic, InternalTopic, InvalidPartitions,
-            InvalidReplicaAssignment, MetadataError
+            InvalidReplicaAssignment, QuotaExceeded, MetadataError
         """
         topic = self._topic_access.get(caller, Operation.ALTER, kafka_name)
         async with (
@@ -205,6 +214,7 @@ class TopicCases:
             self._topics.changing(topic),
         ):
             planned = self._topics.plan_partitions(topic, count, replicas)
+            mutations.count(len(planned) - topic.partition_count)
             if validate_only:
                 recording.is_none()
             else:
@@ -222,13 +232,14 @@ class TopicCases:
         """Raises UnknownTopicId, TopicNotAuthorized."""
         return TopicToDelete(self._topic_access.get_by_id(caller, Operation.DELETE, topic_id), caller)
 
-    async def delete(self, topic: TopicToDelete) -> None:
-        """Delete what `to_delete` has found, with everything that belongs to it.
+    async def delete(self, topic: TopicToDelete, mutations: Mutations) -> None:
+        """Delete what `to_delete` has found, with everything that belongs to it; its partitions count as deleted.
 
         Raises:
-            InternalTopic, UnknownTopic, MetadataError
+            InternalTopic, UnknownTopic, QuotaExceeded, MetadataError
         """
         async with self._access.record(topic._caller, Change.TOPIC_DELETE, topic._topic.resource):
+            mutations.count(topic.partition_count)
             await self._delete_topic(topic._topic)
 
     def delete_records(

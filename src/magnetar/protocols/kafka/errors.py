@@ -34,6 +34,7 @@ _CODES: Final[dict[type[Exception], ErrorCode]] = {
     broker.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     broker.PolicyViolation: ErrorCode.POLICY_VIOLATION,
     broker.TopicTerminated: ErrorCode.POLICY_VIOLATION,
+    broker.QuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     broker.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     broker.ReplicaNotAvailable: ErrorCode.REPLICA_NOT_AVAILABLE,
     broker.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,

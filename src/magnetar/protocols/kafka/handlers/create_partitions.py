@@ -1,9 +1,11 @@
 """CreatePartitions: more partitions for topics that exist; there is no way back.
 
-Served: v0-3.  Every topic that was asked for is answered; each succeeds or fails by itself.
+Served: v0-3.  Every topic that was asked for is answered; each succeeds or fails by itself.  Past the client's quota of
+mutations they are refused (v3, THROTTLING_QUOTA_EXCEEDED) or the client waits afterwards (KIP-599).
 """
 
 from collections import Counter
+from typing import Final
 
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
@@ -21,9 +23,12 @@ from magnetar.wire.kafka.messages.create_partitions import (
 
 VERSIONS = (0, 3)
 
+_STRICT_SINCE: Final = 3
+
 
 async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     response = CreatePartitionsResponse()
+    mutations = context.meter.mutations(is_strict=context.api_version >= _STRICT_SINCE)
     counts = Counter(topic.name for topic in request.topics)
     for wanted in {topic.name: topic for topic in request.topics}.values():
         row = CreatePartitionsTopicResult(wanted.name)
@@ -36,13 +41,19 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest) -> C
             if wanted.assignments is not None:
                 replicas = [one.broker_ids for one in wanted.assignments]
             await context.cases.topics.grow(
-                context.caller, wanted.name, wanted.count, replicas, validate_only=request.validate_only
+                context.caller,
+                wanted.name,
+                wanted.count,
+                replicas,
+                mutations,
+                validate_only=request.validate_only,
             )
         except (UnknownTopic, InvalidTopicName):
             row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             row.error_message = f"The topic {wanted.name} does not exist."
         except BrokerError as error:
             row.error_code, row.error_message = error_code(error), str(error)
+    response.throttle_time_ms = mutations.throttle_ms()
     return response
 
 

@@ -4,7 +4,8 @@ Served: v2-7 (v4 defaults by -1, v5 the effective settings come back, KIP-525, v
 succeeds or fails by itself; what is right is stored by one commit, so a thousand topics cost one synced write.  A topic
 named twice, also under two spellings, is refused.  So is one (POLICY_VIOLATION) for which the policy
 `maxTopicsPerNamespace` of its namespace leaves no room behind those before it in the request.  `timeout_ms` does not
-apply: an answered topic is there.  Any node takes the request: all of them are one process.
+apply: an answered topic is there.  Any node takes the request: all of them are one process.  Past the client's quota
+of mutations topics are refused (v6+, THROTTLING_QUOTA_EXCEEDED) or the client waits afterwards (KIP-599).
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from magnetar.base.errors import BrokerError
 from magnetar.base.names import TopicName
 from magnetar.broker.policy.errors import InvalidConfig
 from magnetar.broker.topics.model import NewTopic
+from magnetar.broker.usecases.quotas import Mutations
 from magnetar.broker.usecases.topics import PlannedTopic, TopicCases
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -32,10 +34,12 @@ from magnetar.wire.kafka.messages.create_topics import (
 VERSIONS = (2, 7)
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000  # as Kafka: what one request may cost
+_STRICT_SINCE: Final = 6
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     topics = context.cases.topics
+    mutations = context.meter.mutations(is_strict=context.api_version >= _STRICT_SINCE)
     response = CreateTopicsResponse()
     rows = response.topics
     wanted = list({topic.name: topic for topic in request.topics}.values())
@@ -56,7 +60,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
             rows.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             continue
         try:
-            row = _plan(context, topic, name, planned, partitions, described)
+            row = _plan(context, topic, name, planned, partitions, described, mutations)
         except BrokerError as error:
             row = _refused(topic.name, error_code(error), str(error))
         rows.append(row)
@@ -66,6 +70,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         except BrokerError as error:
             for _, row in planned:
                 _refuse(row, error_code(error), str(error))
+    response.throttle_time_ms = mutations.throttle_ms()
     return response
 
 
@@ -96,6 +101,7 @@ def _plan(
     planned: list[tuple[PlannedTopic, CreatableTopicResult]],
     partitions: Counter[str],
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
+    mutations: Mutations,
 ) -> CreatableTopicResult:
     topics = context.cases.topics
     topics.to_create(context.caller, name)
@@ -124,7 +130,7 @@ def _plan(
             return _refused(wanted.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         new.replicas = [by_hand[index] for index in range(len(by_hand))]
         new.partition_count = new.replication_factor = -1
-    topic = topics.plan(context.caller, new, partitions)
+    topic = topics.plan(context.caller, new, partitions, mutations)
     if not topics.may_describe_configs(context.caller, name):
         row = CreatableTopicResult(
             wanted.name,

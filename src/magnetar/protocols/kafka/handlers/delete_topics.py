@@ -1,7 +1,8 @@
 """DeleteTopics: topics by name or by id, with their data and the offsets that groups have committed on them.
 
 Served: v1-6 (v5 messages, v6 topic ids, KIP-516).  `delete.topic.enable=false` refuses all of them.  `timeout_ms` does
-not apply: an answered topic is gone.
+not apply: an answered topic is gone.  Past the client's quota of mutations topics are refused (v5+,
+THROTTLING_QUOTA_EXCEEDED) or the client waits afterwards (KIP-599).
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Final
 from magnetar.base.errors import BrokerError
 from magnetar.base.names import InvalidTopicName
 from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.usecases.quotas import Mutations
 from magnetar.broker.usecases.topics import TopicCases, TopicToDelete
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -28,11 +30,13 @@ from magnetar.wire.kafka.runtime import ZERO_UUID
 VERSIONS = (1, 6)
 
 _DISABLED_CODE_SINCE: Final = 3
+_STRICT_SINCE: Final = 5
 _NO_SUCH_NAME: Final = "This server does not host this topic-partition."
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     topics = context.cases.topics
+    mutations = context.meter.mutations(is_strict=context.api_version >= _STRICT_SINCE)
     wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
     response = DeleteTopicsResponse()
     if not topics.may_delete:
@@ -71,8 +75,9 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
             )
     # Side by side, so that the metadata store folds what they write into few commits.
     await asyncio.gather(
-        *(_delete(topics, row, topic) for row, topic in found if named_twice[topic.topic_id] == 1)
+        *(_delete(topics, row, topic, mutations) for row, topic in found if named_twice[topic.topic_id] == 1)
     )
+    response.throttle_time_ms = mutations.throttle_ms()
     return response
 
 
@@ -96,9 +101,11 @@ def _find(
     return None
 
 
-async def _delete(topics: TopicCases, row: DeletableTopicResult, topic: TopicToDelete) -> None:
+async def _delete(
+    topics: TopicCases, row: DeletableTopicResult, topic: TopicToDelete, mutations: Mutations
+) -> None:
     try:
-        await topics.delete(topic)
+        await topics.delete(topic, mutations)
     except BrokerError as error:
         _refuse(row, error_code(error), str(error))
 

@@ -1,7 +1,8 @@
 """Metadata: nodes, topics and the leaders of their partitions.
 
 Served: v0-13 (topic ids v10+).  Topics that do not exist are made when the client and `auto.create.topics.enable` allow
-it.  A topic is echoed under the name that was asked for; a listing shows names as `TopicName.kafka_name` does.
+it.  What the client's quota of mutations does not allow stays unknown (KIP-599).  A topic is echoed under the name that
+was asked for; a listing shows names as `TopicName.kafka_name` does.
 What the caller may not describe is refused where it is named, and left out where all are listed.
 `__consumer_offsets` and `__transaction_state` are shown as internal once there is a group or a transactional id: with
 50 partitions each, which have no records; no client can write to, change or delete them.
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.errors import BrokerError
-from magnetar.broker.errors import UnknownTopic
+from magnetar.broker.errors import QuotaExceeded, UnknownTopic
 from magnetar.broker.usecases.handles import TopicHandle
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
@@ -167,11 +168,14 @@ class _Answer:
         """Make the topics that are missing, as many as CreateTopics would at once; the others stay unknown."""
         topics = self._context.cases.topics
         missing, self._missing = self._missing, []
+        mutations = self._context.meter.mutations(is_strict=True)
         partitions_each = max(topics.partition_count_default, 1)
         for row in missing[: max(PARTITIONS_PER_REQUEST_MAX // partitions_each, 1)]:
             assert row.name is not None
             try:
-                topic = await topics.ensure(self._context.caller, row.name)
+                topic = await topics.ensure(self._context.caller, row.name, mutations)
+            except QuotaExceeded:
+                pass  # still unknown, as in Kafka: the client asks again
             except BrokerError as error:
                 row.error_code = error_code(error)
             else:
