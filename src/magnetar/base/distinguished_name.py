@@ -10,9 +10,9 @@ The certificate is DER, and TLS has verified it.  What is not read any further i
 taken, or BER, which no authority writes: it has no name.
 """
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from magnetar.base.der import OBJECT_ID, SEQUENCE, DerValue, der_content, der_values
 from magnetar.base.names import PRINCIPAL_BYTES_MAX
 
 # Under this name a transport with TLS has the name in the certificate that its client has shown (`server/tls.py`).
@@ -30,20 +30,12 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 OBJECT_ID_BYTES_MAX: Final = 64
-_SEQUENCE, _SET, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_SET, _VERSION = 0x31, 0xA0
 # UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java reads all of them as UTF-8.
 _STRINGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 _ESCAPED: Final = str.maketrans({char: f"\\{char}" for char in ',=+<>#;"\\'} | {"\0": "\\00"})
 _BLANKS: Final = " \r"
 _SUBJECT_AT: Final = 4  # behind serial number, algorithm, issuer and validity
-
-
-class _Value(NamedTuple):
-    """One value of DER: `whole` with its tag and length, `content` without."""
-
-    tag: int
-    whole: bytes
-    content: bytes
 
 
 def distinguished_name(certificate: bytes) -> str:
@@ -52,14 +44,14 @@ def distinguished_name(certificate: bytes) -> str:
     Raises:
         ValueError: it cannot be read.
     """
-    (outer,) = _values(certificate)
-    body, *_ = _values(_content(outer, _SEQUENCE))
-    fields = list(_values(_content(body, _SEQUENCE)))
+    (outer,) = der_values(certificate)
+    body, *_ = der_values(der_content(outer, SEQUENCE))
+    fields = list(der_values(der_content(body, SEQUENCE)))
     if fields and fields[0].tag == _VERSION:
         del fields[0]
     if len(fields) <= _SUBJECT_AT:
         raise ValueError("a certificate without a field for its name")
-    parts = list(_values(_content(fields[_SUBJECT_AT], _SEQUENCE)))
+    parts = list(der_values(der_content(fields[_SUBJECT_AT], SEQUENCE)))
     name = ",".join(_part(one) for one in reversed(parts))
     if len(name.encode()) > PRINCIPAL_BYTES_MAX:
         raise ValueError("a name that is too long")
@@ -78,13 +70,13 @@ def common_name(distinguished_name: str) -> str:
     return "" if is_cut else found
 
 
-def _part(part: _Value) -> str:
-    return "+".join(_attribute(one) for one in _values(_content(part, _SET)))
+def _part(part: DerValue) -> str:
+    return "+".join(_attribute(one) for one in der_values(der_content(part, _SET)))
 
 
-def _attribute(attribute: _Value) -> str:
-    kind, value = _values(_content(attribute, _SEQUENCE))
-    number = _object_id(_content(kind, _OBJECT_ID))
+def _attribute(attribute: DerValue) -> str:
+    kind, value = der_values(der_content(attribute, SEQUENCE))
+    number = _object_id(der_content(kind, OBJECT_ID))
     keyword = _KEYWORDS.get(number)
     if keyword is None or value.tag not in _STRINGS:
         return f"{keyword or number}=#{value.whole.hex()}"
@@ -114,31 +106,3 @@ def _object_id(content: bytes) -> str:
             number = 0
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
-
-
-def _content(value: _Value, tag: int) -> bytes:
-    if value.tag != tag:
-        raise ValueError(f"a value of the type {value.tag:#x} where {tag:#x} belongs")
-    return value.content
-
-
-def _values(data: bytes) -> Iterator[_Value]:
-    """The values that follow one another in `data`."""
-    position = 0
-    while position < len(data):
-        begin = position
-        if len(data) < position + 2 or data[position] & 0x1F == 0x1F:
-            raise ValueError("a value that is no DER")
-        tag, size = data[position], data[position + 1]
-        position += 2
-        if size & 0x80:
-            count = size & 0x7F
-            if not 1 <= count <= 4 or len(data) < position + count:
-                raise ValueError("a length that is no DER")
-            size = int.from_bytes(data[position : position + count])
-            position += count
-        end = position + size
-        if end > len(data):
-            raise ValueError("a value that is longer than what is around it")
-        yield _Value(tag, data[begin:end], data[position:end])
-        position = end
