@@ -56,12 +56,12 @@ from magnetar.base.settings_tls import (
     KAFKA_NAMES,
     PULSAR_NAMES,
     PULSAR_TLS_PORTS,
-    TRUSTED,
     Given,
     TlsSettings,
     kafka_tls,
     principal_rules,
     pulsar_tls,
+    pulsar_trust,
 )
 from magnetar.base.settings_topic_defaults import KEY_FAMILIES
 from magnetar.base.settings_values import Setting, Values
@@ -370,11 +370,10 @@ class _Reader(Values):
     def _authentication(self) -> AuthenticationSettings | None:
         if self._boolean("authenticationEnabled"):
             found = authentication(self._text, self._list)
-            if TLS in found.methods and not (self._text(TRUSTED) and any(map(self._text, PULSAR_TLS_PORTS))):
+            trust = pulsar_trust(self._text)
+            if TLS in found.methods and not (self._text(trust) and any(map(self._text, PULSAR_TLS_PORTS))):
                 ports = " or ".join(PULSAR_TLS_PORTS)
-                self._notices.append(
-                    f"AuthenticationProviderTls lets no client in: set {TRUSTED}, and {ports}"
-                )
+                self._notices.append(f"AuthenticationProviderTls lets no client in: set {trust}, and {ports}")
             return found
         self._notice(AUTHENTICATION_NAMES - {"authenticationEnabled"}, "authenticationEnabled is not true")
         return None
@@ -410,7 +409,7 @@ class _Reader(Values):
     def _pulsar_tls(self) -> TlsSettings | None:
         for port in PULSAR_TLS_PORTS:
             if self._text(port):
-                return pulsar_tls(port, self._look_up)
+                return pulsar_tls(port, self._look_up, self._notice)
         self._notice(PULSAR_NAMES, "neither brokerServicePortTls nor webServicePortTls is set")
         return None
 

@@ -1,11 +1,11 @@
 """Settings of TLS: Kafka's and Pulsar's own keys, and what a listener is given of them.
 
-Certificates and keys are PEM, in files or as text.  Here it is only decided where they stand; the server reads them
-(`server/certificates.py`).  A Kafka listener may have values of its own, `listener.name.<listener>.<key>`
-(`base/settings_listener.py`).
+Certificates and keys are PEM, in files or as text, or in files of PKCS #12.  Here it is only decided where they stand;
+the server reads them (`server/certificates.py`).  A Kafka listener may have values of its own,
+`listener.name.<listener>.<key>` (`base/settings_listener.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -18,8 +18,9 @@ from magnetar.base.principal_rules import DEFAULT_RULES, PrincipalRules, parse_p
 from magnetar.base.server_key import ServerKey, aliases
 
 PEM: Final = "PEM"
+# What a setting may call a store.  Java says JKS for files of PKCS #12 as well: what a file is, it says itself.
+STORE_TYPES: Final = (PEM, "PKCS12", "JKS")
 PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
-TRUSTED: Final = "tlsTrustCertsFilePath"  # Pulsar's
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _B, _S, _I, _LIST, _PASSWORD = (
@@ -30,19 +31,22 @@ _B, _S, _I, _LIST, _PASSWORD = (
     ConfigType.PASSWORD,
 )
 
+_BY_CONTENT: Final = "what the file is"
+
 KAFKA_TLS_KEYS: Final = (
     ServerKey(
         "ssl.keystore.type",
         _S,
-        PEM,
-        "The form of Kafka's certificate and key; only PEM is served today.",
+        None,
+        "The form of Kafka's certificate and key: PEM, or PKCS12, which JKS means as well.",
+        default_words=_BY_CONTENT,
         aliases=aliases("kopSslKeystoreType"),
     ),
     ServerKey(
         "ssl.keystore.location",
         _S,
         "",
-        "A PEM file with the key and the certificate chain of Kafka's SSL listeners; read again when it changes.",
+        "A file with the key and the certificate chain of Kafka's SSL listeners; read again when it changes.",
         aliases=aliases("kopSslKeystoreLocation"),
     ),
     ServerKey("ssl.keystore.key", _PASSWORD, "", "The key itself as PEM (PKCS #8), instead of a file."),
@@ -56,28 +60,29 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.keystore.password",
         _PASSWORD,
         "",
-        "A store's password; PEM has none.",
+        "The password of a store of PKCS12; PEM has none.",
         aliases=aliases("kopSslKeystorePassword"),
     ),
     ServerKey(
         "ssl.key.password",
         _PASSWORD,
         "",
-        "The password of a key that is encrypted.",
+        "The password of a key that is encrypted, in PEM; in PKCS12 it is that of the store.",
         aliases=aliases("kopSslKeyPassword"),
     ),
     ServerKey(
         "ssl.truststore.type",
         _S,
-        PEM,
-        "The form of the certificates that sign clients'; only PEM is served today.",
+        None,
+        "The form of the certificates that sign clients': PEM, or PKCS12, which JKS means as well.",
+        default_words=_BY_CONTENT,
         aliases=aliases("kopSslTruststoreType"),
     ),
     ServerKey(
         "ssl.truststore.location",
         _S,
         "",
-        "A PEM file with the certificates that sign clients'; read again when it changes.",
+        "A file with the certificates that sign clients'; read again when it changes.",
         aliases=aliases("kopSslTruststoreLocation"),
     ),
     ServerKey(
@@ -90,7 +95,7 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.truststore.password",
         _PASSWORD,
         "",
-        "A store's password; PEM has none.",
+        "The password of a store of PKCS12; PEM has none.",
         aliases=aliases("kopSslTruststorePassword"),
     ),
     ServerKey(
@@ -125,6 +130,14 @@ KAFKA_TLS_KEYS: Final = (
 )
 
 PULSAR_TLS_PORTS: Final = ("brokerServicePortTls", "webServicePortTls")
+_TRUSTED: Final = "tlsTrustCertsFilePath"
+_WITH_STORES: Final = "tlsEnabledWithKeyStore"
+_KEY_STORE: Final = "tlsKeyStore"
+_TRUST_STORE: Final = "tlsTrustStore"
+_PEM_NAMES: Final = frozenset(("tlsCertificateFilePath", "tlsKeyFilePath", _TRUSTED))
+_STORE_NAMES: Final = frozenset(
+    f"tls{store}Store{part}" for store in ("Key", "Trust") for part in ("", "Type", "Password")
+)
 
 PULSAR_TLS_KEYS: Final = (
     ServerKey(
@@ -157,12 +170,47 @@ PULSAR_TLS_KEYS: Final = (
         "tlsKeyFilePath", _S, "", "A PEM file with its key, not encrypted; read again when it changes."
     ),
     ServerKey(
-        TRUSTED,
+        _TRUSTED,
         _S,
         "",
         "A PEM file with the certificates that sign clients'; a certificate that a client shows is looked at when this"
         " is set.",
     ),
+    ServerKey(
+        _WITH_STORES,
+        _B,
+        "false",
+        "Whether the following six say what both ports show and take, and not the three files of PEM.",
+    ),
+    ServerKey(
+        "tlsKeyStoreType",
+        _S,
+        None,
+        "The form of the certificate and key: PKCS12, which JKS means as well, or PEM.",
+        default_words=_BY_CONTENT,
+    ),
+    ServerKey(
+        _KEY_STORE,
+        _S,
+        "",
+        "A file with the certificate chain of both ports and its key; read again when it changes.",
+    ),
+    ServerKey("tlsKeyStorePassword", _PASSWORD, "", "The password of tlsKeyStore; PEM has none."),
+    ServerKey(
+        "tlsTrustStoreType",
+        _S,
+        None,
+        "The form of the certificates that sign clients': PKCS12, which JKS means as well, or PEM.",
+        default_words=_BY_CONTENT,
+    ),
+    ServerKey(
+        _TRUST_STORE,
+        _S,
+        "",
+        "A file with the certificates that sign clients'; a certificate that a client shows is looked at when this is"
+        " set.",
+    ),
+    ServerKey("tlsTrustStorePassword", _PASSWORD, "", "The password of tlsTrustStore; PEM has none."),
     ServerKey(
         "tlsRequireTrustedClientCertOnConnect",
         _B,
@@ -185,13 +233,29 @@ class ClientCertificates(Enum):
     REQUIRED = "required"
 
 
+class Given(NamedTuple):
+    """The value of a key, as text, and the name that it was set by."""
+
+    text: str
+    name: str
+
+
+_NOT_GIVEN: Final = Given("", "")
+
+
 @dataclass(frozen=True, slots=True)
-class Pem:
-    """Certificates or a key: in `file`, or the `text` itself when there is none.  `setting` is the key that says so."""
+class Material:
+    """Certificates, a key, or both: in `file`, or PEM itself in `text` when there is none.
+
+    `setting` is the key that says so.  `kind` is one of `STORE_TYPES`, or empty where the file may be any of them; what
+    may be nothing but PEM has it without a name.  `password` is a store's.
+    """
 
     setting: str
     file: Path | None
     text: str = field(default="", repr=False)
+    kind: Given = _NOT_GIVEN
+    password: Given = field(default=_NOT_GIVEN, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,20 +265,13 @@ class TlsSettings:
     `password` is the key's, and `password_setting` the key that it is set with, empty where there is none.
     """
 
-    chain: Pem
-    key: Pem
-    trusted: Pem | None
+    chain: Material
+    key: Material
+    trusted: Material | None
     client_certificates: ClientCertificates
     versions: tuple[str, ...]
     password: str = field(default="", repr=False)
     password_setting: str = ""
-
-
-class Given(NamedTuple):
-    """The value of a key, as text, and the name that it was set by."""
-
-    text: str
-    name: str
 
 
 # The value of a key as it holds where it is asked for: a listener's own, or all listeners'.
@@ -227,15 +284,13 @@ def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
     Raises:
         ConfigError: it asks for what is not served, or is incomplete.
     """
-    _check_store("keystore", look_up)
-    _check_store("truststore", look_up)
     ciphers = look_up("ssl.cipher.suites")
     if ciphers.text:
         raise ConfigError(f"{ciphers.name} cannot be set yet: OpenSSL chooses the ciphers")
     chain, key = _key_and_chain(listener, look_up)
     clients = look_up("ssl.client.auth")
     wanted = ClientCertificates(clients.text)
-    trusted = _file_or_text(look_up("ssl.truststore.location"), look_up("ssl.truststore.certificates"))
+    trusted = _trusted(look_up)
     if wanted is not ClientCertificates.NONE and trusted is None:
         raise ConfigError(
             f"{clients.name} is {clients.text}, and nothing says whose certificates are good: set"
@@ -259,75 +314,95 @@ def principal_rules(look_up: Lookup) -> PrincipalRules:
         raise ConfigError(f"{given.name} {error}") from None
 
 
-def pulsar_tls(port_name: str, look_up: Lookup) -> TlsSettings:
+def pulsar_trust(text: Callable[[str], str]) -> str:
+    """The key that says whose certificates are taken at Pulsar's ports; `text` looks keys up."""
+    return _TRUST_STORE if text(_WITH_STORES) == "true" else _TRUSTED
+
+
+def pulsar_tls(
+    port_name: str, look_up: Lookup, notice: Callable[[Collection[str], str], None]
+) -> TlsSettings:
     """What Pulsar's `tls...` say about the port that `port_name` sets, and about the other one.
+
+    `notice` hears of keys that have no effect, and why.
 
     Raises:
         ConfigError: as `kafka_tls`.
     """
-    chain, key = look_up("tlsCertificateFilePath"), look_up("tlsKeyFilePath")
-    for one in (chain, key):
-        if not one.text:
-            raise ConfigError(f"{port_name} needs a certificate and its key: set {one.name}")
-    trusted = look_up(TRUSTED)
-    wanted = ClientCertificates.REQUESTED if trusted.text else ClientCertificates.NONE
+    with_stores = look_up(_WITH_STORES).text == "true"
+    if with_stores:
+        notice(_PEM_NAMES, f"{_WITH_STORES} is true")
+    else:
+        notice(_STORE_NAMES, f"{_WITH_STORES} is not true")
+    for name in (_KEY_STORE,) if with_stores else ("tlsCertificateFilePath", "tlsKeyFilePath"):
+        if not look_up(name).text:
+            raise ConfigError(f"{port_name} needs a certificate and its key: set {name}")
+    trust = look_up(pulsar_trust(lambda key: look_up(key).text))
+    wanted = ClientCertificates.REQUESTED if trust.text else ClientCertificates.NONE
     if look_up("tlsRequireTrustedClientCertOnConnect").text == "true":
         wanted = ClientCertificates.REQUIRED
-        if not trusted.text:
+        if not trust.text:
             raise ConfigError(
                 "tlsRequireTrustedClientCertOnConnect is true, and nothing says whose certificates are good: set"
-                f" {TRUSTED}"
+                f" {trust.name}"
             )
-    return TlsSettings(
-        _in_file(chain),
-        _in_file(key),
-        _in_file(trusted) if trusted.text else None,
-        wanted,
-        _versions(look_up("tlsProtocols")),
-    )
-
-
-def _check_store(store: str, look_up: Lookup) -> None:
-    kind = look_up(f"ssl.{store}.type")
-    if kind.text.upper() != PEM:
-        raise ConfigError(f"{kind.name} is {kind.text[:100]}: PEM is what is served today")
-    password = look_up(f"ssl.{store}.password")
-    if password.text:
-        raise ConfigError(
-            f"{password.name} is for stores that are not PEM, which is what is served today: leave it out (a key's"
-            " password is ssl.key.password)"
+    if with_stores:
+        chain = key = _in_file(
+            look_up(_KEY_STORE), _kind(look_up("tlsKeyStoreType")), look_up("tlsKeyStorePassword")
         )
+        form = _kind(look_up("tlsTrustStoreType")), look_up("tlsTrustStorePassword")
+    else:
+        form = Given(PEM, ""), _NOT_GIVEN
+        chain, key = (_in_file(look_up(name), *form) for name in ("tlsCertificateFilePath", "tlsKeyFilePath"))
+    trusted = _in_file(trust, *form) if trust.text else None
+    return TlsSettings(chain, key, trusted, wanted, _versions(look_up("tlsProtocols")))
 
 
-def _key_and_chain(listener: str, look_up: Lookup) -> tuple[Pem, Pem]:
+def _kind(given: Given) -> Given:
+    """What a store is said to be, in capitals; Java takes either case."""
+    kind = given.text.upper()
+    if kind and kind not in STORE_TYPES:
+        raise ConfigError(f"{given.name} must be one of {', '.join(STORE_TYPES)}, not {given.text[:100]!r}")
+    return Given(kind, given.name)
+
+
+def _key_and_chain(listener: str, look_up: Lookup) -> tuple[Material, Material]:
+    form = _kind(look_up("ssl.keystore.type")), look_up("ssl.keystore.password")
     location = look_up("ssl.keystore.location")
     key, chain = look_up("ssl.keystore.key"), look_up("ssl.keystore.certificate.chain")
     if location.text:
         for one in (key, chain):
             if one.text:
                 raise ConfigError(f"{location.name} and {one.name} both have a certificate: keep one of them")
-        return _in_file(location), _in_file(location)
+        both = _in_file(location, *form)
+        return both, both
     if not key.text or not chain.text:
         raise ConfigError(
             f"listener {listener} speaks TLS and has no certificate: set ssl.keystore.location, or both"
             " ssl.keystore.key and ssl.keystore.certificate.chain"
         )
-    return Pem(chain.name, None, chain.text), Pem(key.name, None, key.text)
+    return _in_text(chain, *form), _in_text(key, *form)
 
 
-def _file_or_text(file: Given, text: Given) -> Pem | None:
+def _trusted(look_up: Lookup) -> Material | None:
+    form = _kind(look_up("ssl.truststore.type")), look_up("ssl.truststore.password")
+    file, text = look_up("ssl.truststore.location"), look_up("ssl.truststore.certificates")
     if file.text and text.text:
         raise ConfigError(f"{file.name} and {text.name} both have certificates: keep one of them")
     if file.text:
-        return _in_file(file)
-    return Pem(text.name, None, text.text) if text.text else None
+        return _in_file(file, *form)
+    return _in_text(text, *form) if text.text else None
 
 
-def _in_file(given: Given) -> Pem:
+def _in_text(given: Given, kind: Given, password: Given) -> Material:
+    return Material(given.name, None, given.text, kind, password)
+
+
+def _in_file(given: Given, kind: Given, password: Given) -> Material:
     """A key that was given in the place of its file's name must not be said again, in a log or an answer."""
     if "-----BEGIN" in given.text:
         raise ConfigError(f"{given.name} is the name of a file, and what was given is PEM itself")
-    return Pem(given.name, absolute_path(given.name, given.text))
+    return Material(given.name, absolute_path(given.name, given.text), "", kind, password)
 
 
 def _versions(given: Given) -> tuple[str, ...]:

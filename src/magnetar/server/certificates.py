@@ -1,5 +1,8 @@
 """What a listener with TLS shows its clients, and whose certificates it takes from them; read again when files change.
 
+Keys and certificates are PEM, or in stores of PKCS #12 (`server/pkcs12.py`), which become PEM in memory: OpenSSL gets
+files that are nowhere but there.
+
 A change is acted on once it has stood from one look to the next: a certificate and its key are two files, and are not
 replaced in one instant.  Connections go on with what they began with; what cannot be used is said once, and what was
 there before stays.  At the start it ends the start instead.
@@ -11,18 +14,22 @@ import os
 import re
 import ssl
 import stat
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+from magnetar.base.settings_tls import PEM, ClientCertificates, Given, Material, TlsSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S: Final = 2.0
-PEM_BYTES_MAX: Final = 1 << 20  # hundreds of certificates
+Read = TypeVar("Read")
 
+LOOK_INTERVAL_S: Final = 2.0
+FILE_BYTES_MAX: Final = 1 << 20  # hundreds of certificates
+
+_OLD_STORES: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, and JCEKS
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CERTIFICATE: Final = re.compile("-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
 _KEY: Final = re.compile("-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
@@ -103,7 +110,7 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     """What connections of a listener are made with.
 
     Raises:
-        ConfigError: a file is missing, unreadable or not PEM, or key and certificate do not belong together.
+        ConfigError: a file is missing, unreadable or of another form, or key and certificate do not belong together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.versions[0]]
@@ -112,39 +119,42 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _load_chain(context, settings)
     if settings.trusted is not None:
-        # Whatever is in the file is trusted by itself, as with Java's stores: also a certificate that another signed.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        text = _read(settings.trusted, _CERTIFICATE, "certificate")
-        try:
-            context.load_verify_locations(cadata=text)
-        except ssl.SSLError as error:
-            raise ConfigError(
-                f"{_place(settings.trusted)} has a certificate that cannot be read ({_reason(error)})"
-            ) from None
+        _trust(context, settings.trusted)
     context.verify_mode = _VERIFY[settings.client_certificates]
     return context
 
 
+def _trust(context: ssl.SSLContext, trusted: Material) -> None:
+    # Whatever is in the file is trusted by itself, as with Java's stores: also a certificate that another signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    data = _read(trusted)
+    if _is_store(trusted, data):
+        from magnetar.server.pkcs12 import read_trust_store
+
+        text = _of_store(trusted, data, read_trust_store)
+    else:
+        text = _pem(trusted, data, _CERTIFICATE, "certificate")
+    try:
+        context.load_verify_locations(cadata=text)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{_place(trusted)} has a certificate that cannot be read ({_reason(error)})"
+        ) from None
+
+
 def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    chain = _read(settings.chain, _CERTIFICATE, "certificate")
-    key = _read(settings.key, _KEY, "private key")
-    is_encrypted = "ENCRYPTED" in key
-    if is_encrypted and not settings.password:
-        hint = f": set {settings.password_setting}" if settings.password_setting else ""
-        raise ConfigError(f"the key in {_place(settings.key)} is encrypted{hint}")
+    key, chain, password = _key_and_chain(settings)
     with ExitStack() as stack:
         try:
             # What is not asked for would be asked at the terminal.
-            context.load_cert_chain(
-                _path_of(chain, stack), _path_of(key, stack), password=lambda: settings.password
-            )
+            context.load_cert_chain(_path_of(chain, stack), _path_of(key, stack), password=lambda: password)
         except ssl.SSLError as error:
             if error.reason == "KEY_VALUES_MISMATCH":
                 raise ConfigError(
                     f"the key in {_place(settings.key)} is not that of the first certificate in"
                     f" {_place(settings.chain)}"
                 ) from None
-            if is_encrypted:
+            if password:
                 raise ConfigError(
                     f"the key in {_place(settings.key)} cannot be decrypted with {settings.password_setting}"
                 ) from None
@@ -153,26 +163,86 @@ def _load_chain(context: ssl.SSLContext, settings: TlsSettings) -> None:
             ) from None
 
 
-def _read(pem: Pem, wanted: re.Pattern[str], what: str) -> str:
-    if pem.file is None:
-        text = _with_lines(pem.text)
-    else:
-        try:
-            # Opening a pipe that has no writer would wait for one, for ever.
-            with open(
-                pem.file, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)
-            ) as stream:
-                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                    raise ConfigError(f"{_place(pem)} is not a file")
-                data = stream.read(PEM_BYTES_MAX + 1)
-        except OSError as error:
-            raise ConfigError(f"{_place(pem)} cannot be read: {error.strerror}") from None
-        if len(data) > PEM_BYTES_MAX:
-            raise ConfigError(f"{_place(pem)} is larger than {PEM_BYTES_MAX} bytes")
-        text = data.decode("ascii", "replace")
+def _key_and_chain(settings: TlsSettings) -> tuple[str, str, str]:
+    """Both as PEM, and the password of the key, empty where it is not encrypted."""
+    data = _read(settings.chain)
+    if _is_store(settings.chain, data):
+        from magnetar.server.pkcs12 import read_key_store
+
+        store_password = settings.chain.password
+        if settings.password not in ("", store_password.text):
+            raise ConfigError(
+                f"{settings.password_setting} is not {store_password.name}, and a store of PKCS12 has one password:"
+                " keep that"
+            )
+        return *_of_store(settings.chain, data, read_key_store), ""
+    chain = _pem(settings.chain, data, _CERTIFICATE, "certificate")
+    if settings.key != settings.chain:
+        data = _read(settings.key)
+    key = _pem(settings.key, data, _KEY, "private key")
+    if "ENCRYPTED" not in key:
+        return key, chain, ""
+    if not settings.password:
+        hint = f": set {settings.password_setting}" if settings.password_setting else ""
+        raise ConfigError(f"the key in {_place(settings.key)} is encrypted{hint}")
+    return key, chain, settings.password
+
+
+def _is_store(material: Material, data: bytes) -> bool:
+    """Whether it is a store of PKCS #12, by its first bytes: names of files and settings say JKS of these, too.
+
+    Raises:
+        ConfigError: it has another form than the settings say, or one that is not served.
+    """
+    place, kind, password = _place(material), material.kind, material.password
+    if data[:4] in _OLD_STORES:
+        raise ConfigError(
+            f"{place} is a store in Java's old form (JKS), which is not served: convert it with keytool -importkeystore"
+            " -srckeystore OLD -destkeystore NEW -deststoretype PKCS12"
+        )
+    is_store = data[:1] == b"\x30" and data[1:2] >= b"\x80"  # no text goes on like that
+    if not is_store and material.file is not None and b"-----BEGIN" not in data:
+        raise ConfigError(f"{place} is neither PEM nor a store of PKCS12")
+    if kind.text and is_store is (kind.text == PEM):
+        form = "binary, like a store of PKCS12" if is_store else "PEM"
+        raise ConfigError(
+            f"{place} is {form}, and {f'{kind.name} says {kind.text}' if kind.name else 'has to be PEM'}"
+        )
+    if password.text and not is_store:
+        raise ConfigError(f"{password.name} is for a store, and {place} is PEM: leave it out")
+    return is_store
+
+
+def _of_store(material: Material, data: bytes, read: Callable[[bytes, Given], Read]) -> Read:
+    try:
+        return read(data, material.password)
+    except ConfigError as error:
+        raise ConfigError(f"{_place(material)} {error}") from None
+
+
+def _read(material: Material) -> bytes:
+    if material.file is None:
+        return _with_lines(material.text).encode("ascii", "ignore")
+    try:
+        # Opening a pipe that has no writer would wait for one, for ever.
+        with open(
+            material.file, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)
+        ) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError(f"{_place(material)} is not a file")
+            data = stream.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{_place(material)} cannot be read: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError(f"{_place(material)} is larger than {FILE_BYTES_MAX} bytes")
+    return data
+
+
+def _pem(material: Material, data: bytes, wanted: re.Pattern[str], what: str) -> str:
+    text = data.decode("ascii", "ignore")
     if wanted.search(text) is None:
-        raise ConfigError(f"{_place(pem)} has no {what} in PEM form, which is what is served today")
-    return text.encode("ascii", "ignore").decode()
+        raise ConfigError(f"{_place(material)} has no {what} in PEM form")
+    return text
 
 
 def _with_lines(text: str) -> str:
@@ -191,8 +261,8 @@ def _path_of(text: str, stack: ExitStack) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def _place(pem: Pem) -> str:
-    return pem.setting if pem.file is None else f"{pem.setting} {pem.file}"
+def _place(material: Material) -> str:
+    return material.setting if material.file is None else f"{material.setting} {material.file}"
 
 
 def _reason(error: ssl.SSLError) -> str:

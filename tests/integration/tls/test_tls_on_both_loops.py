@@ -12,7 +12,7 @@ import uvloop
 
 from magnetar.base.clock import SystemClock
 from magnetar.base.memory_budget import MemoryBudget
-from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES, Connection, ConnectionLimits
 from magnetar.server.listeners import Connections, bind
@@ -73,7 +73,7 @@ class Session:
 
 class World:
     def __init__(self, authority: Authority) -> None:
-        pem = Pem("ssl.keystore.location", authority.issue("server", hosts=HOSTS).both)
+        pem = Material("ssl.keystore.location", authority.issue("server", hosts=HOSTS).both)
         settings = TlsSettings(pem, pem, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3"))
         clock = SystemClock()
         self.memory = MemoryBudget(256 << 20, clock)

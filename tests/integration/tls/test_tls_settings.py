@@ -34,9 +34,9 @@ def test_what_cannot_be_used_ends_the_start_with_one_sentence(authority: Authori
     store.write_bytes(bytes(100))
     cases = [
         ({"ssl.keystore.location": str(tmp_path / "missing")}, "missing cannot be read"),
-        ({"ssl.keystore.location": str(store)}, "PEM form, which is what is served today"),
-        ({"ssl.keystore.type": "PKCS12"}, "ssl.keystore.type is PKCS12: PEM is what is served today"),
-        ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type is JKS: PEM is what is served today"),
+        ({"ssl.keystore.location": str(store)}, "keystore.p12 is neither PEM nor a store of PKCS12"),
+        ({"ssl.keystore.type": "PKCS12"}, "both.pem is PEM, and ssl.keystore.type says PKCS12"),
+        ({"ssl.truststore.type": "JKS"}, "authority.pem is PEM, and ssl.truststore.type says JKS"),
         ({"tlsKeyFilePath": str(authority.issue("other").key)}, "is not that of the first certificate"),
         ({"listener.security.protocol.map": "MUTUAL:SASL_SSL"}, "nothing says how clients may log in"),
     ]

@@ -68,7 +68,15 @@ def test_what_is_incomplete_or_not_served_is_one_sentence(assignments: tuple[str
 def test_certificates_are_a_method_that_takes_a_port_with_tls() -> None:
     tls = ("authenticationEnabled=true", f"authenticationProviders={PACKAGE}AuthenticationProviderTls")
     port = ("brokerServicePortTls=6651", "tlsCertificateFilePath=/c.pem", "tlsKeyFilePath=/k.pem")
-    for more, lets_in in (((), False), (port, False), ((*port, "tlsTrustCertsFilePath=/t.pem"), True)):
+    trust = "tlsTrustCertsFilePath=/t.pem"
+    stores = (port[0], "tlsEnabledWithKeyStore=true", "tlsKeyStore=/k")
+    for more, lets_in in (
+        ((), False),
+        (port, False),
+        ((*port, trust), True),
+        ((*stores, trust), False),
+        ((*stores, "tlsTrustStore=/t"), True),
+    ):
         settings = of(*tls, *more)
         assert settings.authentication is not None
         assert settings.authentication.methods == ("tls",)

@@ -121,6 +121,63 @@ def test_pulsars_keys() -> None:
     assert strict.versions == ("TLSv1.2",)
 
 
+def test_a_store_has_a_form_and_a_password() -> None:
+    tls = kafka(
+        "ssl.keystore.type=pkcs12",
+        "ssl.keystore.password=hunter2",
+        "kopSslTruststoreType=JKS",
+        "kopSslTruststoreLocation=trust.jks",
+        "kopSslTruststorePassword=hunter3",
+    )
+    assert tls.chain == tls.key
+    assert (tls.chain.kind, tls.chain.password) == (
+        ("PKCS12", "ssl.keystore.type"),
+        ("hunter2", "ssl.keystore.password"),
+    )
+    assert tls.trusted is not None
+    assert (tls.trusted.kind.text, tls.trusted.password.text) == ("JKS", "hunter3")
+    assert kafka().chain.kind.text == ""
+    assert "hunter" not in repr(tls)
+
+
+def test_pulsars_stores() -> None:
+    stores = (
+        "brokerServicePortTls=6651",
+        "tlsEnabledWithKeyStore=true",
+        "tlsKeyStoreType=JKS",
+        "tlsKeyStore=/keys",
+        "tlsKeyStorePassword=hunter2",
+    )
+    settings = of(*stores, "tlsKeyFilePath=/k.pem")
+    tls = settings.network.pulsar.tls
+    assert tls is not None
+    assert tls.chain == tls.key
+    assert (tls.chain.file, tls.chain.kind.text, tls.chain.password.text) == (Path("/keys"), "JKS", "hunter2")
+    assert (tls.trusted, tls.client_certificates) == (None, ClientCertificates.NONE)
+    assert [one for one in settings.notices if "tlsKeyFilePath" in one] == [
+        "--set tlsKeyFilePath: tlsKeyFilePath has no effect: tlsEnabledWithKeyStore is true"
+    ]
+    trust = ("tlsTrustStore=/trust", "tlsTrustStoreType=pkcs12", "tlsTrustStorePassword=hunter3")
+    trusting = of(*stores, *trust, "tlsTrustCertsFilePath=/t.pem").network.pulsar.tls
+    assert trusting is not None
+    assert trusting.trusted is not None
+    assert (trusting.trusted.file, trusting.trusted.kind.text) == (Path("/trust"), "PKCS12")
+    assert trusting.trusted.password.text == "hunter3"
+    assert trusting.client_certificates is ClientCertificates.REQUESTED
+    assert "hunter" not in repr(settings) + repr(of(*stores, *trust))
+
+
+def test_pulsars_stores_count_when_that_is_said() -> None:
+    settings = of(*PULSAR, "tlsKeyStore=/keys", "tlsTrustStore=/trust")
+    tls = settings.network.pulsar.tls
+    assert tls is not None
+    assert (tls.chain.file, tls.trusted) == (Path("/c.pem"), None)
+    assert (tls.chain.kind, tls.key.kind) == (("PEM", ""), ("PEM", ""))
+    assert [notice.rpartition(": ")[2] for notice in settings.notices] == [
+        "tlsEnabledWithKeyStore is not true"
+    ] * 2
+
+
 @pytest.mark.parametrize(
     ("assignments", "sentence"),
     [
@@ -130,9 +187,8 @@ def test_pulsars_keys() -> None:
         ),
         (("listeners=SSL://:1", "ssl.keystore.key=x"), "listener SSL speaks TLS and has no certificate"),
         ((*SSL, "ssl.keystore.key=x"), "ssl.keystore.location and ssl.keystore.key both have a certificate"),
-        ((*SSL, "ssl.keystore.type=JKS"), "ssl.keystore.type is JKS: PEM is what is served today"),
-        ((*SSL, "ssl.truststore.type=PKCS12"), "ssl.truststore.type is PKCS12: PEM is what is served today"),
-        ((*SSL, "ssl.keystore.password=hunter2"), "ssl.keystore.password is for stores that are not PEM"),
+        ((*SSL, "ssl.keystore.type=BCFKS"), "ssl.keystore.type must be one of PEM, PKCS12, JKS, not 'BCFKS'"),
+        ((*SSL, "ssl.truststore.type=x"), "ssl.truststore.type must be one of PEM, PKCS12, JKS, not 'x'"),
         ((*SSL, "ssl.client.auth=required"), "ssl.client.auth is required, and nothing says whose"),
         ((*SSL, "ssl.client.auth=perhaps"), "must be one of none, requested, required"),
         (
@@ -146,7 +202,7 @@ def test_pulsars_keys() -> None:
             (*SSL, "listener.name.ssl.ssl.client.auth=required"),
             "ssl.client.auth of listener SSL is required, and nothing says whose",
         ),
-        ((*SSL, "listener.name.ssl.ssl.keystore.type=JKS"), "ssl.keystore.type of listener SSL is JKS"),
+        ((*SSL, "listener.name.ssl.ssl.keystore.type=x"), "ssl.keystore.type of listener SSL must be one of"),
         (
             (*SSL, "listener.name.ssl.ssl.client.auth=none", "listener.name.SSL.ssl.client.auth=requested"),
             "has different values",
@@ -161,6 +217,24 @@ def test_pulsars_keys() -> None:
         (("brokerServicePortTls=1",), "brokerServicePortTls needs a certificate and its key: set tlsCert"),
         (PULSAR[:2], "set tlsKeyFilePath"),
         ((*PULSAR, "tlsRequireTrustedClientCertOnConnect=true"), "set tlsTrustCertsFilePath"),
+        (
+            ("webServicePortTls=1", "tlsEnabledWithKeyStore=true"),
+            "webServicePortTls needs a certificate and its key: set tlsKeyStore",
+        ),
+        (
+            ("webServicePortTls=1", "tlsEnabledWithKeyStore=true", "tlsKeyStore=/k", "tlsKeyStoreType=x"),
+            "tlsKeyStoreType must be one of PEM, PKCS12, JKS",
+        ),
+        (
+            (
+                *PULSAR,
+                "tlsEnabledWithKeyStore=true",
+                "tlsKeyStore=/k",
+                "tlsTrustCertsFilePath=/t.pem",
+                "tlsRequireTrustedClientCertOnConnect=true",
+            ),
+            "set tlsTrustStore",
+        ),
         ((*PULSAR, "tlsProtocols=SSLv3"), "tlsProtocols must be among"),
         ((*PULSAR, "pulsar.port=6651"), "claim the same address"),
     ],

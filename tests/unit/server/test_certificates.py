@@ -4,50 +4,34 @@ import asyncio
 import logging
 import os
 import ssl
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
 from magnetar.server.certificates import Certificates, make_context
 from magnetar.testing.certificates import Authority
+from tests.unit.server.handshakes import shown
 
 BOTH = ("TLSv1.2", "TLSv1.3")
 
 
 def stored(file: Path) -> TlsSettings:
-    pem = Pem("ssl.keystore.location", file)
+    pem = Material("ssl.keystore.location", file)
     return TlsSettings(pem, pem, None, ClientCertificates.NONE, BOTH)
-
-
-def shown(context: ssl.SSLContext, authority: Authority) -> str:
-    """The name in the certificate that a client is shown."""
-    client_in, client_out, server_in, server_out = (ssl.MemoryBIO() for _ in range(4))
-    trusting = ssl.create_default_context(cafile=str(authority.certificate))
-    client = trusting.wrap_bio(client_in, client_out, server_hostname="localhost")
-    server = context.wrap_bio(server_in, server_out, server_side=True)
-    for _ in range(3):
-        for one, out, other in ((client, client_out, server_in), (server, server_out, client_in)):
-            with suppress(ssl.SSLWantReadError):
-                one.do_handshake()
-            other.write(out.read())
-    found = client.getpeercert()
-    assert found is not None
-    return str(found["subject"][0][0][1])
 
 
 def test_a_file_with_both_and_files_of_their_own(authority: Authority) -> None:
     issued = authority.issue("server", hosts=["localhost"])
-    assert shown(make_context(stored(issued.both)), authority) == "server"
+    assert shown(make_context(stored(issued.both)), authority.certificate) == "server"
     apart = replace(
         stored(issued.both),
-        chain=Pem("tlsCertificateFilePath", issued.certificate),
-        key=Pem("tlsKeyFilePath", issued.key),
+        chain=Material("tlsCertificateFilePath", issued.certificate),
+        key=Material("tlsKeyFilePath", issued.key),
     )
-    assert shown(make_context(apart), authority) == "server"
+    assert shown(make_context(apart), authority.certificate) == "server"
 
 
 @pytest.mark.parametrize("separator", ["\n", " ", "\\n"])
@@ -55,14 +39,14 @@ def test_pem_in_a_setting_may_be_one_line(authority: Authority, separator: str) 
     issued = authority.issue("server", hosts=["localhost"])
     chain = issued.certificate.read_text() + authority.certificate.read_text()
     settings = TlsSettings(
-        Pem("ssl.keystore.certificate.chain", None, separator.join(chain.splitlines())),
-        Pem("ssl.keystore.key", None, separator.join(issued.key.read_text().splitlines())),
-        Pem("ssl.truststore.certificates", None, separator.join(chain.splitlines())),
+        Material("ssl.keystore.certificate.chain", None, separator.join(chain.splitlines())),
+        Material("ssl.keystore.key", None, separator.join(issued.key.read_text().splitlines())),
+        Material("ssl.truststore.certificates", None, separator.join(chain.splitlines())),
         ClientCertificates.NONE,
         BOTH,
     )
     context = make_context(settings)
-    assert shown(context, authority) == "server"
+    assert shown(context, authority.certificate) == "server"
     assert len(context.get_ca_certs()) == 1
     assert issued.key.read_text().splitlines()[1] not in repr(settings)
 
@@ -77,7 +61,7 @@ def test_a_key_that_is_encrypted(authority: Authority) -> None:
         make_context(replace(secret, password="hunter3", password_setting="ssl.key.password"))
     assert "hunter" not in str(wrong.value)
     right = replace(secret, password="hunter2", password_setting="ssl.key.password")
-    assert shown(make_context(right), authority) == "secret"
+    assert shown(make_context(right), authority.certificate) == "secret"
     assert "hunter" not in repr(right)
 
 
@@ -90,12 +74,18 @@ def test_what_cannot_be_used_is_one_sentence(authority: Authority, tmp_path: Pat
         (stored(issued.key), "key.pem has no certificate in PEM form"),
         (stored(issued.certificate), "certificate.pem has no private key in PEM form"),
         (
-            replace(stored(issued.both), key=Pem("k", other.key)),
+            replace(stored(issued.both), key=Material("k", other.key)),
             "key in k .* is not that of the first certificate",
         ),
-        (replace(stored(issued.both), trusted=Pem("t", issued.key)), "t .*key.pem has no certificate in PEM"),
+        (
+            replace(stored(issued.both), trusted=Material("t", issued.key)),
+            "t .*key.pem has no certificate in PEM",
+        ),
         (stored(broken), "broken.pem has no certificate and key that can be used"),
-        (replace(stored(issued.both), trusted=Pem("t", broken)), "has a certificate that cannot be read"),
+        (
+            replace(stored(issued.both), trusted=Material("t", broken)),
+            "has a certificate that cannot be read",
+        ),
     ]
     broken.write_text(
         issued.key.read_text() + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -104,17 +94,14 @@ def test_what_cannot_be_used_is_one_sentence(authority: Authority, tmp_path: Pat
         with pytest.raises(ConfigError, match=sentence) as said:
             make_context(settings)
         assert "\n" not in str(said.value)
-    store = tmp_path / "keystore.jks"
-    store.write_bytes(b"\xfe\xed\xfe\xed" + bytes(1000))
-    with pytest.raises(ConfigError, match="PEM form, which is what is served today"):
-        make_context(stored(store))
+    store = tmp_path / "keystore"
     store.write_bytes(bytes(2 << 20))
     with pytest.raises(ConfigError, match="is larger than"):
         make_context(stored(store))
 
 
 def test_versions_and_clients_certificates(authority: Authority) -> None:
-    settings = replace(stored(authority.issue("one").both), trusted=Pem("t", authority.certificate))
+    settings = replace(stored(authority.issue("one").both), trusted=Material("t", authority.certificate))
     context = make_context(settings)
     assert context.verify_mode is ssl.CERT_NONE
     assert (context.minimum_version, context.maximum_version) == (
@@ -158,8 +145,8 @@ def test_a_change_is_used_once_it_has_stood(
         await certificates.refresh()
         assert one.context is first, "it has not stood yet"
         await certificates.refresh()
-        assert shown(one.context, authority) == "two"
-        assert shown(first, authority) == "one"
+        assert shown(one.context, authority.certificate) == "two"
+        assert shown(first, authority.certificate) == "one"
 
     with caplog.at_level(logging.INFO):
         asyncio.run(scenario())

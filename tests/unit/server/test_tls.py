@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
 from magnetar.protocols.door import Buffer
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES
@@ -28,7 +28,7 @@ from tests.unit.server.tls_world import Client, Socket, World
 
 @pytest.fixture(scope="module")
 def tls_settings(authority: Authority) -> TlsSettings:
-    pem = Pem("ssl.keystore.location", authority.issue("server", hosts=["localhost"]).both)
+    pem = Material("ssl.keystore.location", authority.issue("server", hosts=["localhost"]).both)
     return TlsSettings(pem, pem, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3"))
 
 
@@ -369,7 +369,7 @@ def test_the_name_in_a_certificate_that_was_verified_is_the_connections(
     authority: Authority, tls_settings: TlsSettings
 ) -> None:
     async def scenario() -> None:
-        trusted = Pem("ssl.truststore.location", authority.certificate)
+        trusted = Material("ssl.truststore.location", authority.certificate)
         asking = replace(tls_settings, trusted=trusted, client_certificates=ClientCertificates.REQUESTED)
         world = World(authority, asking)
         dave = authority.issue("dave", subject="/O=Magnetar/OU=People/CN=Dave")

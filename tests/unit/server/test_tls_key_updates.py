@@ -6,7 +6,7 @@ import ctypes.util
 
 import pytest
 
-from magnetar.base.settings_tls import ClientCertificates, Pem, TlsSettings
+from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
 from magnetar.server.tls import ANSWERS_BYTES_MAX, EMPTY_BYTES_MAX
 from magnetar.testing.certificates import Authority
 from tests.unit.server.tls_world import Socket, World
@@ -72,7 +72,7 @@ class OpenSsl:
 
 @pytest.fixture
 def world(authority: Authority) -> World:
-    pem = Pem("ssl.keystore.location", authority.issue("server", hosts=["localhost"]).both)
+    pem = Material("ssl.keystore.location", authority.issue("server", hosts=["localhost"]).both)
     return World(authority, TlsSettings(pem, pem, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3")))
 
 

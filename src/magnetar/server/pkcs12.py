@@ -1,0 +1,141 @@
+"""Stores of keys and certificates in the form of PKCS #12 (RFC 7292), which Java's tools make: what is in one, as PEM.
+
+What a store has is kept in memory: keys that it protects are written nowhere.  Imports cryptography, which takes a
+tenth of a second: only a server with such a store imports this.
+
+Java tells certificates that are trusted from those that belong to a key by an attribute of its own, which OpenSSL, and
+so cryptography, does not hand on.  So a store of trusted certificates that has a private key as well is refused: all of
+its chain would be trusted, of which Java takes the first one alone.
+"""
+
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, load_pkcs12
+from cryptography.x509 import Certificate
+
+from magnetar.base.der import INTEGER, OBJECT_ID, OCTETS, SEQUENCE, DerValue, der_content, der_values
+from magnetar.base.errors import ConfigError
+from magnetar.base.settings_tls import Given
+
+_EXPLICIT: Final = 0xA0
+_VERSION: Final = bytes((INTEGER, 1, 3))
+_DATA: Final = bytes.fromhex("2a864886f70d010701")
+_KEY_BAGS: Final = tuple(
+    bytes.fromhex(f"2a864886f70d010c0a01{kind}") for kind in ("01", "02")
+)  # bare, encrypted
+_LONG_LENGTH: Final = 0x80
+
+
+def read_key_store(data: bytes, password: Given) -> tuple[str, str]:
+    """The one key in a store, and the chain of certificates that goes with it, its own first.
+
+    Raises:
+        ConfigError: the store cannot be opened, or has something else.  The words go on behind the name of its file.
+    """
+    count = _count_keys(data)
+    if count > 1:
+        raise ConfigError(
+            f"has {count} private keys, and nothing says which one is meant: put one into a store of its own"
+            " (keytool -importkeystore -srcalias ...)"
+        )
+    found = _open(data, password)
+    if found.key is None:
+        raise ConfigError("has no private key")
+    if found.cert is None:
+        raise ConfigError("has no certificate of its private key")
+    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    others = [one.certificate for one in found.additional_certs]
+    return key, _as_pem(_chain(found.cert.certificate, others))
+
+
+def read_trust_store(data: bytes, password: Given) -> str:
+    """The certificates in a store.
+
+    Raises:
+        ConfigError: as `read_key_store`.
+    """
+    found = _open(data, password)
+    if found.key is not None:
+        raise ConfigError("has a private key, and certificates that are trusted stand in a store without one")
+    certificates = [one.certificate for one in (found.cert, *found.additional_certs) if one is not None]
+    if not certificates:
+        raise ConfigError("has no certificate")
+    return _as_pem(certificates)
+
+
+def _open(data: bytes, password: Given) -> PKCS12KeyAndCertificates:
+    _check_outside(data)
+    try:
+        if "\0" not in password.text:  # in the words of C it would be another one
+            return load_pkcs12(data, password.text.encode() or None)
+    except (ValueError, UnsupportedAlgorithm):
+        pass
+    if not password.text:
+        raise ConfigError(f"cannot be opened without a password: set {password.name}")
+    raise ConfigError(f"cannot be opened with {password.name}: its password is another one, or it is damaged")
+
+
+def _check_outside(data: bytes) -> None:
+    """What can be said without a password: whether it is such a store, and all of it."""
+    size, begin = data[1], 2
+    if size > _LONG_LENGTH:
+        begin += size - _LONG_LENGTH
+        length = begin + int.from_bytes(data[2:begin])
+        if len(data) < length:
+            raise ConfigError(f"is cut off: it has {len(data)} of {length} bytes")
+    if not data[begin:].startswith(_VERSION):
+        raise ConfigError("is neither PEM nor a store of PKCS12")
+
+
+def _count_keys(data: bytes) -> int:
+    """How many keys there are: cryptography hands out the first one.  What is not DER counts as having one."""
+    try:
+        (outer,) = der_values(data)
+        _, safe, *_ = der_values(der_content(outer, SEQUENCE))
+        bags = [bag for part in _inside(safe) for bag in _inside(part)]
+        return sum(_kind(bag) in _KEY_BAGS for bag in bags)
+    except ValueError:
+        return 1
+
+
+def _inside(info: DerValue) -> list[DerValue]:
+    """The values in a ContentInfo; none where they are encrypted, which keys are by themselves instead."""
+    kind, explicit = der_values(der_content(info, SEQUENCE))
+    if der_content(kind, OBJECT_ID) != _DATA:
+        return []
+    (octets,) = der_values(der_content(explicit, _EXPLICIT))
+    (sequence,) = der_values(der_content(octets, OCTETS))
+    return list(der_values(der_content(sequence, SEQUENCE)))
+
+
+def _kind(bag: DerValue) -> bytes:
+    kind, *_ = der_values(der_content(bag, SEQUENCE))
+    return der_content(kind, OBJECT_ID)
+
+
+def _chain(certificate: Certificate, others: list[Certificate]) -> list[Certificate]:
+    """A certificate, the one that has signed it, and so on as far as `others` have them.
+
+    A store has them in any order, beside certificates that are none of this key's.
+    """
+    chain, left = [certificate], list(others)
+    while (signer := next((one for one in left if _has_signed(one, chain[-1])), None)) is not None:
+        left.remove(signer)
+        chain.append(signer)
+    return chain
+
+
+def _has_signed(signer: Certificate, certificate: Certificate) -> bool:
+    if certificate.issuer == certificate.subject:
+        return False
+    try:
+        certificate.verify_directly_issued_by(signer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _as_pem(certificates: list[Certificate]) -> str:
+    return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)

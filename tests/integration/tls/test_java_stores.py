@@ -1,0 +1,225 @@
+"""What Java's keytool has made is shown at both doors, and taken from clients; what cannot be used ends the start."""
+
+import re
+import shlex
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pulsar
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from magnetar.base.errors import ConfigError
+from magnetar.base.settings_tls import ClientCertificates, Given, Material, TlsSettings
+from magnetar.server.certificates import make_context
+from magnetar.testing.server import MagnetarProcess, ServerFailed, free_ports
+from tests.integration.http_answers import ask
+from tests.integration.java_tools import PEERS, needs_java, run
+
+from .java_stores import EC, KEYTOOL, PASSWORD, JavaStores, keytool
+
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.skipif(KEYTOOL is None, reason="needs Java's keytool"),
+]
+
+
+class Stored:
+    """A server whose listener `ssl`, `mutual` and `pulsar` have stores of keytool's, said to be JKS as Kafka has it."""
+
+    server: MagnetarProcess
+
+    def __init__(self, folder: Path) -> None:
+        self.stores = stores = JavaStores(folder)
+        self.ssl, self.mutual, self.pulsar, self.https = free_ports(4)
+        self.settings = {
+            "listeners": f"SSL://127.0.0.1:{self.ssl},MUTUAL://127.0.0.1:{self.mutual}",
+            "listener.security.protocol.map": "MUTUAL:SSL",
+            "ssl.keystore.type": "JKS",
+            "ssl.keystore.location": str(stores.server),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.key.password": PASSWORD,
+            "ssl.truststore.type": "JKS",
+            "ssl.truststore.location": str(stores.trust),
+            "ssl.truststore.password": PASSWORD,
+            "listener.name.mutual.ssl.client.auth": "required",
+            "brokerServicePortTls": str(self.pulsar),
+            "webServicePortTls": str(self.https),
+            "tlsEnabledWithKeyStore": "true",
+            "tlsKeyStoreType": "PKCS12",
+            "tlsKeyStore": str(stores.server),
+            "tlsKeyStorePassword": PASSWORD,
+            "tlsTrustStoreType": "JKS",
+            "tlsTrustStore": str(stores.trust),
+            "tlsTrustStorePassword": PASSWORD,
+        }
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    one = Stored(tmp_path_factory.mktemp("stores"))
+    with MagnetarProcess(settings=one.settings) as server:
+        one.server = server
+        yield one
+        for word in ("Traceback", "exception", PASSWORD):
+            assert word not in server.log
+
+
+def librdkafka(stored: Stored, port: int, **more: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": f"localhost:{port}",
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(stored.stores.authority),
+        "log_level": 0,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def test_librdkafka_takes_the_certificate_and_shows_one(stored: Stored) -> None:
+    shown = {"ssl_keystore_location": str(stored.stores.client), "ssl_keystore_password": PASSWORD}
+    for settings in (librdkafka(stored, stored.ssl), librdkafka(stored, stored.mutual, **shown)):
+        producer = confluent_kafka.Producer(settings)
+        producer.produce("stored", b"value")
+        assert producer.flush(20) == 0
+    with pytest.raises(confluent_kafka.KafkaException):
+        AdminClient(librdkafka(stored, stored.mutual)).list_topics(timeout=3)
+
+
+def test_pulsars_client_takes_the_certificate(stored: Stored) -> None:
+    trusted = str(stored.stores.authority)
+    client = pulsar.Client(
+        f"pulsar+ssl://localhost:{stored.pulsar}",
+        tls_trust_certs_file_path=trusted,
+        tls_validate_hostname=True,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+    )
+    client.create_producer("stored").send(b"value")
+    client.close()
+    context = ssl.create_default_context(cafile=trusted)
+    assert ask(f"https://localhost:{stored.https}/admin/v2/clusters", {}, context=context)[0] == 200
+
+
+def used(file: Path, password: str = PASSWORD, trusted: bool = False) -> ssl.SSLContext:
+    """What a listener makes of a store."""
+    one = Material("ssl.keystore.location", file, "", Given("JKS", "t"), Given(password, "the password"))
+    keys = Material("keys", file.parent / "server.jks", "", Given("", ""), Given(PASSWORD, ""))
+    settings = TlsSettings(one, one, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3"))
+    return make_context(
+        TlsSettings(keys, keys, one, ClientCertificates.REQUIRED, ("TLSv1.3",)) if trusted else settings
+    )
+
+
+def refusal(file: Path, password: str = PASSWORD, trusted: bool = False) -> str:
+    with pytest.raises(ConfigError) as said:
+        used(file, password, trusted)
+    assert PASSWORD not in str(said.value)
+    return str(said.value)
+
+
+def test_what_keytool_has_made_is_judged_by_what_is_in_it(stored: Stored, tmp_path: Path) -> None:
+    stores = stored.stores
+    for file, trusted in ((stores.server, False), (stores.trust, True)):
+        used(file, trusted=trusted)
+        assert "is another one" in refusal(file, "wrong", trusted)
+        cut = tmp_path / file.name
+        cut.write_bytes(file.read_bytes()[:-100])
+        if not trusted:
+            assert "is cut off" in refusal(cut)
+    assert "has no private key" in refusal(stores.trust)
+    assert "has a private key" in refusal(stores.server, trusted=True)
+    two = tmp_path / "two.jks"
+    for name in ("one", "other"):
+        keytool(two, "-genkeypair", "-alias", name, *EC, "-dname", f"CN={name}")
+    assert "has 2 private keys" in refusal(two)
+    one = tmp_path / "one.jks"
+    keytool(one, "-importkeystore", "-srckeystore", str(two), "-srcalias", "other", "-srcstorepass", PASSWORD)
+    used(one)
+
+
+def test_a_store_of_an_old_java_is_taken(tmp_path: Path) -> None:
+    old = tmp_path / "old.p12"
+    keytool(old, "-genkeypair", "-alias", "one", *EC, "-dname", "CN=one", "-J-Dkeystore.pkcs12.legacy")
+    used(old)
+
+
+def test_a_store_of_javas_own_form_is_converted_as_the_refusal_says(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jks", tmp_path / "new.jks"
+    keytool(
+        old,
+        "-genkeypair",
+        "-alias",
+        "one",
+        *EC,
+        "-dname",
+        "CN=one",
+        "-storetype",
+        "JKS",
+        "-keypass",
+        PASSWORD,
+    )
+    said = re.search(r"convert it with (keytool .*)$", refusal(old))
+    assert said is not None
+    command = shlex.split(said[1].replace("OLD", str(old)).replace("NEW", str(new)))
+    passwords = ["-srcstorepass", PASSWORD, "-deststorepass", PASSWORD]
+    subprocess.run([*command, *passwords], check=True, capture_output=True, timeout=60)
+    used(new)
+
+
+def test_a_wrong_password_ends_the_start_and_is_not_said(stored: Stored) -> None:
+    wrong = stored.settings | {"tlsTrustStorePassword": "hunter2"}
+    wrong |= {"listeners": "SSL://127.0.0.1:0", "brokerServicePortTls": "0", "webServicePortTls": "0"}
+    del wrong["listener.name.mutual.ssl.client.auth"]
+    server = MagnetarProcess(settings=wrong)
+    with pytest.raises(ServerFailed, match="ended with 2"):
+        server.start()
+    server.kill()
+    server.close()
+    sentence = f"tlsTrustStore {stored.stores.trust} cannot be opened with tlsTrustStorePassword"
+    assert sentence in server.log.splitlines()[-1]
+    assert "hunter2" not in server.log
+    assert "Traceback" not in server.log
+
+
+@pytest.fixture
+def client_properties(stored: Stored, tmp_path: Path) -> Path:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SSL\n"
+        f"ssl.truststore.location={stored.stores.trust}\nssl.truststore.password={PASSWORD}\n"
+        f"ssl.keystore.location={stored.stores.client}\nssl.keystore.password={PASSWORD}\n"
+        f"ssl.key.password={PASSWORD}\n"
+    )
+    return file
+
+
+class TestJava:
+    pytestmark = needs_java
+
+    def test_kafkas_tools_show_and_take_certificates_of_stores(
+        self, stored: Stored, client_properties: Path
+    ) -> None:
+        tool = [str(PEERS / "kafka"), "tool", "org.apache.kafka.tools.TopicCommand"]
+        server = [
+            "--bootstrap-server",
+            f"localhost:{stored.mutual}",
+            "--command-config",
+            str(client_properties),
+        ]
+        run([*tool, *server, "--create", "--topic", "by-java"])
+        assert "by-java" in run([*tool, *server, "--list"]).split()
+
+    def test_pulsars_admin_takes_the_certificate(self, stored: Stored, tmp_path: Path) -> None:
+        file = tmp_path / "client.conf"
+        url = f"https://localhost:{stored.https}/"
+        file.write_text(
+            f"webServiceUrl={url}\nuseKeyStoreTls=true\ntlsTrustStoreType=JKS\n"
+            f"tlsTrustStorePath={stored.stores.trust}\ntlsTrustStorePassword={PASSWORD}\n"
+            "tlsEnableHostnameVerification=true\n"
+        )
+        environment = {"PULSAR_CLIENT_CONF": str(file), "PULSAR_ADMIN_URL": url}
+        said = run([str(PEERS / "pulsar"), "admin", "clusters", "list"], environment=environment)
+        assert said.split() == ["standalone"]
