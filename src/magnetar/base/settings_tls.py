@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from magnetar.base.cipher_suites import TLS_VERSIONS, choose_suites
 from magnetar.base.config import ConfigType
 from magnetar.base.errors import ConfigError
 from magnetar.base.paths import absolute_path
@@ -21,7 +22,6 @@ PEM: Final = "PEM"
 # What a setting may call a store.  Java says JKS for files of PKCS #12 as well: what a file is, it says itself.
 STORE_TYPES: Final = (PEM, "PKCS12", "JKS")
 PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
-TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _B, _S, _I, _LIST, _PASSWORD = (
     ConfigType.BOOLEAN,
@@ -124,7 +124,8 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.cipher.suites",
         _LIST,
         "",
-        "The ciphers of Kafka's SSL listeners; OpenSSL chooses them, and a list of one's own is refused.",
+        "The suites of Kafka's SSL listeners, by the names that Java has for them; a version of TLS that has none in the list is"
+        " not spoken, and without a list OpenSSL chooses. Those of TLS 1.3 can be had together only.",
         aliases=aliases("kopSslCipherSuites"),
     ),
 )
@@ -218,6 +219,7 @@ PULSAR_TLS_KEYS: Final = (
         "Whether clients of these ports must show a certificate that one of these has signed.",
     ),
     ServerKey("tlsProtocols", _LIST, ",".join(TLS_VERSIONS), "The versions of TLS that they speak."),
+    ServerKey("tlsCiphers", _LIST, "", "The suites that they have, as ssl.cipher.suites."),
 )
 
 TLS_KEYS: Final = (*KAFKA_TLS_KEYS, *PULSAR_TLS_KEYS)
@@ -263,6 +265,7 @@ class TlsSettings:
     """What a listener with TLS is made of.  `key` may be in the file of `chain`; `versions` are of `TLS_VERSIONS`.
 
     `password` is the key's, and `password_setting` the key that it is set with, empty where there is none.
+    `ciphers` are suites of TLS 1.2 in OpenSSL's words, empty for its own choice.
     """
 
     chain: Material
@@ -272,6 +275,7 @@ class TlsSettings:
     versions: tuple[str, ...]
     password: str = field(default="", repr=False)
     password_setting: str = ""
+    ciphers: Given = _NOT_GIVEN
 
 
 # The value of a key as it holds where it is asked for: a listener's own, or all listeners'.
@@ -284,9 +288,6 @@ def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
     Raises:
         ConfigError: it asks for what is not served, or is incomplete.
     """
-    ciphers = look_up("ssl.cipher.suites")
-    if ciphers.text:
-        raise ConfigError(f"{ciphers.name} cannot be set yet: OpenSSL chooses the ciphers")
     chain, key = _key_and_chain(listener, look_up)
     clients = look_up("ssl.client.auth")
     wanted = ClientCertificates(clients.text)
@@ -297,8 +298,8 @@ def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
             " ssl.truststore.location"
         )
     password = look_up("ssl.key.password")
-    versions = _versions(look_up("ssl.enabled.protocols"))
-    return TlsSettings(chain, key, trusted, wanted, versions, password.text, password.name)
+    versions, ciphers = _spoken(look_up("ssl.enabled.protocols"), look_up("ssl.cipher.suites"))
+    return TlsSettings(chain, key, trusted, wanted, versions, password.text, password.name, ciphers)
 
 
 def principal_rules(look_up: Lookup) -> PrincipalRules:
@@ -355,7 +356,8 @@ def pulsar_tls(
         form = Given(PEM, ""), _NOT_GIVEN
         chain, key = (_in_file(look_up(name), *form) for name in ("tlsCertificateFilePath", "tlsKeyFilePath"))
     trusted = _in_file(trust, *form) if trust.text else None
-    return TlsSettings(chain, key, trusted, wanted, _versions(look_up("tlsProtocols")))
+    versions, ciphers = _spoken(look_up("tlsProtocols"), look_up("tlsCiphers"))
+    return TlsSettings(chain, key, trusted, wanted, versions, ciphers=ciphers)
 
 
 def _kind(given: Given) -> Given:
@@ -405,8 +407,11 @@ def _in_file(given: Given, kind: Given, password: Given) -> Material:
     return Material(given.name, absolute_path(given.name, given.text), "", kind, password)
 
 
-def _versions(given: Given) -> tuple[str, ...]:
-    wanted = [one.strip() for one in given.text.split(",") if one.strip()]
+def _spoken(versions: Given, suites: Given) -> tuple[tuple[str, ...], Given]:
+    """The versions of TLS that are spoken, and suites as `TlsSettings.ciphers` has them."""
+    wanted = [one.strip() for one in versions.text.split(",") if one.strip()]
     if not wanted or not set(wanted) <= set(TLS_VERSIONS):
-        raise ConfigError(f"{given.name} must be among {', '.join(TLS_VERSIONS)}, not {given.text[:200]!r}")
-    return tuple(one for one in TLS_VERSIONS if one in wanted)
+        raise ConfigError(f"{versions.name} must be among {', '.join(TLS_VERSIONS)}, not {versions.text[:200]!r}")
+    allowed = tuple(one for one in TLS_VERSIONS if one in wanted)
+    spoken, ciphers = choose_suites(suites.name, suites.text, allowed)
+    return spoken, Given(ciphers, suites.name)

@@ -110,18 +110,33 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     """What connections of a listener are made with.
 
     Raises:
-        ConfigError: a file is missing, unreadable or of another form, or key and certificate do not belong together.
+        ConfigError: a file is missing, unreadable or of another form, key and certificate do not belong together, or
+            OpenSSL does not have a suite.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.versions[0]]
     context.maximum_version = _VERSIONS[settings.versions[-1]]
     # A client that starts anew in the middle of a connection would have the server work for nothing.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    if settings.ciphers.text:
+        _choose(context, settings.ciphers)
     _load_chain(context, settings)
     if settings.trusted is not None:
         _trust(context, settings.trusted)
     context.verify_mode = _VERIFY[settings.client_certificates]
     return context
+
+
+def _choose(context: ssl.SSLContext, ciphers: Given) -> None:
+    """Have these suites of TLS 1.2, in this order; OpenSSL by itself passes over those that it does not know."""
+    try:
+        context.set_ciphers(ciphers.text)
+        had = {one["name"] for one in context.get_ciphers()}
+    except ssl.SSLError:  # it knows none of them
+        had = set()
+    for one in ciphers.text.split(":"):
+        if one not in had:
+            raise ConfigError(f"{ciphers.name} has {one}, which this machine's OpenSSL does not take")
 
 
 def _trust(context: ssl.SSLContext, trusted: Material) -> None:

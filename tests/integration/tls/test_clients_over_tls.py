@@ -242,3 +242,32 @@ def test_one_version_alone(authority: Authority) -> None:
             pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"),
         ):
             old.wrap_socket(bare, server_hostname=HOSTS[0])
+
+
+def test_suites_that_are_chosen_at_both_doors(authority: Authority) -> None:
+    suites = {
+        "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+        "tlsCiphers": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    }
+    one = Secured(authority, **suites)
+    with MagnetarProcess(settings=one.settings):
+        offering = one.context()
+        offering.set_ciphers("ALL")
+        spoken = {}
+        for port in (one.ssl, one.pulsar):
+            with (
+                socket.create_connection(("127.0.0.1", port)) as bare,
+                offering.wrap_socket(bare, server_hostname=HOSTS[0]) as client,
+            ):
+                spoken[port] = (client.cipher() or ("", ""))[:2]
+        assert spoken == {
+            one.ssl: ("ECDHE-ECDSA-AES128-SHA256", "TLSv1.2"),
+            one.pulsar: ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLSv1.2"),
+        }
+        new = one.context()
+        new.minimum_version = ssl.TLSVersion.TLSv1_3
+        with (
+            socket.create_connection(("127.0.0.1", one.ssl)) as bare,
+            pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"),
+        ):
+            new.wrap_socket(bare, server_hostname=HOSTS[0])

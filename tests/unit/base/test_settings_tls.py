@@ -121,6 +121,15 @@ def test_pulsars_keys() -> None:
     assert strict.versions == ("TLSv1.2",)
 
 
+def test_suites_of_both_doors() -> None:
+    suite, ciphers = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"
+    one = kafka(f"kopSslCipherSuites={suite}")
+    assert (one.ciphers, one.versions) == ((ciphers, "ssl.cipher.suites"), ("TLSv1.2",))
+    other = pulsar(f"tlsCiphers={suite}")
+    assert (other.ciphers, other.versions) == ((ciphers, "tlsCiphers"), ("TLSv1.2",))
+    assert kafka().ciphers.text == pulsar().ciphers.text == ""
+
+
 def test_a_store_has_a_form_and_a_password() -> None:
     tls = kafka(
         "ssl.keystore.type=pkcs12",
@@ -196,7 +205,16 @@ def test_pulsars_stores_count_when_that_is_said() -> None:
             "must be among TLSv1.2, TLSv1.3, not 'TLSv1.1,TLSv1.2'",
         ),
         ((*SSL, "ssl.enabled.protocols="), "ssl.enabled.protocols must be among"),
-        ((*SSL, "ssl.cipher.suites=TLS_AES_128_GCM_SHA256"), "ssl.cipher.suites cannot be set yet"),
+        ((*SSL, "ssl.cipher.suites=TLS_NULL"), "ssl.cipher.suites has 'TLS_NULL', which is no suite"),
+        (
+            (
+                *SSL,
+                "ssl.enabled.protocols=TLSv1.3",
+                "listener.name.ssl.ssl.cipher.suites=TLS_RSA_WITH_AES_128_CBC_SHA",
+            ),
+            "ssl.cipher.suites of listener SSL has no suite of TLSv1.3",
+        ),
+        ((*PULSAR, "tlsCiphers=TLS_AES_128_GCM_SHA256"), "tlsCiphers has some suites of TLS 1.3"),
         ((*SSL, "ssl.truststore.location=/a", "ssl.truststore.certificates=b"), "both have certificates"),
         (
             (*SSL, "listener.name.ssl.ssl.client.auth=required"),

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
+from magnetar.base.settings_tls import ClientCertificates, Given, Material, TlsSettings
 from magnetar.server.certificates import Certificates, make_context
 from magnetar.testing.certificates import Authority
-from tests.unit.server.handshakes import shown
+from tests.unit.server.handshakes import handshake, shown
 
 BOTH = ("TLSv1.2", "TLSv1.3")
 
@@ -115,6 +115,27 @@ def test_versions_and_clients_certificates(authority: Authority) -> None:
         assert make_context(replace(settings, client_certificates=wanted)).verify_mode is mode
     alone = make_context(replace(settings, versions=("TLSv1.3",)))
     assert alone.minimum_version == alone.maximum_version == ssl.TLSVersion.TLSv1_3
+
+
+def test_suites_of_a_list_alone_are_spoken_in_its_order(authority: Authority) -> None:
+    one, other, third = (f"ECDHE-ECDSA-AES{rest}" for rest in ("128-SHA256", "256-GCM-SHA384", "128-GCM-SHA256"))
+    settings = stored(authority.issue("one", hosts=["localhost"]).both)
+    settings = replace(settings, versions=("TLSv1.2",), ciphers=Given(f"{one}:{other}", "ssl.cipher.suites"))
+    context = make_context(settings)
+    trusting = ssl.create_default_context(cafile=str(authority.certificate))
+    for has, spoken in (("ALL", one), (f"{other}:{one}", one), (other, other)):
+        trusting.set_ciphers(has)
+        assert (handshake(context, trusting).cipher() or ("",))[0] == spoken
+    trusting.set_ciphers(third)
+    with pytest.raises(ssl.SSLError):
+        handshake(context, trusting)
+
+
+@pytest.mark.parametrize("listed", ["NO-SUCH-SUITE", "ECDHE-ECDSA-AES128-SHA256:NO-SUCH-SUITE"])
+def test_a_suite_that_openssl_does_not_take_is_said(authority: Authority, listed: str) -> None:
+    settings = replace(stored(authority.issue("one").both), ciphers=Given(listed, "ssl.cipher.suites"))
+    with pytest.raises(ConfigError, match=r"^ssl\.cipher\.suites has NO-SUCH-SUITE, which this machine"):
+        make_context(settings)
 
 
 def test_one_certificate_for_listeners_that_are_alike(authority: Authority) -> None:
