@@ -36,31 +36,48 @@ def read_key(
     Raises:
         ConfigError: there is none.
     """
-    if given.startswith(_VARIABLE):
-        name = given[len(_VARIABLE) :]
-        if not environment.get(name):
-            raise ConfigError(f"{setting}: the environment has no {name[:200]!r}")
-        given = environment[name]
-    key = _read(setting, given, bytes_max)
+    file = key_file(setting, given, environment)
+    key = (
+        _in_setting(setting, _without_variable(setting, given, environment))
+        if file is None
+        else _read_file(setting, file, bytes_max)
+    )
     if not key:
         raise ConfigError(f"{setting}: the key is empty")
     return key
 
 
-def _read(setting: str, given: str, bytes_max: int) -> bytes:
-    if given.startswith("data:"):
-        data = _DATA.fullmatch(given)
-        if data is None:
-            raise ConfigError(f"{setting}: a key in a data: URL is written data:;base64,...")
-        return _decoded(setting, data["data"]) if data["base64"] else unquote_to_bytes(data["data"])
+def key_file(setting: str, given: str, environment: Mapping[str, str]) -> Path | None:
+    """The file that `setting` names; None where the key stands in the setting, or in the environment.
+
+    Raises:
+        ConfigError: as `read_key`.
+    """
+    given = _without_variable(setting, given, environment)
     if given.startswith("file:"):
         url = _FILE.fullmatch(given)
         if url is None:
             raise ConfigError(f"{setting}: a file is written file:///path/of/the/key")
-        return _read_file(setting, Path(os.fsdecode(unquote_to_bytes(url["path"]))), bytes_max)
-    if _is_file(given):
-        return _read_file(setting, Path(given), bytes_max)
-    return _decoded(setting, given)
+        return Path(os.fsdecode(unquote_to_bytes(url["path"])))
+    return Path(given) if not given.startswith("data:") and _is_file(given) else None
+
+
+def _without_variable(setting: str, given: str, environment: Mapping[str, str]) -> str:
+    if not given.startswith(_VARIABLE):
+        return given
+    name = given[len(_VARIABLE) :]
+    if not environment.get(name):
+        raise ConfigError(f"{setting}: the environment has no {name[:200]!r}")
+    return environment[name]
+
+
+def _in_setting(setting: str, given: str) -> bytes:
+    if not given.startswith("data:"):
+        return _decoded(setting, given)
+    data = _DATA.fullmatch(given)
+    if data is None:
+        raise ConfigError(f"{setting}: a key in a data: URL is written data:;base64,...")
+    return _decoded(setting, data["data"]) if data["base64"] else unquote_to_bytes(data["data"])
 
 
 def _is_file(given: str) -> bool:

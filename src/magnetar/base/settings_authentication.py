@@ -93,7 +93,7 @@ AUTHENTICATION_KEYS: Final = (
         _PASSWORD,
         "",
         "The passwords of users, in the form of htpasswd (apr1 or crypt): file:///path, data:;base64,..., env:NAME, or"
-        " base64; read at the start.",
+        " base64; a file is read again when it changes.",
     ),
 )
 AUTHENTICATION_NAMES: Final = frozenset(key.name for key in AUTHENTICATION_KEYS)

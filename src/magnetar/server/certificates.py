@@ -3,9 +3,8 @@
 Keys and certificates are PEM, or in stores of PKCS #12 (`server/pkcs12.py`), which become PEM in memory: OpenSSL gets
 files that are nowhere but there.
 
-A change is acted on once it has stood from one look to the next: a certificate and its key are two files, and are not
-replaced in one instant.  Connections go on with what they began with; what cannot be used is said once, and what was
-there before stays.  At the start it ends the start instead.
+When files change (`server/watched_files.py`), connections go on with what they began with; what cannot be used is said
+once, and what was there before stays.  At the start it ends the start instead.
 """
 
 import asyncio
@@ -16,17 +15,16 @@ import ssl
 import stat
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final, TypeVar
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_tls import PEM, ClientCertificates, Given, Material, TlsSettings
+from magnetar.server.watched_files import WatchedFiles
 
 log = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
 
-LOOK_INTERVAL_S: Final = 2.0
 FILE_BYTES_MAX: Final = 1 << 20  # hundreds of certificates
 
 _OLD_STORES: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS, and JCEKS
@@ -40,9 +38,6 @@ _VERIFY: Final = {
     ClientCertificates.REQUIRED: ssl.CERT_REQUIRED,
 }
 
-# Of each file: which one it is, how long, and when it was written; None where there is none.
-Looks = tuple[tuple[int, int, int] | None, ...]
-
 
 class Certificate:
     """One listener's.  `context` is for the connections that are accepted next."""
@@ -50,7 +45,8 @@ class Certificate:
     def __init__(self, settings: TlsSettings) -> None:
         """Raises ConfigError: a file cannot be used."""
         self._settings = settings
-        self._used = self._seen = self._look()
+        sources = (settings.chain, settings.key, settings.trusted)
+        self._files = WatchedFiles(one.file for one in sources if one and one.file)
         self.context = make_context(settings)
 
     async def refresh(self) -> bool:
@@ -59,19 +55,10 @@ class Certificate:
         Raises:
             ConfigError: they have changed, and cannot be used; said once for each change.
         """
-        seen = await asyncio.to_thread(self._look)
-        before, self._seen = self._seen, seen
-        if seen == self._used or seen != before:
+        if not await self._files.have_changed():
             return False
-        self._used = seen
         self.context = await asyncio.to_thread(make_context, self._settings)
         return True
-
-    def _look(self) -> Looks:
-        settings = self._settings
-        return tuple(
-            _look_at(one.file) for one in (settings.chain, settings.key, settings.trusted) if one and one.file
-        )
 
 
 class Certificates:
@@ -282,11 +269,3 @@ def _place(material: Material) -> str:
 
 def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
-
-
-def _look_at(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -53,7 +53,7 @@ from magnetar.server.audit_log import AuditLog
 from magnetar.server.authentication import make_authentication
 from magnetar.server.bearer import BearerLogins
 from magnetar.server.binding import bind as bind_stores
-from magnetar.server.certificates import LOOK_INTERVAL_S, Certificates
+from magnetar.server.certificates import Certificates
 from magnetar.server.connection import ConnectionLimits
 from magnetar.server.doors import Bound, bind_doors, load_doors
 from magnetar.server.garbage import tune_collector
@@ -62,6 +62,7 @@ from magnetar.server.listeners import Connections, bind
 from magnetar.server.loop_watch import LoopWatch
 from magnetar.server.pipeline_worker import FOLDER, PipelineWorker, worker_command
 from magnetar.server.security import RENEW_INTERVAL_S, Security
+from magnetar.server.watched_files import LOOK_INTERVAL_S
 from magnetar.storage.local.metrics import declare_store_metrics
 from magnetar.storage.local.settings import LocalStoreSettings
 from magnetar.storage.local.store import LocalLedgerStore
@@ -119,8 +120,8 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
         stack.callback(audit.close)
         worker_token = ensure_token(settings.data_dir / worker_token_file)
         security = Security(settings, clock) if settings.is_secured else None
-        authentication = (
-            None
+        authentication, refresh_authentication = (
+            (None, None)
             if settings.authentication is None
             else make_authentication(settings.authentication, clock, os.environ)
         )
@@ -211,6 +212,9 @@ async def _serve(settings: ServerSettings, announce: Callable[[str], None], open
                 announce(f"{one.door.name:6} {url}  {one.listener.remark}".rstrip())
         if certificates:
             looking = broker.upkeep.every(LOOK_INTERVAL_S, "certificates", certificates.refresh)
+            stack.push_async_callback(looking.stop)
+        if refresh_authentication is not None:
+            looking = broker.upkeep.every(LOOK_INTERVAL_S, "passwords", refresh_authentication)
             stack.push_async_callback(looking.stop)
         for listening in http_sockets:
             announce(f"http   http://{_address(listening)}")

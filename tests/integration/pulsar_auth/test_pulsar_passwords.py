@@ -2,13 +2,16 @@
 
 import base64
 import logging
+import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 
+from magnetar.server.watched_files import LOOK_INTERVAL_S
 from magnetar.testing.server import MagnetarProcess
 from tests.integration.http_answers import ask
 
@@ -83,3 +86,32 @@ def test_others_are_refused(server: MagnetarProcess, user: str, password: str) -
         one.create_producer("refused")
     one.close()
     assert status(server, "/admin/v2/clusters", user, password) == 401
+
+
+def test_a_file_that_changes_holds_for_the_next_login(tmp_path: Path) -> None:
+    file = tmp_path / "htpasswd"
+    file.write_text(PASSWORDS)
+    settings = {
+        "authenticationEnabled": "true",
+        "authenticationProviders": PROVIDER,
+        "basicAuthConf": str(file),
+    }
+    with MagnetarProcess(settings=settings) as server:
+        one = client(server.pulsar_url, "alice", "secret")
+        producer = one.create_producer("kept")
+        assert status(server, "/admin/v2/clusters", "alice", "secret") == 200
+        file.write_text(PASSWORDS.replace("alice", "carol"))
+        until_s = time.monotonic() + 5 * LOOK_INTERVAL_S
+        while status(server, "/admin/v2/clusters", "carol", "secret") != 200:
+            assert time.monotonic() < until_s, "the new file is not read"
+            time.sleep(0.1)
+        assert status(server, "/admin/v2/clusters", "alice", "secret") == 401
+        producer.send(b"its connection goes on")
+        file.write_text("nonsense")
+        while "the passwords that were there before stay" not in server.log:
+            assert time.monotonic() < until_s + 5 * LOOK_INTERVAL_S, "nothing is said"
+            time.sleep(0.1)
+        assert status(server, "/admin/v2/clusters", "carol", "secret") == 200
+        one.close()
+        assert "Traceback" not in server.log
+        assert "$apr1$" not in server.log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.server.certificates import LOOK_INTERVAL_S
+from magnetar.server.watched_files import LOOK_INTERVAL_S
 from magnetar.testing.certificates import Authority
 from magnetar.testing.server import MagnetarProcess, ServerFailed
 

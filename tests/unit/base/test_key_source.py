@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import ConfigError
-from magnetar.base.key_source import KEY_BYTES_MAX, read_key
+from magnetar.base.key_source import KEY_BYTES_MAX, key_file, read_key
 
 KEY = bytes(range(32))
 TEXT = base64.b64encode(KEY).decode()
@@ -31,6 +31,16 @@ def test_each_way_leads_to_the_key(tmp_path: Path) -> None:
     ):
         assert read_key("tokenSecretKey", given, {"KEY": TEXT, "FILE": f"file:{file}"}) == KEY, given
     assert read_key("tokenSecretKey", "data:,a%20key", {}) == b"a key"
+
+
+def test_a_key_in_a_file_says_which_one(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(KEY)
+    for given in (str(file), f"file://{file}", "env:FILE"):
+        assert key_file("tokenSecretKey", given, {"FILE": str(file)}) == file, given
+    assert key_file("tokenSecretKey", "file:///none", {}) == Path("/none")
+    for given in (f"data:;base64,{TEXT}", TEXT, "env:KEY"):
+        assert key_file("tokenSecretKey", given, {"KEY": TEXT}) is None, given
 
 
 def test_file_is_the_key_as_it_is(tmp_path: Path) -> None:

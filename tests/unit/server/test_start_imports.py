@@ -41,6 +41,7 @@ LATER = {
     "magnetar.client",
     "magnetar.pipelines",
     "magnetar.server.key_sets",
+    "magnetar.server.password_file",
     "magnetar.server.pkcs12",
     "magnetar.testing",
     "magnetar.wire.kafka.messages.asking",

@@ -15,7 +15,6 @@ from typing import Any, Final
 from passlib.hash import apr_md5_crypt, des_crypt
 
 from magnetar.base.errors import ConfigError
-from magnetar.broker.security.authentication import Method
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials, Identity
 
@@ -52,22 +51,27 @@ def parse_passwords(data: bytes) -> dict[str, str]:
     return hashes
 
 
-def password_method(hashes: dict[str, str]) -> Method:
-    """Clients show `user:password`; the user is the role."""
+class Passwords:
+    """The method of clients that show `user:password`; the user is the role.
 
-    def identify(credentials: Credentials) -> Identity:
+    `hashes` are looked at when a client logs in, and may be replaced.
+    """
+
+    def __init__(self, hashes: dict[str, str]) -> None:
+        self.hashes = hashes
+
+    def identify(self, credentials: Credentials) -> Identity:
+        """See `Method`."""
         user, colon, password = credentials.data.partition(b":")
         if not colon or not password or len(password) > PASSWORD_BYTES_MAX or b"\0" in password:
             raise AuthenticationFailed("it shows no user with a password")
         role = user.decode("utf-8", "replace")
-        known = hashes.get(role, _OF_NO_USER)
+        known = self.hashes.get(role, _OF_NO_USER)
         if not _form_of(known).verify(password, known):
             refusal = AuthenticationFailed("there is no such user, or the password is another one")
-            refusal.user = role if role in hashes else ""
+            refusal.user = role if role in self.hashes else ""
             raise refusal
         return Identity(role)
-
-    return identify
 
 
 def _form_of(known: str) -> Any:

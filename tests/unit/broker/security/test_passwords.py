@@ -5,7 +5,7 @@ import pytest
 from magnetar.base.errors import ConfigError
 from magnetar.broker.security.errors import AuthenticationFailed
 from magnetar.broker.security.model import Credentials
-from magnetar.broker.security.passwords import PASSWORD_BYTES_MAX, parse_passwords, password_method
+from magnetar.broker.security.passwords import PASSWORD_BYTES_MAX, Passwords, parse_passwords
 
 FILE = """\
 alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
@@ -18,7 +18,7 @@ twice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
 
 
 def role(shown: bytes) -> str:
-    return password_method(parse_passwords(FILE))(Credentials("basic", shown)).role
+    return Passwords(parse_passwords(FILE)).identify(Credentials("basic", shown)).role
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_refusal_names_a_user_that_there_is(user: str, known: str) -> None:
 
 def test_user_that_there_is_not_is_looked_at_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[str] = []
-    method = password_method(parse_passwords(FILE))
+    method = Passwords(parse_passwords(FILE)).identify
     verify = "magnetar.broker.security.passwords._form_of"
 
     class Form:
