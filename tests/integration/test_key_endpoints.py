@@ -11,6 +11,7 @@ import pytest
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_oauth import KeySetSettings
+from magnetar.base.settings_tls import Material
 from magnetar.server import key_sets
 from magnetar.testing.certificates import Authority
 
@@ -59,8 +60,9 @@ def trusted(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
 
 
-def read(url: str) -> bytes:
-    return key_sets.read_key_set(KeySetSettings("jwks.url", url, 1.0, 1.0, 1.0))
+def read(url: str, trusted: Path | None = None) -> bytes:
+    material = None if trusted is None else Material("ssl.truststore.location", trusted)
+    return key_sets.read_key_set(KeySetSettings("jwks.url", url, 1.0, 1.0, 1.0, material))
 
 
 @pytest.mark.usefixtures("trusted")
@@ -88,6 +90,24 @@ def test_an_endpoint_that_no_authority_vouches_for_is_not_read(
     monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path).certificate))
     with pytest.raises(ConfigError, match="CERTIFICATE_VERIFY_FAILED"):
         read(f"{url}/keys")
+
+
+@pytest.mark.parametrize("url", ["https"], indirect=True)
+def test_an_endpoint_has_authorities_of_its_own(
+    url: str, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then those of the machine do not count."""
+    other = Authority(tmp_path).certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    assert read(f"{url}/keys", authority.certificate) == b"keys"
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+    with pytest.raises(ConfigError, match="CERTIFICATE_VERIFY_FAILED"):
+        read(f"{url}/keys", other)
+    named_otherwise = url.replace("127.0.0.1", "localhost")
+    with pytest.raises(ConfigError, match="Hostname mismatch"):
+        read(f"{named_otherwise}/keys", authority.certificate)
+    with pytest.raises(ConfigError, match=r"^ssl\.truststore\.location .*none cannot be read"):
+        read(f"{url}/keys", tmp_path / "none")
 
 
 @pytest.mark.parametrize("url", ["http"], indirect=True)

@@ -12,7 +12,7 @@ from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
 from magnetar.base.jaas import jaas_options
 from magnetar.base.server_key import ServerKey
-from magnetar.base.settings_tls import Given, Lookup
+from magnetar.base.settings_tls import Given, Lookup, Material, trust_store
 
 PREFIX: Final = "sasl.oauthbearer."
 _URL: Final = f"{PREFIX}jwks.endpoint.url"
@@ -101,7 +101,8 @@ OAUTH_KEYS: Final = (
         _JAAS,
         ConfigType.PASSWORD,
         "",
-        f"`{_MODULE} required;`, which says nothing more; of its options those of unsigned tokens count:"
+        f"`{_MODULE} required;`, which says nothing more. Of its options count `ssl.truststore.location`, `.type`,"
+        " `.password` and `.certificates`, which say whose certificate the endpoint shows, and those of unsigned tokens:"
         f" `{_CLAIM_OPTION}` and `{_SKEW_OPTION}`.",
     ),
     ServerKey(
@@ -117,13 +118,17 @@ OAUTH_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KeySetSettings:
-    """Where a JWK Set is, and how often it is read; `setting` is the name that `url` was set by."""
+    """Where a JWK Set is, and how often it is read; `setting` is the name that `url` was set by.
+
+    `trusted` are the authorities of its endpoint; without them those of the machine are.
+    """
 
     setting: str
     url: str
     refresh_s: float
     retry_s: float
     retry_s_max: float
+    trusted: Material | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,9 @@ def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
     Raises:
         ConfigError: they ask for what is not served, or are incomplete.
     """
-    url, options = look_up(_URL), _options(look_up(_JAAS))
+    url, jaas = look_up(_URL), look_up(_JAAS)
+    said = jaas_options(jaas.name, jaas.text, _MODULE) if jaas.text else {}
+    options = _unsigned(jaas.name, said)
     asks_for_unsigned = look_up(_HANDLER).text == _UNSIGNED or bool(options)
     if asks_for_unsigned and url.text:
         raise ConfigError(
@@ -153,14 +160,14 @@ def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
     if asks_for_unsigned:
         skew = options.get(_SKEW_OPTION, "0")
         claim = options.get(_CLAIM_OPTION, "").strip() or "sub"
-        return OAuthSettings(listener, None, (), "", claim, _milliseconds(look_up(_JAAS), skew))
+        return OAuthSettings(listener, None, (), "", claim, _milliseconds(jaas.name, skew))
     if not url.text:
         raise ConfigError(
             f"listener {listener} takes OAUTHBEARER, and nothing says what signs the tokens: set {_URL} to a JWK Set"
         )
     return OAuthSettings(
         listener,
-        _keys(url, look_up),
+        _keys(url, look_up, trust_store(lambda key: Given(said.get(key, ""), f"{key} in {jaas.name}"))),
         tuple(one.strip() for one in look_up(f"{PREFIX}expected.audience").text.split(",") if one.strip()),
         look_up(f"{PREFIX}expected.issuer").text,
         look_up(f"{PREFIX}sub.claim.name").text.strip() or "sub",
@@ -168,7 +175,7 @@ def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
     )
 
 
-def _keys(url: Given, look_up: Lookup) -> KeySetSettings:
+def _keys(url: Given, look_up: Lookup, trusted: Material | None) -> KeySetSettings:
     try:
         parts = urlsplit(url.text)
         is_url = parts.scheme in _SCHEMES and bool(parts.path if parts.scheme == "file" else parts.hostname)
@@ -183,22 +190,21 @@ def _keys(url: Given, look_up: Lookup) -> KeySetSettings:
         int(look_up(f"{PREFIX}jwks.endpoint.{key}.ms").text) / 1000
         for key in ("refresh", "retry.backoff", "retry.backoff.max")
     )
-    return KeySetSettings(url.name, url.text, refresh, retry, retry_max)
+    return KeySetSettings(
+        url.name, url.text, refresh, retry, retry_max, trusted if parts.scheme == "https" else None
+    )
 
 
-def _options(given: Given) -> dict[str, str]:
-    """Those of unsigned tokens."""
-    if not given.text:
-        return {}
-    said = jaas_options(given.name, given.text, _MODULE)
+def _unsigned(setting: str, said: dict[str, str]) -> dict[str, str]:
+    """The options of unsigned tokens."""
     options = {name: value for name, value in said.items() if name.startswith(_OPTION)}
     for name in options:
         if name not in (_CLAIM_OPTION, _SKEW_OPTION):
-            raise ConfigError(f"{given.name} has {name[:100]}, which is not served")
+            raise ConfigError(f"{setting} has {name[:100]}, which is not served")
     return options
 
 
-def _milliseconds(given: Given, text: str) -> int:
+def _milliseconds(setting: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > _SKEW_DIGITS_MAX:
-        raise ConfigError(f"{given.name} has a {_SKEW_OPTION} that is no number of milliseconds")
+        raise ConfigError(f"{setting} has a {_SKEW_OPTION} that is no number of milliseconds")
     return int(text)

@@ -291,7 +291,7 @@ def kafka_tls(listener: str, look_up: Lookup) -> TlsSettings:
     chain, key = _key_and_chain(listener, look_up)
     clients = look_up("ssl.client.auth")
     wanted = ClientCertificates(clients.text)
-    trusted = _trusted(look_up)
+    trusted = trust_store(look_up)
     if wanted is not ClientCertificates.NONE and trusted is None:
         raise ConfigError(
             f"{clients.name} is {clients.text}, and nothing says whose certificates are good: set"
@@ -386,7 +386,8 @@ def _key_and_chain(listener: str, look_up: Lookup) -> tuple[Material, Material]:
     return _in_text(chain, *form), _in_text(key, *form)
 
 
-def _trusted(look_up: Lookup) -> Material | None:
+def trust_store(look_up: Lookup) -> Material | None:
+    """The certificates that `ssl.truststore.*` say, if they do.  Raises ConfigError."""
     form = _kind(look_up("ssl.truststore.type")), look_up("ssl.truststore.password")
     file, text = look_up("ssl.truststore.location"), look_up("ssl.truststore.certificates")
     if file.text and text.text:

@@ -114,6 +114,17 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def client_context(trusted: Material) -> ssl.SSLContext:
+    """What a connection to a server is made with that `trusted` vouch for, and no others.
+
+    Raises:
+        ConfigError: they cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _trust(context, trusted)
+    return context
+
+
 def _choose(context: ssl.SSLContext, ciphers: Given) -> None:
     """Have these suites of TLS 1.2, in this order; OpenSSL by itself passes over those that it does not know."""
     try:

@@ -10,6 +10,7 @@ Reading has a thread of its own, which a stop of the server does not wait for: a
 
 import asyncio
 import logging
+import ssl
 import threading
 import time
 import urllib.error
@@ -27,6 +28,7 @@ from magnetar.base.settings_oauth import KeySetSettings
 from magnetar.base.tasks import Tasks
 from magnetar.broker.security.key_sets import KeySet, parse_key_set
 from magnetar.broker.security.tokens import TokenKey
+from magnetar.server.certificates import client_context
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +76,10 @@ class KeptKeySet:
         """Read it for the first time.
 
         Raises:
-            ConfigError: it is a file, which cannot be used.
+            ConfigError: it is a file, which cannot be used, or the authorities of its endpoint cannot be.
         """
+        if self._settings.trusted is not None:
+            client_context(self._settings.trusted)
         if self._settings.url.startswith(_FILE):
             self._keys = await _beside(self._load)
             self._later(self._settings.refresh_s)
@@ -160,8 +164,10 @@ def read_key_set(settings: KeySetSettings) -> bytes:
     """
     if settings.url.startswith(_FILE):
         return read_key(settings.setting, settings.url, {})
+    # Made for each reading: the file may have changed.
+    context = None if settings.trusted is None else client_context(settings.trusted)
     try:
-        return _fetch(settings.url)
+        return _fetch(settings.url, context)
     except urllib.error.HTTPError as error:
         error.close()
         reason = f"HTTP {error.code}"
@@ -179,9 +185,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _fetch(url: str) -> bytes:
+def _fetch(url: str, context: ssl.SSLContext | None) -> bytes:
     # As Java's, it does not take proxies from the environment.
-    opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
+    https = urllib.request.HTTPSHandler(context=context)
+    opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}), https)
     over_s = time.monotonic() + READ_S_MAX
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see settings
     data = bytearray()

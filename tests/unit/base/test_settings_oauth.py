@@ -1,5 +1,7 @@
 """What the keys of OAUTHBEARER come to, for each listener; and which of them are refused."""
 
+from pathlib import Path
+
 import pytest
 
 from magnetar.base.errors import ConfigError
@@ -48,6 +50,27 @@ def test_all_that_is_set_arrives_as_a_kafka_broker_has_it() -> None:
     assert (settings.subject_claim, settings.skew_ms) == ("client_id", 0)
 
 
+def test_the_authorities_of_an_endpoint_stand_in_the_jaas_entry_as_in_kafka() -> None:
+    store = 'ssl.truststore.type=PKCS12 ssl.truststore.location="/etc/idp.p12" ssl.truststore.password="hunter2"'
+    entry = f"listener.name.in.oauthbearer.sasl.jaas.config={MODULE} {store};"
+    settings = oauth(URL, entry, "ssl.truststore.location=/not/this/one")
+    assert settings is not None
+    assert settings.keys is not None
+    trusted = settings.keys.trusted
+    assert trusted is not None
+    assert (trusted.file, trusted.kind.text, trusted.password.text) == (
+        Path("/etc/idp.p12"),
+        "PKCS12",
+        "hunter2",
+    )
+    assert trusted.setting == "ssl.truststore.location in oauthbearer.sasl.jaas.config of listener IN"
+    assert "hunter2" not in repr(settings)
+    in_a_file = oauth("sasl.oauthbearer.jwks.endpoint.url=file:///etc/keys.json", entry)
+    assert in_a_file is not None
+    assert in_a_file.keys is not None
+    assert in_a_file.keys.trusted is None
+
+
 @pytest.mark.parametrize("prefix", ["listener.name.in.", "listener.name.in.oauthbearer."])
 def test_a_listener_has_its_own_also_by_the_name_of_the_mechanism(prefix: str) -> None:
     settings = oauth(URL, f"{prefix}sasl.oauthbearer.expected.audience=mine")
@@ -80,6 +103,10 @@ def test_unsigned_tokens_have_to_be_asked_for() -> None:
             "no number",
         ),
         ((URL, "sasl.oauthbearer.clock.skew.seconds=-1"), "must be from 0 to 86400"),
+        (
+            (URL, f'oauthbearer.sasl.jaas.config={MODULE} ssl.truststore.type="x";'),
+            "ssl.truststore.type in oauthbearer.sasl.jaas.config must be one of",
+        ),
         *(
             ((f"sasl.oauthbearer.jwks.endpoint.url={url}",), "must be a URL")
             for url in (

@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_oauth import KeySetSettings
+from magnetar.base.settings_tls import Material
 from magnetar.server.key_sets import SOONER_EVERY_S, KeptKeySet, shown
 from magnetar.testing.clock import FakeClock
 
@@ -168,6 +170,21 @@ def test_a_file(tmp_path: Path) -> None:
         asyncio.run(read(f"file://{file}"))
     file.write_bytes(key_set("mine"))
     assert asyncio.run(read(f"file://{file}")).find("mine", "RS256") is not None
+
+
+def test_authorities_that_cannot_be_used_end_the_start(tmp_path: Path) -> None:
+    """The endpoint itself may be up later."""
+    trusted = Material("ssl.truststore.location", tmp_path / "none")
+
+    async def scenario() -> None:
+        endpoint = Endpoint()
+        kept = KeptKeySet(replace(SETTINGS, trusted=trusted), FakeClock(), endpoint.read)
+        with pytest.raises(ConfigError, match=r"^ssl\.truststore\.location .*none cannot be read"):
+            await kept.start()
+        assert endpoint.count == 0
+        kept.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_url_is_shown_without_what_may_be_a_secret() -> None:
