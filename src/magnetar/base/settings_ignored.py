@@ -48,12 +48,20 @@ _BY_REASON: Final[dict[str, str]] = {
     """,
     "this server logs in nowhere as a Pulsar client": """
         brokerClientAuthenticationParameters brokerClientAuthenticationPlugin
+        brokerClientCertificateFilePath brokerClientKeyFilePath brokerClientSslProvider brokerClientTlsCiphers
+        brokerClientTlsEnabled brokerClientTlsEnabledWithKeyStore brokerClientTlsKeyStore
+        brokerClientTlsKeyStorePassword brokerClientTlsKeyStoreType brokerClientTlsProtocols
+        brokerClientTlsTrustStore brokerClientTlsTrustStorePassword brokerClientTlsTrustStoreType
+        brokerClientTrustCertsFilePath
     """,
     "OpenSSL does what Java's security providers do elsewhere": """
         kopSslKeymanagerAlgorithm kopSslProtocol kopSslProvider kopSslSecureRandomImplementation
         kopSslTrustmanagerAlgorithm security.providers ssl.engine.factory.class
         ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation
-        ssl.trustmanager.algorithm
+        ssl.trustmanager.algorithm tlsProvider webServiceTlsProvider
+    """,
+    "files with certificates are looked at every two seconds": """
+        tlsCertRefreshCheckDurationSec
     """,
     "this server connects to no broker over TLS": """
         kopTlsEnabledWithBroker ssl.endpoint.identification.algorithm

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from magnetar.base.cipher_suites import TLS_VERSIONS, choose_suites
-from magnetar.base.config import ConfigType
+from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
 from magnetar.base.paths import absolute_path
 from magnetar.base.principal_rules import DEFAULT_RULES, PrincipalRules, parse_principal_rules
@@ -32,6 +32,11 @@ _B, _S, _I, _LIST, _PASSWORD = (
 )
 
 _BY_CONTENT: Final = "what the file is"
+
+
+def _only_false(value: Value) -> str | None:
+    return "must be false: a certificate that nothing vouches for says nothing" if value else None
+
 
 KAFKA_TLS_KEYS: Final = (
     ServerKey(
@@ -218,7 +223,19 @@ PULSAR_TLS_KEYS: Final = (
         "false",
         "Whether clients of these ports must show a certificate that one of these has signed.",
     ),
-    ServerKey("tlsProtocols", _LIST, ",".join(TLS_VERSIONS), "The versions of TLS that they speak."),
+    ServerKey(
+        "tlsAllowInsecureConnection",
+        _B,
+        "false",
+        "Whether clients may show certificates that nothing vouches for; only false can be set.",
+        check=_only_false,
+    ),
+    ServerKey(
+        "tlsProtocols",
+        _LIST,
+        ",".join(TLS_VERSIONS),
+        "The versions of TLS that they speak; nothing at all means these as well, as in Pulsar.",
+    ),
     ServerKey("tlsCiphers", _LIST, "", "The suites that they have, as ssl.cipher.suites."),
 )
 
@@ -356,7 +373,10 @@ def pulsar_tls(
         form = Given(PEM, ""), _NOT_GIVEN
         chain, key = (_in_file(look_up(name), *form) for name in ("tlsCertificateFilePath", "tlsKeyFilePath"))
     trusted = _in_file(trust, *form) if trust.text else None
-    versions, ciphers = _spoken(look_up("tlsProtocols"), look_up("tlsCiphers"))
+    protocols = look_up("tlsProtocols")
+    versions, ciphers = _spoken(
+        protocols if protocols.text else Given(",".join(TLS_VERSIONS), protocols.name), look_up("tlsCiphers")
+    )
     return TlsSettings(chain, key, trusted, wanted, versions, ciphers=ciphers)
 
 

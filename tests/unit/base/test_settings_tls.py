@@ -176,6 +176,26 @@ def test_pulsars_stores() -> None:
     assert "hunter" not in repr(settings) + repr(of(*stores, *trust))
 
 
+def test_what_pulsars_own_file_says_of_tls_is_taken() -> None:
+    """The keys of its standalone.conf, as they stand there."""
+    settings = of(
+        *PULSAR,
+        *"tlsCertRefreshCheckDurationSec=300 tlsTrustCertsFilePath= tlsAllowInsecureConnection=false".split(),
+        *"tlsProtocols= tlsCiphers= tlsRequireTrustedClientCertOnConnect=false tlsProvider=".split(),
+        *"webServiceTlsProvider=Conscrypt tlsEnabledWithKeyStore=false tlsKeyStoreType=JKS tlsKeyStore=".split(),
+        *"tlsKeyStorePassword= tlsTrustStoreType=JKS tlsTrustStore= tlsTrustStorePassword=".split(),
+        *"brokerClientTlsEnabled=false brokerClientTlsEnabledWithKeyStore=false brokerClientSslProvider=".split(),
+        *"brokerClientTrustCertsFilePath= brokerClientKeyFilePath= brokerClientCertificateFilePath=".split(),
+        *"brokerClientTlsKeyStoreType=JKS brokerClientTlsKeyStore= brokerClientTlsKeyStorePassword=".split(),
+        *"brokerClientTlsTrustStoreType=JKS brokerClientTlsTrustStore= brokerClientTlsTrustStorePassword=".split(),
+        *"brokerClientTlsCiphers= brokerClientTlsProtocols=".split(),
+    )
+    tls = settings.network.pulsar.tls
+    assert tls is not None
+    assert tls.versions == ("TLSv1.2", "TLSv1.3")
+    assert "tlsAllowInsecureConnection must be false" in problem("tlsAllowInsecureConnection=true")
+
+
 def test_pulsars_stores_count_when_that_is_said() -> None:
     settings = of(*PULSAR, "tlsKeyStore=/keys", "tlsTrustStore=/trust")
     tls = settings.network.pulsar.tls
