@@ -1,7 +1,7 @@
 """Suites of TLS by the names that IANA has for them, and so Java, Kafka and Pulsar; and by OpenSSL's.
 
-Those of TLS 1.2 can be chosen one by one.  Those of TLS 1.3 cannot: Python's `ssl` has no word for it, and OpenSSL offers
-all three.  A list that has some of them is refused, so that none is used that the list leaves out.
+Those of TLS 1.2 can be chosen one by one.  Those of TLS 1.3 cannot: Python's `ssl` has no word for it, and OpenSSL
+offers all three.  A list that has some of them is refused, so that none is used that the list leaves out.
 
 Not in the table: suites whose keys come from DHE, which takes parameters that no setting of Kafka's has, those of DSA,
 and those that OpenSSL does not take any more (RC4, 3DES, NULL, static ECDH).
@@ -64,5 +64,7 @@ def choose_suites(setting: str, text: str, versions: tuple[str, ...]) -> tuple[t
         )
     spoken = tuple(one for one in versions if (new if one == TLS_1_3 else old))
     if not spoken:
-        raise ConfigError(f"{setting} has no suite of {' or '.join(versions)}, and no other version is spoken")
+        raise ConfigError(
+            f"{setting} has no suite of {' or '.join(versions)}, and no other version is spoken"
+        )
     return spoken, ":".join(old)

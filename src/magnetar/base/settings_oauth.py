@@ -102,8 +102,8 @@ OAUTH_KEYS: Final = (
         ConfigType.PASSWORD,
         "",
         f"`{_MODULE} required;`, which says nothing more. Of its options count `ssl.truststore.location`, `.type`,"
-        " `.password` and `.certificates`, which say whose certificate the endpoint shows, and those of unsigned tokens:"
-        f" `{_CLAIM_OPTION}` and `{_SKEW_OPTION}`.",
+        " `.password` and `.certificates`, which say whose certificate the endpoint shows, and those of unsigned"
+        f" tokens: `{_CLAIM_OPTION}` and `{_SKEW_OPTION}`.",
     ),
     ServerKey(
         _HANDLER,

@@ -129,8 +129,8 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.cipher.suites",
         _LIST,
         "",
-        "The suites of Kafka's SSL listeners, by the names that Java has for them; a version of TLS that has none in the list is"
-        " not spoken, and without a list OpenSSL chooses. Those of TLS 1.3 can be had together only.",
+        "The suites of Kafka's SSL listeners, by the names that Java has for them; a version of TLS that has none in the"
+        " list is not spoken, and without a list OpenSSL chooses. Those of TLS 1.3 can be had together only.",
         aliases=aliases("kopSslCipherSuites"),
     ),
 )
@@ -432,7 +432,9 @@ def _spoken(versions: Given, suites: Given) -> tuple[tuple[str, ...], Given]:
     """The versions of TLS that are spoken, and suites as `TlsSettings.ciphers` has them."""
     wanted = [one.strip() for one in versions.text.split(",") if one.strip()]
     if not wanted or not set(wanted) <= set(TLS_VERSIONS):
-        raise ConfigError(f"{versions.name} must be among {', '.join(TLS_VERSIONS)}, not {versions.text[:200]!r}")
+        raise ConfigError(
+            f"{versions.name} must be among {', '.join(TLS_VERSIONS)}, not {versions.text[:200]!r}"
+        )
     allowed = tuple(one for one in TLS_VERSIONS if one in wanted)
     spoken, ciphers = choose_suites(suites.name, suites.text, allowed)
     return spoken, Given(ciphers, suites.name)

@@ -1,7 +1,8 @@
 """The passwords of Pulsar's and HTTP's clients while the server runs: their file is read again when it changes.
 
 A change holds for the next login; clients that are there go on.  What cannot be used is said once, and the passwords
-from before stay.  Imports what looks at passwords, which takes a tenth of a second: only a server with them imports this.
+from before stay.  Imports what looks at passwords, which takes a tenth of a second: only a server with them imports
+this.
 """
 
 import asyncio

@@ -53,7 +53,11 @@ def test_a_version_without_a_suite_in_the_list_is_not_spoken(
         ),
         ("ECDHE-RSA-AES128-SHA", TLS_VERSIONS, "which is no suite that is served"),
         (SUITES_OF_1_3[0], TLS_VERSIONS, "^list has some suites of TLS 1.3, which can be had together only"),
-        (f"{OLD},{SUITES_OF_1_3[2]},{SUITES_OF_1_3[1]}", TLS_VERSIONS, "name all of TLS_AES_256_GCM_SHA384, "),
+        (
+            f"{OLD},{SUITES_OF_1_3[2]},{SUITES_OF_1_3[1]}",
+            TLS_VERSIONS,
+            "name all of TLS_AES_256_GCM_SHA384, ",
+        ),
         (OLD, ("TLSv1.3",), "^list has no suite of TLSv1.3, and no other version is spoken$"),
         (NEW, ("TLSv1.2",), "^list has no suite of TLSv1.2, and no other version is spoken$"),
     ],

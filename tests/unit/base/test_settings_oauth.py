@@ -51,7 +51,9 @@ def test_all_that_is_set_arrives_as_a_kafka_broker_has_it() -> None:
 
 
 def test_the_authorities_of_an_endpoint_stand_in_the_jaas_entry_as_in_kafka() -> None:
-    store = 'ssl.truststore.type=PKCS12 ssl.truststore.location="/etc/idp.p12" ssl.truststore.password="hunter2"'
+    store = (
+        'ssl.truststore.type=PKCS12 ssl.truststore.location="/etc/idp.p12" ssl.truststore.password="hunter2"'
+    )
     entry = f"listener.name.in.oauthbearer.sasl.jaas.config={MODULE} {store};"
     settings = oauth(URL, entry, "ssl.truststore.location=/not/this/one")
     assert settings is not None

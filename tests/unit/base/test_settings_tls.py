@@ -180,15 +180,28 @@ def test_what_pulsars_own_file_says_of_tls_is_taken() -> None:
     """The keys of its standalone.conf, as they stand there."""
     settings = of(
         *PULSAR,
-        *"tlsCertRefreshCheckDurationSec=300 tlsTrustCertsFilePath= tlsAllowInsecureConnection=false".split(),
-        *"tlsProtocols= tlsCiphers= tlsRequireTrustedClientCertOnConnect=false tlsProvider=".split(),
-        *"webServiceTlsProvider=Conscrypt tlsEnabledWithKeyStore=false tlsKeyStoreType=JKS tlsKeyStore=".split(),
-        *"tlsKeyStorePassword= tlsTrustStoreType=JKS tlsTrustStore= tlsTrustStorePassword=".split(),
-        *"brokerClientTlsEnabled=false brokerClientTlsEnabledWithKeyStore=false brokerClientSslProvider=".split(),
-        *"brokerClientTrustCertsFilePath= brokerClientKeyFilePath= brokerClientCertificateFilePath=".split(),
-        *"brokerClientTlsKeyStoreType=JKS brokerClientTlsKeyStore= brokerClientTlsKeyStorePassword=".split(),
-        *"brokerClientTlsTrustStoreType=JKS brokerClientTlsTrustStore= brokerClientTlsTrustStorePassword=".split(),
-        *"brokerClientTlsCiphers= brokerClientTlsProtocols=".split(),
+        *["tlsCertRefreshCheckDurationSec=300", "tlsTrustCertsFilePath=", "tlsAllowInsecureConnection=false"],
+        *["tlsProtocols=", "tlsCiphers=", "tlsRequireTrustedClientCertOnConnect=false", "tlsProvider="],
+        *[
+            "webServiceTlsProvider=Conscrypt",
+            "tlsEnabledWithKeyStore=false",
+            "tlsKeyStoreType=JKS",
+            "tlsKeyStore=",
+        ],
+        *["tlsKeyStorePassword=", "tlsTrustStoreType=JKS", "tlsTrustStore=", "tlsTrustStorePassword="],
+        *[
+            "brokerClientTlsEnabled=false",
+            "brokerClientTlsEnabledWithKeyStore=false",
+            "brokerClientSslProvider=",
+        ],
+        *["brokerClientTrustCertsFilePath=", "brokerClientKeyFilePath=", "brokerClientCertificateFilePath="],
+        *["brokerClientTlsKeyStoreType=JKS", "brokerClientTlsKeyStore=", "brokerClientTlsKeyStorePassword="],
+        *[
+            "brokerClientTlsTrustStoreType=JKS",
+            "brokerClientTlsTrustStore=",
+            "brokerClientTlsTrustStorePassword=",
+        ],
+        *["brokerClientTlsCiphers=", "brokerClientTlsProtocols="],
     )
     tls = settings.network.pulsar.tls
     assert tls is not None

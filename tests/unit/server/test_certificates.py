@@ -118,7 +118,9 @@ def test_versions_and_clients_certificates(authority: Authority) -> None:
 
 
 def test_suites_of_a_list_alone_are_spoken_in_its_order(authority: Authority) -> None:
-    one, other, third = (f"ECDHE-ECDSA-AES{rest}" for rest in ("128-SHA256", "256-GCM-SHA384", "128-GCM-SHA256"))
+    one, other, third = (
+        f"ECDHE-ECDSA-AES{rest}" for rest in ("128-SHA256", "256-GCM-SHA384", "128-GCM-SHA256")
+    )
     settings = stored(authority.issue("one", hosts=["localhost"]).both)
     settings = replace(settings, versions=("TLSv1.2",), ciphers=Given(f"{one}:{other}", "ssl.cipher.suites"))
     context = make_context(settings)

@@ -67,7 +67,7 @@ def test_a_file_that_cannot_be_used_is_one_line_and_what_was_there_stays(
         looked(one, 5)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().startswith("basicAuthConf: ")
+    assert record.getMessage().startswith("basicAuthConf")
     assert "the passwords that were there before stay" in record.getMessage()
     assert "hunter2" not in record.getMessage()
     assert logs_in(one, "alice")
