@@ -129,8 +129,8 @@ KAFKA_TLS_KEYS: Final = (
         "ssl.cipher.suites",
         _LIST,
         "",
-        "The suites of Kafka's SSL listeners, by the names that Java has for them; a version of TLS that has none in the"
-        " list is not spoken, and without a list OpenSSL chooses. Those of TLS 1.3 can be had together only.",
+        "The suites of Kafka's SSL listeners, by the names that Java has for them; a version of TLS that has none in"
+        " the list is not spoken, and without a list OpenSSL chooses. Those of TLS 1.3 can be had together only.",
         aliases=aliases("kopSslCipherSuites"),
     ),
 )
