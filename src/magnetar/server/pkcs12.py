@@ -26,6 +26,7 @@ _KEY_BAGS: Final = tuple(
     bytes.fromhex(f"2a864886f70d010c0a01{kind}") for kind in ("01", "02")
 )  # bare, encrypted
 _LONG_LENGTH: Final = 0x80
+_LENGTH_BYTES_MAX: Final = 4
 
 
 def read_key_store(data: bytes, password: Given) -> tuple[str, str]:
@@ -79,9 +80,12 @@ def _open(data: bytes, password: Given) -> PKCS12KeyAndCertificates:
 
 def _check_outside(data: bytes) -> None:
     """What can be said without a password: whether it is such a store, and all of it."""
-    size, begin = data[1], 2
-    if size > _LONG_LENGTH:
-        begin += size - _LONG_LENGTH
+    begin = 2
+    count = (
+        data[1] - _LONG_LENGTH if len(data) > 1 else 0
+    )  # bytes of the length, where it has bytes of its own
+    if 0 < count <= _LENGTH_BYTES_MAX:
+        begin += count
         length = begin + int.from_bytes(data[2:begin])
         if len(data) < length:
             raise ConfigError(f"is cut off: it has {len(data)} of {length} bytes")

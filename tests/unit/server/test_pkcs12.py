@@ -166,6 +166,7 @@ def test_what_cannot_be_used_is_one_sentence_without_a_secret(authority: Authori
         (bytes(1000), GIVEN, "store is neither PEM nor a store of PKCS12$"),
         (b"", GIVEN, "store is neither PEM nor a store of PKCS12$"),
         (b"0", GIVEN, "store is neither PEM nor a store of PKCS12$"),
+        (b"0\xff" + bytes(200), GIVEN, "store is neither PEM nor a store of PKCS12$"),
         (trust_store(own), GIVEN, "store has no private key$"),
         (two_keys(), GIVEN, "has 2 private keys, and nothing says which one is meant"),
         (b"\xfe\xed\xfe\xed" + bytes(100), GIVEN, "JKS.*keytool -importkeystore .* -deststoretype PKCS12$"),
