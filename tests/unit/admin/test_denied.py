@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import httpx
@@ -37,149 +36,13 @@ from magnetar.broker.security.model import (
 )
 from magnetar.testing.pulsar import PulsarDoor, running_door
 
+from .authorized_routes import ASKS_NOTHING, BODIES, FLAGS, LISTS, MISSING, ROWS, THERE, full_name, request
 from .world import World
 
 GOLDEN: Final = Path(__file__).parents[2] / "authorization" / "rest.txt"
 
-_WATCHED: Final = "load balancers ask, who have no rights"
-_KNOWN: Final = "every role may know it, as in Pulsar"
-_WORKER: Final = "it is for the worker, which is known by its token"
-_LEASE: Final = "the id of a lease is known only to a reader that has the right to read: it ends with that"
-_UNSERVED: Final = "it says that Magnetar has nothing there"
-ASKS_NOTHING: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "GET /health": _WATCHED,
-        "GET /ready": _WATCHED,
-        "GET /status.html": _WATCHED,
-        "GET /admin/v2/brokers/health": _WATCHED,
-        "GET /admin/v2/brokers/ready": _WATCHED,
-        "GET /admin/v2/brokers/version": _KNOWN,
-        "GET /admin/v2/clusters": _KNOWN,
-        "GET /openapi.json": "it describes the program, not what is in it",
-        "POST /magnetar/v1/worker/lease": _WORKER,
-        "POST /magnetar/v1/worker/orders": _WORKER,
-        "POST /magnetar/v1/worker/report": _WORKER,
-        "POST /magnetar/v1/worker/end": _WORKER,
-        "POST /magnetar/v1/leases/{lease}": _LEASE,
-        "DELETE /magnetar/v1/leases/{lease}": _LEASE,
-        "GET /admin/{path:path}": _UNSERVED,
-        "PUT /admin/{path:path}": _UNSERVED,
-        "POST /admin/{path:path}": _UNSERVED,
-        "DELETE /admin/{path:path}": _UNSERVED,
-    }
-)
 # What the worker and Spark's readers do all the time: only a refusal of it is in the audit log.
 UNRECORDED: Final = frozenset(("GET /admin/v2/brokers/ready",))  # which tries out a write
-# Listings leave out what the caller may not see: {route: the answer without any right}.
-LISTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "GET /magnetar/v1/pipelines": {"pipelines": [], "worker": None},
-        "GET /magnetar/v1/topics": {"topics": []},
-    }
-)
-# Routes that answer for each of many partitions: a refusal is a row.
-ROWS: Final = frozenset(("POST /magnetar/v1/offsets", "POST /magnetar/v1/segments"))
-
-# What stands in paths: a world that is there, and one that is not.
-THERE: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "tenant": "acme",
-        "namespace": "house",
-        "topic": "t",
-        "name": "s",
-        "cluster": "standalone",
-        "broker": "test",
-    }
-)
-MISSING: Final[Mapping[str, str]] = MappingProxyType(
-    {**THERE, "tenant": "nobody", "namespace": "nothing", "topic": "missing", "name": "none"}
-)
-# Words that mean the same in both worlds.
-WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "domain": "persistent",
-        "bundle": "0x00000000_0x40000000",
-        "key": "owner",
-        "content": "me",
-        "count": "1",
-        "seconds": "1",
-        "time_ms": "1",
-        "number": "1",
-        "ledger_id": "0",
-        "entry_id": "0",
-        "version": "0",
-        "lease": "0" * 32,
-        "role": "ann",
-        "subscription": "s",
-        "path": "bookies",
-    }
-)
-# Each is known to some routes, and does nothing elsewhere.
-FLAGS: Final[Mapping[str, str]] = MappingProxyType(
-    dict.fromkeys(
-        ("applied", "checkAllowAutoCreation", "force", "getEarliestTimeInBacklog", "perPartition"), "true"
-    )
-)
-_MESSAGE_ID: Final = {"ledgerId": 0, "entryId": 0}
-_TENANT: Final = {"adminRoles": [], "allowedClusters": ["standalone"]}
-_SCHEMA: Final = {"type": "STRING", "schema": "", "properties": {}}
-_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
-_T: Final = "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}"
-_S: Final = _T + "/subscription/{name:path}"
-_SCHEMAS: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
-_QUOTA: Final = {"limitSize": 1 << 20, "policy": "producer_request_hold"}
-
-BODIES: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "PUT /admin/v2/tenants/{tenant}": _TENANT,
-        "POST /admin/v2/tenants/{tenant}": _TENANT,
-        f"POST {_N}/replication": ["standalone"],
-        f"POST {_N}/permissions/{{role}}": ["produce"],
-        f"POST {_N}/{{subscription}}/permissions": ["ann"],
-        f"POST {_T}/permissions/{{role}}": ["produce"],
-        f"POST {_N}/backlogQuota": _QUOTA,
-        f"PUT {_N}/properties": {"owner": "me"},
-        f"POST {_T}/backlogQuota": _QUOTA,
-        f"PUT {_T}/properties": {"owner": "me"},
-        f"PUT {_T}/partitions": 2,
-        f"POST {_T}/partitions": 2,
-        f"PUT {_T}/backlogSize": _MESSAGE_ID,
-        f"POST {_S}/expireMessages": _MESSAGE_ID,
-        f"POST {_S}/resetcursor": _MESSAGE_ID,
-        f"PUT {_S}/properties": {"owner": "me"},
-        f"POST {_SCHEMAS}/schema": _SCHEMA,
-        f"POST {_SCHEMAS}/compatibility": _SCHEMA,
-        f"POST {_SCHEMAS}/version": _SCHEMA,
-    }
-)
-
-
-def full_name(words: Mapping[str, str]) -> str:
-    return f"persistent://{words['tenant']}/{words['namespace']}/{words['topic']}"
-
-
-def own_body(route: str, words: Mapping[str, str]) -> Any:
-    """The body of a request to one of Magnetar's own paths."""
-    topic = full_name(words)
-    rows: Any = [{"topic": topic, "partition": 0}]
-    return {
-        "POST /magnetar/v1/pipelines": {"name": words["name"], "kind": "table", "config": {"topic": topic}},
-        "POST /magnetar/v1/offsets": {"partitions": rows},
-        "POST /magnetar/v1/segments": {"partitions": rows},
-        "POST /magnetar/v1/positions": {
-            "subscription": words["name"],
-            "positions": [{"topic": topic, "partition": 0, "offset": 0}],
-        },
-    }.get(route)
-
-
-def query(route: str, words: Mapping[str, str]) -> dict[str, str]:
-    return {
-        f"DELETE {_T}/properties": {"key": "owner"},
-        "GET /magnetar/v1/entries": {"topic": full_name(words), "partition": "0", "offset": "0"},
-        "GET /magnetar/v1/positions": {"subscription": words["name"]},
-        "DELETE /magnetar/v1/positions": {"subscription": words["name"]},
-    }.get(route, {})
 
 
 class Rules:
@@ -222,19 +85,10 @@ class House:
         self, route: str, world: Mapping[str, str], flags: Mapping[str, str] | None = None
     ) -> httpx.Response:
         """A request to a route, about what is in `world`."""
-        method, _, path = route.partition(" ")
-        words = {**WORDS, **world}
-        if path == "/magnetar/v1/topics/{topic:path}/schema":
-            words["topic"] = f"{words['tenant']}/{words['namespace']}/{words['topic']}"
-        for name in self.routes[route].param_convertors:
-            path = re.sub(rf"{{{name}(:\w+)?}}", words[name], path)
-        body = BODIES.get(route, own_body(route, world))
-        if body is None and method in ("PUT", "POST"):
-            body = {}
-        content = None if body is None else json.dumps(body)
-        headers = {} if body is None else {"content-type": "application/json"}
+        asked = request(route, world)
+        params = {**asked.params, **(flags or {})}
         return await self.http.request(
-            method, path, params={**query(route, world), **(flags or {})}, headers=headers, content=content
+            asked.method, asked.path, params=params, headers=asked.headers, content=asked.content
         )
 
     async def everything(self) -> dict[str, Any]:

@@ -4,11 +4,12 @@ A `Kind` is refused when the caller lacks any of its `refusals`: each is one rig
 and comes with all error codes of the response, in the order of its fields.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from magnetar.broker.security.model import Operation, ResourceType
+from magnetar.wire.kafka.runtime import Message
 
 Right = tuple[Operation, ResourceType]
 Codes = list[int]
@@ -21,6 +22,7 @@ GROUP_DENIED: Final = 30
 CLUSTER_DENIED: Final = 31
 TXN_DENIED: Final = 53
 TOKEN_DENIED: Final = 65
+DENIED_CODES: Final = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TXN_DENIED, TOKEN_DENIED}
 
 
 class Names(NamedTuple):
@@ -58,6 +60,30 @@ class Kind:
         return {*self.hides, *(right for rights in self.refusals for right in rights)}
 
 
-def right(operation: Operation, kind: ResourceType, *codes: int) -> dict[frozenset[Right], Codes]:
+def right(operation: Operation, kind: ResourceType, *refusal: int) -> dict[frozenset[Right], Codes]:
     """One right, without which the answer has these codes."""
-    return {frozenset({(operation, kind)}): list(codes)}
+    return {frozenset({(operation, kind)}): list(refusal)}
+
+
+def codes(message: Any) -> Iterator[int]:
+    """All error codes of a response."""
+    if isinstance(message, Message):
+        for name in message.__slots__:
+            value = getattr(message, name)
+            if name in ("error_code", "partition_error_code"):
+                yield value
+            else:
+                yield from codes(value)
+    elif isinstance(message, list):
+        for one in message:
+            yield from codes(one)
+
+
+def listed(response: Any) -> list[Any]:
+    """What a response lists, whatever it is."""
+    found: list[Any] = []
+    for name in ("topics", "transaction_states", "results", "config_resources", "tokens"):
+        found += getattr(response, name, None) or []
+    for group in getattr(response, "groups", None) or []:
+        found += getattr(group, "topics", [group])
+    return found

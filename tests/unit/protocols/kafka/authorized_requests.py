@@ -128,6 +128,7 @@ _SHOWN: Final = frozenset(
 )  # as bits
 _BROKER: Final = "1"
 _LOGGER: Final = logging.getLogger("magnetar.tests.denied")  # its own: its level stays as it is set
+TO_BE_MADE: Final = "to-be-made"  # a topic that is not there
 
 KINDS: Final = [
     *GROUP_KINDS,
@@ -410,7 +411,7 @@ KINDS: Final = [
     Kind(
         "metadata",
         12,
-        lambda n: MetadataRequest([MetadataRequestTopic(name="to-be-made")], True),
+        lambda n: MetadataRequest([MetadataRequestTopic(name=TO_BE_MADE)], True),
         right(Operation.DESCRIBE, TOPIC, TOPIC_DENIED, 0) | {_CREATE: [TOPIC_DENIED, 0]},
         note="of a topic that is made",
     ),

@@ -6,7 +6,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,26 +35,23 @@ from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magnetar.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from magnetar.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from magnetar.wire.kafka.runtime import Message
 from tests.unit.protocols.kafka.authorized_kinds import (
-    CLUSTER_DENIED,
+    DENIED_CODES,
     GROUP,
-    GROUP_DENIED,
-    TOKEN_DENIED,
     TOPIC,
     TOPIC_DENIED,
     TXN,
-    TXN_DENIED,
     Kind,
     Names,
     Right,
+    codes,
+    listed,
 )
 from tests.unit.protocols.kafka.authorized_requests import ASKS_NOTHING, KINDS
 from tests.unit.protocols.kafka.conftest import record_batch
 
 Run = Callable[..., None]
 GOLDEN: Final = Path(__file__).parents[3] / "authorization" / "kafka.txt"
-DENIED_CODES: Final = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TXN_DENIED, TOKEN_DENIED}
 ANN, BOB = Principal("User", "ann"), Principal("User", "bob")
 TOKENS: Final = DelegationTokenSettings("hunter2")
 FULL: Final = "persistent://public/default/t"
@@ -147,30 +144,6 @@ async def everything(client: Any) -> dict[str, Any]:
         "transactions": broker.transactions.listed(),
         "levels": {name: logging.getLogger(name).level for name in logging.root.manager.loggerDict},
     }
-
-
-def codes(message: Any) -> Iterator[int]:
-    """All error codes of a response."""
-    if isinstance(message, Message):
-        for name in message.__slots__:
-            value = getattr(message, name)
-            if name in ("error_code", "partition_error_code"):
-                yield value
-            else:
-                yield from codes(value)
-    elif isinstance(message, list):
-        for one in message:
-            yield from codes(one)
-
-
-def listed(response: Any) -> list[Any]:
-    """What a response lists, whatever it is."""
-    found: list[Any] = []
-    for name in ("topics", "transaction_states", "results", "config_resources", "tokens"):
-        found += getattr(response, name, None) or []
-    for group in getattr(response, "groups", None) or []:
-        found += getattr(group, "topics", [group])
-    return found
 
 
 def check_refusals(client: Any, rules: Rules, *, is_refused: bool) -> None:

@@ -1,13 +1,12 @@
 """Every command and the rights that it asks for: the answer to a client without them, and that nothing changes then.
 
-`tests/authorization/pulsar.txt` holds what each command asks.  A command that stands in neither of the two tables here
-fails.
+`tests/authorization/pulsar.txt` holds what each command asks.  A command that stands in neither of the two tables of
+`authorized_commands.py` fails.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
@@ -19,15 +18,21 @@ from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.testing.pulsar import PulsarClient, PulsarDoor
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand, ServerError
+from tests.unit.protocols.pulsar.authorized_commands import (
+    ASKS_NOTHING,
+    DENIED,
+    SHARED,
+    TOPIC,
+    Form,
+    asking,
+    not_asking,
+)
 from tests.unit.protocols.pulsar.pulsar_consuming import publish, subscribe
 from tests.unit.protocols.pulsar.pulsar_producing import entry, produce
 
 WithDoor = Callable[..., None]
 GOLDEN: Final = Path(__file__).parents[3] / "authorization" / "pulsar.txt"
-TOPIC: Final = "persistent://public/default/t"
 PARTITIONED: Final = TopicName.parse("persistent://public/default/partitioned")
-STRING: Final = pb.Schema(name="String", schema_data=b"", type=pb.Schema.String)
-SHARED: Final = pb.CommandSubscribe.Shared
 
 # What producers and consumers do all the time: only a refusal of it is in the audit log.
 UNRECORDED: Final = frozenset(
@@ -42,139 +47,6 @@ UNRECORDED: Final = frozenset(
         "WATCH_TOPIC_LIST_CLOSE",
     )
 )
-
-_CONNECTION: Final = "it is of the connection itself"
-_PRODUCER: Final = "it is of a producer, which PRODUCER has asked for"
-_CONSUMER: Final = "it is of a consumer, which SUBSCRIBE has asked for"
-_TRANSACTION: Final = "it is refused to every client"
-ASKS_NOTHING: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        BaseCommand.CONNECT: _CONNECTION,
-        BaseCommand.PING: _CONNECTION,
-        BaseCommand.PONG: _CONNECTION,
-        BaseCommand.AUTH_RESPONSE: _CONNECTION,
-        BaseCommand.SEND: _PRODUCER,
-        BaseCommand.CLOSE_PRODUCER: _PRODUCER,
-        BaseCommand.FLOW: _CONSUMER,
-        BaseCommand.ACK: _CONSUMER,
-        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: _CONSUMER,
-        BaseCommand.SEEK: _CONSUMER,
-        BaseCommand.GET_LAST_MESSAGE_ID: _CONSUMER,
-        BaseCommand.CONSUMER_STATS: _CONSUMER,
-        BaseCommand.UNSUBSCRIBE: _CONSUMER,
-        BaseCommand.CLOSE_CONSUMER: _CONSUMER,
-        BaseCommand.WATCH_TOPIC_LIST_CLOSE: "it ends what WATCH_TOPIC_LIST has asked for",
-        BaseCommand.TC_CLIENT_CONNECT_REQUEST: _TRANSACTION,
-        BaseCommand.NEW_TXN: _TRANSACTION,
-        BaseCommand.ADD_PARTITION_TO_TXN: _TRANSACTION,
-        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: _TRANSACTION,
-        BaseCommand.END_TXN: _TRANSACTION,
-        BaseCommand.END_TXN_ON_PARTITION: _TRANSACTION,
-        BaseCommand.END_TXN_ON_SUBSCRIPTION: _TRANSACTION,
-    }
-)
-
-# What a denied client gets, in which answer.
-DENIED: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
-    {
-        BaseCommand.PRODUCER: (BaseCommand.ERROR, "Produce"),
-        BaseCommand.SUBSCRIBE: (BaseCommand.ERROR, "subscribe"),
-        BaseCommand.LOOKUP: (BaseCommand.LOOKUP_RESPONSE, "Lookup"),
-        BaseCommand.PARTITIONED_METADATA: (
-            BaseCommand.PARTITIONED_METADATA_RESPONSE,
-            "Get Partition Metadata",
-        ),
-        BaseCommand.GET_TOPICS_OF_NAMESPACE: (BaseCommand.ERROR, "GetTopicsOfNamespace"),
-        BaseCommand.WATCH_TOPIC_LIST: (BaseCommand.ERROR, "WatchTopicList"),
-        BaseCommand.GET_SCHEMA: (BaseCommand.GET_SCHEMA_RESPONSE, "GetSchema"),
-        BaseCommand.GET_OR_CREATE_SCHEMA: (BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, "GetOrCreateSchema"),
-    }
-)
-
-
-def asking(topic: str) -> dict[int, list[Any]]:
-    """Commands that ask, about a topic and its namespace, of each kind in each of its forms."""
-    namespace = "/".join(topic.removeprefix("persistent://").split("/")[:2])
-    return {
-        BaseCommand.PRODUCER: [
-            pb.CommandProducer(topic=topic, producer_id=7, request_id=1),
-            pb.CommandProducer(topic=topic, producer_id=7, request_id=1, schema=STRING),
-            pb.CommandProducer(topic=topic, producer_id=7, request_id=1, initial_subscription_name="new"),
-        ],
-        BaseCommand.SUBSCRIBE: [
-            pb.CommandSubscribe(
-                topic=topic, subscription=name, subType=SHARED, consumer_id=7, request_id=1, **fields
-            )
-            for name in ("s", "new")
-            for fields in ({}, {"schema": STRING}, {"durable": False})
-        ],
-        BaseCommand.LOOKUP: [
-            pb.CommandLookupTopic(topic=topic, request_id=1),
-            pb.CommandLookupTopic(topic=f"persistent://{namespace}/t.*", request_id=1),
-        ],
-        BaseCommand.PARTITIONED_METADATA: [
-            pb.CommandPartitionedTopicMetadata(topic=topic, request_id=1),
-            pb.CommandPartitionedTopicMetadata(
-                topic=topic, request_id=1, metadata_auto_creation_enabled=False
-            ),
-        ],
-        BaseCommand.GET_TOPICS_OF_NAMESPACE: [
-            pb.CommandGetTopicsOfNamespace(namespace=namespace, request_id=1, mode=mode)
-            for mode in ("PERSISTENT", "NON_PERSISTENT", "ALL")
-        ],
-        BaseCommand.WATCH_TOPIC_LIST: [
-            pb.CommandWatchTopicList(
-                namespace=namespace, watcher_id=7, request_id=1, topics_pattern=f"{namespace}/.*"
-            )
-        ],
-        BaseCommand.GET_SCHEMA: [
-            pb.CommandGetSchema(topic=topic, request_id=1),
-            pb.CommandGetSchema(topic=topic, request_id=1, schema_version=b""),
-            pb.CommandGetSchema(topic=topic, request_id=1, schema_version=bytes(8)),
-        ],
-        BaseCommand.GET_OR_CREATE_SCHEMA: [
-            pb.CommandGetOrCreateSchema(topic=topic, request_id=1, schema=STRING),
-        ],
-    }
-
-
-def not_asking() -> dict[int, Any]:
-    """Commands that ask nothing, for producer, consumer and watcher 1."""
-    return {
-        BaseCommand.CONNECT: pb.CommandConnect(client_version="test", protocol_version=21),
-        BaseCommand.PING: pb.CommandPing(),
-        BaseCommand.PONG: pb.CommandPong(),
-        BaseCommand.AUTH_RESPONSE: pb.CommandAuthResponse(),
-        BaseCommand.SEND: pb.CommandSend(producer_id=1, sequence_id=0),
-        BaseCommand.CLOSE_PRODUCER: pb.CommandCloseProducer(producer_id=1, request_id=1),
-        BaseCommand.FLOW: pb.CommandFlow(consumer_id=1, messagePermits=10),
-        BaseCommand.ACK: pb.CommandAck(
-            consumer_id=1,
-            ack_type=pb.CommandAck.Individual,
-            message_id=[pb.MessageIdData(ledgerId=0, entryId=0)],
-            request_id=1,
-        ),
-        BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: pb.CommandRedeliverUnacknowledgedMessages(
-            consumer_id=1
-        ),
-        BaseCommand.SEEK: pb.CommandSeek(consumer_id=1, request_id=1, message_publish_time=1),
-        BaseCommand.GET_LAST_MESSAGE_ID: pb.CommandGetLastMessageId(consumer_id=1, request_id=1),
-        BaseCommand.CONSUMER_STATS: pb.CommandConsumerStats(consumer_id=1, request_id=1),
-        BaseCommand.UNSUBSCRIBE: pb.CommandUnsubscribe(consumer_id=1, request_id=1),
-        BaseCommand.CLOSE_CONSUMER: pb.CommandCloseConsumer(consumer_id=1, request_id=1),
-        BaseCommand.WATCH_TOPIC_LIST_CLOSE: pb.CommandWatchTopicListClose(watcher_id=1, request_id=1),
-        BaseCommand.TC_CLIENT_CONNECT_REQUEST: pb.CommandTcClientConnectRequest(request_id=1, tc_id=0),
-        BaseCommand.NEW_TXN: pb.CommandNewTxn(request_id=1),
-        BaseCommand.ADD_PARTITION_TO_TXN: pb.CommandAddPartitionToTxn(request_id=1, partitions=[TOPIC]),
-        BaseCommand.ADD_SUBSCRIPTION_TO_TXN: pb.CommandAddSubscriptionToTxn(
-            request_id=1, subscription=[pb.Subscription(topic=TOPIC, subscription="s")]
-        ),
-        BaseCommand.END_TXN: pb.CommandEndTxn(request_id=1),
-        BaseCommand.END_TXN_ON_PARTITION: pb.CommandEndTxnOnPartition(request_id=1, topic=TOPIC),
-        BaseCommand.END_TXN_ON_SUBSCRIPTION: pb.CommandEndTxnOnSubscription(
-            request_id=1, subscription=pb.Subscription(topic=TOPIC, subscription="s")
-        ),
-    }
 
 
 class Rules:
@@ -274,7 +146,7 @@ def test_a_denied_client_is_told_so_and_nothing_changes(with_door: WithDoor, kin
             "persistent://public/default/missing",
             "persistent://public/missing/t",
         ):
-            for body in asking(topic)[kind]:
+            for body, *_ in asking(topic)[kind]:
                 error = answer, ServerError.AuthorizationError, f"Client is not authorized to {right}"
                 door.audit.take()
                 rules.asked.clear()
@@ -299,11 +171,12 @@ def test_what_each_command_asks_is_written_down(with_door: WithDoor) -> None:
     unrecorded: set[str] = set()
 
     async def scenario(door: PulsarDoor) -> None:
-        bodies = {kind: [body] for kind, body in not_asking().items()} | asking(TOPIC)
+        nothing = {kind: [Form(body, frozenset())] for kind, body in not_asking().items()}
+        forms = nothing | asking(TOPIC)
         for kind in sorted(load_commands(), key=BaseCommand.Type.Name):
             asked: set[str] = set()
             changes: set[str] = set()
-            for body in bodies[kind]:
+            for body, rights, hides in forms[kind]:
                 client = await furnished(door)
                 if kind == BaseCommand.CONNECT:
                     client = door.client()
@@ -319,6 +192,8 @@ def test_what_each_command_asks_is_written_down(with_door: WithDoor) -> None:
                     unrecorded.add(BaseCommand.Type.Name(kind))
                 questions = [f"{operation.name} {resource.type.value}" for operation, resource in rules.asked]
                 assert len(rules.asked) == len(set(rules.asked)), body
+                found_rights = {(operation, resource.type) for operation, resource in rules.asked}
+                assert rights <= found_rights <= rights | hides, body
                 asked.update(questions)
                 client.leave()
                 await settled(door)
