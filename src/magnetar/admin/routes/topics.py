@@ -68,7 +68,7 @@ async def delete(request: Request, domain: str, tenant: str, namespace: str, top
             if index < 0
             else f"{topic} is a partition: delete the partitioned topic {name.full} instead.",
         )
-    await topics.delete(caller_of(request), found, force=flag(request, "force"))
+    await topics.delete(found, force=flag(request, "force"))
     return done()
 
 
@@ -126,7 +126,7 @@ async def delete_partitions(
         raise Refused(404, f"Topic {name.full} not found.") from None
     if index >= 0 or not found.is_partitioned:
         raise Refused(404, f"Topic {name.full} not found.")
-    await topics.delete(caller_of(request), found, force=flag(request, "force"))
+    await topics.delete(found, force=flag(request, "force"))
     return done()
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from magnetar.base.clock import Clock
-from magnetar.broker.topics.kafka import KafkaTopics
 from magnetar.broker.usecases.acls import AclCases
 from magnetar.broker.usecases.cluster import ClusterCases
 from magnetar.broker.usecases.configs import ConfigCases
 from magnetar.broker.usecases.delegation_tokens import DelegationTokenCases
 from magnetar.broker.usecases.groups import GroupCases
+from magnetar.broker.usecases.handles import KafkaNames
 from magnetar.broker.usecases.history import HistoryCases
 from magnetar.broker.usecases.logins import LoginCases
 from magnetar.broker.usecases.messages import MessageCases
@@ -43,7 +43,7 @@ from magnetar.ledger.entry import EntryKind
 
 @dataclass(frozen=True, slots=True)
 class UseCases:
-    """`clock` is the broker's; `kafka_names` says which topic a Kafka client's name stands for, and the reverse.
+    """`clock` is the broker's.
 
     A door calls `client_connected` for each connection, with the kind of entries that its clients write: what converts
     them for the other door's clients is loaded once both have some.
@@ -51,7 +51,7 @@ class UseCases:
 
     clock: Clock
     client_connected: Callable[[EntryKind], None]
-    kafka_names: KafkaTopics
+    kafka_names: KafkaNames
     logins: LoginCases
     sasl: SaslCases
     scram: ScramCases

@@ -175,6 +175,18 @@ class ReadablePartition(PartitionHandle, ConvertedPartition, Protocol):
 # --- topics ----------------------------------------------------------------------------------------------------------
 
 
+class KafkaNames(Protocol):
+    """Which topic a name of a Kafka client's stands for, and the reverse."""
+
+    def name(self, kafka_name: str) -> TopicName:
+        """The topic that a client means; InvalidTopicName (a BrokerError) when the name cannot be one."""
+        ...
+
+    def shown(self, name: TopicName) -> str:
+        """What a client is shown."""
+        ...
+
+
 class TopicHandle(Protocol):
     """A topic that may be described."""
 

@@ -19,6 +19,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.broker.usecases.policies import PROPERTIES
 from magnetar.broker.usecases.standing import Standing
 from magnetar.broker.usecases.topic_opening import count_or_create
+from magnetar.broker.usecases.topics import TopicToDelete
 
 # A client that wants transactions asks first for the topic of their coordinators.
 _COORDINATORS: Final = TopicName("pulsar", "system", "transaction_coordinator_assign")
@@ -237,22 +238,23 @@ class PulsarTopicCases:
         ):
             await self._pulsar_topics.grow(topic, partition_count)
 
-    def to_delete(self, caller: Caller, topic: TopicName) -> Topic:
+    def to_delete(self, caller: Caller, topic: TopicName) -> TopicToDelete:
         """A topic for `delete`.
 
         Raises:
             TopicNotAuthorized, NamespaceNotFound, UnknownTopic
         """
         self._access.require(caller, Operation.DELETE, topic_resource(topic.full))
-        return self._pulsar_topics.get(topic)
+        return TopicToDelete(self._pulsar_topics.get(topic), caller)
 
-    async def delete(self, caller: Caller, topic: Topic, *, force: bool = False) -> None:
+    async def delete(self, topic: TopicToDelete, *, force: bool = False) -> None:
         """Delete what `to_delete` has found, with everything that belongs to it; `force` disconnects its clients.
 
         Raises:
             UnknownTopic, TopicInUse, MetadataError
         """
-        async with self._access.record(caller, Change.TOPIC_DELETE, topic.resource, force=force):
+        resource = topic_resource(topic.name.full)
+        async with self._access.record(topic._caller, Change.TOPIC_DELETE, resource, force=force):
             await self._pulsar_topics.delete(topic.name, force=force)
 
 
