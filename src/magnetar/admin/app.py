@@ -82,7 +82,7 @@ def create_app(
     `access` has the names that the server goes by and its worker's token; without it, it answers to `localhost` and
     numeric addresses, and has no worker.
     """
-    progress = cases.metrics.declare(metrics)
+    refresh_metrics = cases.metrics.declare(metrics)
     app = Starlette()
     access = access or Access()
     app.state.admin = AdminContext(cases, pulsar, access, pulsar_tls, web)
@@ -101,7 +101,7 @@ def create_app(
     app.add_middleware(Guard, access=access)
 
     async def read_metrics(request: Request) -> Response:
-        await cases.metrics.refresh(caller_of(request), progress)
+        await refresh_metrics(caller_of(request))
         # On a worker thread: with many partitions it takes long, and the event loop belongs to the clients.
         return Response(await asyncio.to_thread(render, metrics), media_type=METRICS_TYPE)
 

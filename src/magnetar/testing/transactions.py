@@ -18,9 +18,15 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import CommitRequest, OffsetToCommit
 from magnetar.broker.groups.settings import GroupSettings
 from magnetar.broker.producers.ids import ProducerIds
-from magnetar.broker.transactions.coordinator import Initialised, TransactionCoordinator
+from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.model import Producer, TopicPartition, TransactionRecord, TransactionState
+from magnetar.broker.transactions.model import (
+    Initialised,
+    Producer,
+    TopicPartition,
+    TransactionRecord,
+    TransactionState,
+)
 from magnetar.broker.transactions.registry import TransactionRegistry
 from magnetar.broker.transactions.settings import TransactionSettings
 from magnetar.ledger.cursor_store import CursorKey, CursorStore

@@ -107,7 +107,7 @@ class _Tenants:
 
 
 class Book:
-    """The rule book of the server, and the clients that it is about.  `subscription` is one of the topic, or a group."""
+    """The rule book of the server, and the clients it is about.  `subscription` is one of the topic, or a group."""
 
     def __init__(self, subscription: Resource) -> None:
         self._decisions = Decisions([str(Principal(USER, SUPER))], NAMESPACE, _Tenants())
@@ -124,9 +124,7 @@ class Book:
             ResourceType.USER: Resource(ResourceType.USER, "User:bob"),
         }
 
-    def allows(
-        self, name: str, right: Right, *, any_named: bool = False, to: Resource | None = None
-    ) -> bool:
+    def allows(self, name: str, right: Right, *, any_named: bool = False, to: Resource | None = None) -> bool:
         """Whether a client may, to whichever resource, or `to` another one than the tests' own."""
         operation, kind = right
         caller = Caller(Principal(USER, name) if name else ANONYMOUS, "127.0.0.1")

@@ -121,7 +121,10 @@ class Ruled:
     def administer(self, http: httpx.Client) -> None:
         """The tenants, with the roles that administer them."""
         for tenant, role in ((TENANT, BOSS), (OTHER_TENANT, STRANGER)):
-            path, body = f"/admin/v2/tenants/{tenant}", {"adminRoles": [role], "allowedClusters": ["standalone"]}
+            path, body = (
+                f"/admin/v2/tenants/{tenant}",
+                {"adminRoles": [role], "allowedClusters": ["standalone"]},
+            )
             made = http.put(path, json=body)
             if made.status_code == httpx.codes.CONFLICT:
                 made = http.post(path, json=body)

@@ -69,7 +69,7 @@ def test_the_server_takes_no_other_command(ruled: Ruled, kind: int) -> None:
         assert wire.hear() is None
 
 
-def smallest(field: FieldDescriptor) -> Any:
+def smallest(field: Any) -> Any:
     """A message of the field's type, with what it cannot be without."""
     assert field.message_type is not None
     message = getattr(pb, field.message_type.name)()
@@ -87,7 +87,9 @@ def smallest(field: FieldDescriptor) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "form", "clients"), CASES, ids=[f"{NAMES[kind]} {number}" for number, (kind, *_) in enumerate(CASES)]
+    ("kind", "form", "clients"),
+    CASES,
+    ids=[f"{NAMES[kind]} {number}" for number, (kind, *_) in enumerate(CASES)],
 )
 def test_who_may(ruled: Ruled, kind: int, form: Form, clients: list[Client]) -> None:
     """Those that may not come first: what they ask changes nothing."""

@@ -8,10 +8,14 @@ import httpx
 import pytest
 
 from magnetar.broker.security.model import subscription_resource
-from magnetar.wire.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from magnetar.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from magnetar.wire.pulsar import PulsarApi_pb2 as pb
 from magnetar.wire.pulsar.PulsarApi_pb2 import BaseCommand
-from tests.integration.server.wire import record_batch
+from tests.integration.server.wire import eventually, record_batch
 
 from .book import SUPER, TOPIC, Book
 from .ruled import Ruled, running
@@ -63,7 +67,10 @@ def test_a_watcher_hears_that_its_topics_have_gone(ruled: Ruled, revoke: Callabl
         found = wire.hear()
         assert time.monotonic() < by
         assert found is not None
-        assert (found[0], list(found[1].deleted_topics)) == (BaseCommand.WATCH_TOPIC_UPDATE, list(first.topic))
+        assert (found[0], list(found[1].deleted_topics)) == (
+            BaseCommand.WATCH_TOPIC_UPDATE,
+            list(first.topic),
+        )
         wire.say(command)
         assert wire.answer()[0] == BaseCommand.ERROR
 
@@ -71,8 +78,14 @@ def test_a_watcher_hears_that_its_topics_have_gone(ruled: Ruled, revoke: Callabl
 def test_a_lease_on_segments_has_ended(ruled: Ruled, revoke: Callable[[], float]) -> None:
     with ruled.http(ROLE) as http:
         wanted = {"partitions": [{"topic": "t", "partition": 0}], "lease_s": 600}
-        lease = http.post("/magnetar/v1/segments", json=wanted).json()["lease"]
-        assert lease is not None
+        given: list[str | None] = []
+
+        def is_given() -> bool:
+            given.append(http.post("/magnetar/v1/segments", json=wanted).json()["lease"])
+            return given[-1] is not None
+
+        eventually(is_given, "no records are in files")
+        lease = given[-1]
         renewal = f"/magnetar/v1/leases/{lease}"
         assert http.post(renewal, json={}).is_success
         by = revoke()

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
@@ -26,6 +26,7 @@ from magnetar.broker.transactions import rules
 from magnetar.broker.transactions.errors import TransactionError
 from magnetar.broker.transactions.markers import BACK_OFF_MAX_S, FindPartition, sleep, write_markers
 from magnetar.broker.transactions.model import (
+    Initialised,
     Offsets,
     Producer,
     TopicPartition,
@@ -52,14 +53,6 @@ ENDING_WAIT_S: Final = 5.0
 
 _S: Final = TransactionState
 _E: Final = TransactionError
-
-
-class Initialised(NamedTuple):
-    """The answer to an InitProducerId."""
-
-    error: TransactionError
-    producer_id: int = -1
-    epoch: int = -1
 
 
 class TransactionCoordinator:

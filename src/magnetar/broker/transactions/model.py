@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.groups.model import OffsetToCommit
+from magnetar.broker.transactions.errors import TransactionError
 
 VERSION: Final = 2
 EPOCH_MAX: Final = 0x7FFF
@@ -35,6 +36,14 @@ COORDINATOR_EPOCH: Final = 0  # there is one coordinator, and no other can take 
 
 TopicPartition = tuple[str, int]  # topic's full name, partition
 Offsets = Mapping[TopicPartition, OffsetToCommit]
+
+
+class Initialised(NamedTuple):
+    """The answer to an InitProducerId."""
+
+    error: TransactionError
+    producer_id: int = -1
+    epoch: int = -1
 
 
 class TransactionState(Enum):

@@ -1,5 +1,8 @@
 """The server's numbers, for programs that watch it."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from magnetar.base.metrics import Metrics
 from magnetar.broker.interop.interop import Interop
 from magnetar.broker.interop.metrics import declare_interop_metrics
@@ -21,14 +24,17 @@ class MetricsCases:
         self._interop = interop
         self._pipelines = pipelines
 
-    def declare(self, metrics: Metrics) -> GroupProgress:
-        """Add the broker's numbers to `metrics`, once; what `refresh` wants."""
+    def declare(self, metrics: Metrics) -> Callable[[Caller], Awaitable[None]]:
+        """Add the broker's numbers to `metrics`, once.
+
+        What is returned reads what only the event loop can: the metrics may be rendered then.  It raises
+        ClusterNotAuthorized.
+        """
         declare_broker_metrics(metrics, self._broker)
         declare_interop_metrics(metrics, self._interop)
         declare_pipeline_metrics(metrics, self._pipelines)
-        return GroupProgress(metrics, self._broker)
+        return partial(self._refresh, GroupProgress(metrics, self._broker))
 
-    async def refresh(self, caller: Caller, progress: GroupProgress) -> None:
-        """Read what only the event loop can: the metrics may be rendered then.  Raises ClusterNotAuthorized."""
+    async def _refresh(self, progress: GroupProgress, caller: Caller) -> None:
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
         await progress.refresh()

@@ -96,7 +96,7 @@ class NodeCases:
         self._access.require(caller, Operation.DESCRIBE, CLUSTER)
         return self._nodes.by_id[self._nodes.controller_id]
 
-    def reassignments(self, caller: Caller) -> Sequence[tuple[Topic, int]]:
+    def reassignments(self, caller: Caller) -> Sequence[tuple[str, int]]:
         """Partitions that move between nodes: none, as nodes share one store.
 
         Raises:

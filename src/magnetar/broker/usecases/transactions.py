@@ -24,9 +24,9 @@ from magnetar.broker.security.model import (
     transactional_id_resource,
 )
 from magnetar.broker.topics.kafka import KafkaTopics
-from magnetar.broker.transactions.coordinator import Initialised, TransactionCoordinator
+from magnetar.broker.transactions.coordinator import TransactionCoordinator
 from magnetar.broker.transactions.errors import TransactionError
-from magnetar.broker.transactions.model import Producer, TopicPartition, TransactionRecord
+from magnetar.broker.transactions.model import Initialised, Producer, TopicPartition, TransactionRecord
 from magnetar.broker.usecases.topic_access import TopicAccess
 
 

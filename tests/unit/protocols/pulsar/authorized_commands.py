@@ -99,9 +99,7 @@ def asking(topic: str) -> dict[int, list[Form]]:
                 pb.CommandProducer(topic=topic, producer_id=7, request_id=1, schema=STRING),
             ),
             Form(
-                pb.CommandProducer(
-                    topic=topic, producer_id=7, request_id=1, initial_subscription_name="new"
-                ),
+                pb.CommandProducer(topic=topic, producer_id=7, request_id=1, initial_subscription_name="new"),
                 frozenset({_WRITES, _READS}),
             ),
         ],
@@ -117,9 +115,7 @@ def asking(topic: str) -> dict[int, list[Form]]:
         ),
         BaseCommand.LOOKUP: [
             *_asking(_SEES, pb.CommandLookupTopic(topic=topic, request_id=1)),
-            *_asking(
-                _LISTS, pb.CommandLookupTopic(topic=f"persistent://{namespace}/t.*", request_id=1)
-            ),
+            *_asking(_LISTS, pb.CommandLookupTopic(topic=f"persistent://{namespace}/t.*", request_id=1)),
         ],
         BaseCommand.PARTITIONED_METADATA: _asking(
             _SEES,
@@ -188,4 +184,3 @@ def not_asking() -> dict[int, Any]:
             request_id=1, subscription=pb.Subscription(topic=TOPIC, subscription="s")
         ),
     }
-
