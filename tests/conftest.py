@@ -18,8 +18,8 @@ settings.register_profile(
 )
 settings.load_profile("magnetar")
 
-# A JVM of a test lives for seconds, in which its second compiler costs more than it gives: without it Spark's tests take
-# two fifths less of the processor, and so does a call of pulsar-admin.
+# A JVM of a test lives for seconds, in which its second compiler costs more than it gives: without it Spark's tests
+# take two fifths less of the processor, and so does a call of pulsar-admin.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
