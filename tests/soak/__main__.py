@@ -19,6 +19,7 @@ PARTS = {
     "lives": ["tests.crash.server.lives_rounds", "--rounds", "{rounds}"],
     "power": ["tests.crash.power.cuts", "--rounds", "{rounds}"],
     "flips": ["tests.crash.flips.flips", "--rounds", "{rounds}"],
+    "compaction": ["tests.soak.compaction"],
     "hostile": ["tests.soak.hostile", "--minutes", "{minutes}"],
 }
 

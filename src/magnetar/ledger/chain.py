@@ -4,17 +4,21 @@ A chain decides; it never waits, reads or writes.  `ManagedLedger` does what it 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from magnetar.base.errors import EntryCorrupt
-from magnetar.storage.store import LedgerId, LedgerReader, LedgerWriter
+from magnetar.storage.store import LedgerId, LedgerReader, LedgerStat, LedgerWriter
 
 
 @dataclass(slots=True, eq=False)
 class LedgerInfo:
-    """A ledger of the chain.  `last_offset` is -1 while it is empty."""
+    """A ledger of the chain.  `last_offset` is -1 while it is empty.
+
+    One that compaction has rewritten stands for one or several others: its `ledger_id` is that of the last of those, by
+    which positions find it, and `earlier_epochs` (leader epoch, its first offset) are those before `leader_epoch`.
+    """
 
     ledger_id: LedgerId
     leader_epoch: int
@@ -26,6 +30,27 @@ class LedgerInfo:
     max_timestamp_ms: int = -1
     reader: LedgerReader | None = None
     writer: LedgerWriter | None = None  # until it is sealed
+    rewritten_id: LedgerId | None = None
+    epoch_from: int = -1  # where `leader_epoch` begins in it; -1: at its first offset
+    earlier_epochs: tuple[tuple[int, int], ...] = ()
+
+    def take(self, stat: LedgerStat) -> None:
+        """Have what the store knows of a ledger that is not empty."""
+        self.last_offset = stat.last_offset
+        self.entry_count = stat.entry_count
+        self.size_bytes = stat.size_bytes
+        self.max_timestamp_ms = stat.max_timestamp_ms
+
+    @property
+    def stored_id(self) -> LedgerId:
+        """The store's own id of it."""
+        return self.ledger_id if self.rewritten_id is None else self.rewritten_id
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(leader epoch, its first offset) of all that were written in it."""
+        begin = self.first_offset if self.epoch_from < 0 else self.epoch_from
+        return (*self.earlier_epochs, (self.leader_epoch, begin))
 
     @property
     def is_empty(self) -> bool:
@@ -57,7 +82,7 @@ class TrimPlan(NamedTuple):
 
 
 class LedgerChain:
-    """See the module's text.  Offsets run through it without a gap, and ledger ids grow."""
+    """See the module's text.  Its ledgers' offsets follow one another without a gap, and ledger ids grow."""
 
     __slots__ = ("_ledgers",)
 
@@ -111,9 +136,10 @@ class LedgerChain:
         """One of the chain's ledgers."""
         return self._ledgers[bisect_left(self._ledgers, ledger_id, key=_ledger_id)]
 
-    def last_starting_at(self, offset: int) -> LedgerInfo:
-        """The last ledger that starts at or before `offset`."""
-        return self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, which a ledger holds."""
+        info = self._ledgers[bisect_right(self._ledgers, offset, key=_first_offset) - 1]
+        return [epoch for epoch, begin in info.epochs if begin <= offset or epoch == info.epochs[0][0]][-1]
 
     def max_timestamp_ms(self, log_start: int) -> int:
         """The greatest record timestamp in the ledgers that can be read, -1 when there is none."""
@@ -131,15 +157,14 @@ class LedgerChain:
         Epochs without records are skipped, and one that begins below the log's start begins there, as in Kafka.
         """
         known = leader_epoch
-        end_offset = high_watermark
         for info in self._ledgers:
             if info.is_empty:
                 continue
-            if info.leader_epoch > leader_epoch:
-                end_offset = max(info.first_offset, log_start)
-                break
-            known = info.leader_epoch
-        return EpochEnd(known, end_offset)
+            for epoch, begin in info.epochs:
+                if epoch > leader_epoch:
+                    return EpochEnd(known, max(begin, log_start))
+                known = epoch
+        return EpochEnd(known, high_watermark)
 
     def plan_trim(
         self,
@@ -178,6 +203,13 @@ class LedgerChain:
         # Ledgers that never got an entry, never will and have a successor are of no use.
         useless = [info for info in keep[:-1] if info.is_empty and info.writer is None]
         return TrimPlan(log_start, [info for info in keep if info not in useless], dropped + useless)
+
+    def replaced(self, old: Sequence[LedgerInfo], new: LedgerInfo) -> list[LedgerInfo] | None:
+        """All ledgers, with `new` in the place of `old`, which are neighbours; None when they are not all there."""
+        index = next((number for number, info in enumerate(self._ledgers) if info is old[0]), -1)
+        if index < 0 or self._ledgers[index : index + len(old)] != list(old):
+            return None
+        return [*self._ledgers[:index], new, *self._ledgers[index + len(old) :]]
 
 
 def _first_offset(info: LedgerInfo) -> int:

@@ -82,6 +82,12 @@ class CachedRun:
         del self._entries[index:]
         del self._last_offsets[index:]
 
+    def drop_below(self, offset: int) -> None:
+        """Forget every entry that ends below `offset`: compaction has put others there."""
+        index = bisect_left(self._last_offsets, offset, self._head)
+        self._entries[self._head : index] = [_EVICTED] * (index - self._head)
+        self._head = index
+
     def clear(self) -> None:
         self._entries.clear()
         self._last_offsets.clear()

@@ -31,6 +31,8 @@ they do not know::
 
 With it the first offset is known without a look at what a client wrote: MessageMetadata has its fields in any order,
 and num_messages_in_batch behind properties of any number.
+
+An entry that compaction has moved has more in front of that count: `moved_entry.py`.
 """
 
 from struct import Struct
@@ -39,10 +41,20 @@ from typing import Final
 from magnetar.base.errors import EntryCorrupt, WireError
 from magnetar.base.varint import varint
 from magnetar.ledger.entry import Entry, EntryKind
-from magnetar.storage.store import LedgerId, StoredEntry
-from magnetar.wire.stored import COUNT, COUNT_BYTES, ENTRY_MAGIC, FORMAT, PRODUCER, split_entry
+from magnetar.storage.store import EntryId, LedgerId, StoredEntry
+from magnetar.wire.stored import (
+    COUNT,
+    COUNT_BYTES,
+    ENTRY_MAGIC,
+    FORMAT,
+    MOVED_METADATA_BYTES_MIN,
+    PRODUCER,
+    origin_of,
+    split_entry,
+)
 
 _U32: Final = Struct(">I")
+_METADATA_SIZE_AT: Final = 5  # the last byte of its size, which has no others
 
 MESSAGES_MAX: Final = 0xFFFF_FFFF
 """Of one entry; what the count's field holds."""
@@ -84,6 +96,8 @@ class EntryPrefix:
 def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
     """A stored entry as readers get it: the payload without its prefix, which is still the memory it was read into.
 
+    Its position is the one that it had before compaction moved it.
+
     Raises:
         EntryCorrupt: the entry is not one that this version can read.
     """
@@ -93,9 +107,12 @@ def decode_entry(ledger_id: LedgerId, stored: StoredEntry) -> Entry:
         is_pulsar, payload_at, base_offset = split_entry(body, last_offset)
     except WireError as error:
         raise _corrupt(ledger_id, stored) from error
+    entry_id = stored.entry_id
+    if body[_METADATA_SIZE_AT] >= MOVED_METADATA_BYTES_MIN and (origin := origin_of(body)) is not None:
+        ledger_id, entry_id = LedgerId(origin.ledger_id), EntryId(origin.entry_id)
     return Entry(
         base_offset, last_offset, stored.max_timestamp_ms, body[payload_at:],
-        EntryKind.PULSAR if is_pulsar else EntryKind.KAFKA, ledger_id, stored.entry_id,
+        EntryKind.PULSAR if is_pulsar else EntryKind.KAFKA, ledger_id, entry_id,
     )  # fmt: skip
 
 

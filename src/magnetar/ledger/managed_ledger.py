@@ -14,13 +14,7 @@ The owner gives `on_advance` and `on_reset` when it opens the log; a log that ta
 **Epochs.**  Each time a partition is opened it takes the next leader epoch, which becomes visible in the metadata with
 the first change made under it.  The epochs of the chain are the leader epoch history (KIP-101, KIP-320).
 
-Metadata, at `/managed-ledgers/<name>`, JSON::
-
-    {"v": 1, "epoch": 0, "first": 0, "log_start": 0, "ledgers": [[ledger_id, leader_epoch, created_ms], ...]}
-
-`epoch` is the leader epoch under which this was written: it must not go back when every ledger has expired.
-`first` is the offset at which the first ledger of the list starts (or would start, when the list is empty);
-`log_start` is the first readable offset: DeleteRecords can put it inside a ledger.
+What is stored of it, at `/managed-ledgers/<name>`, is in `chain_rows.py`.
 
 **Deleting.**  A ledger leaves the chain in the commit that writes its tombstone (`tombstones`), and is deleted after
 that.  A chain that names a ledger which the store does not have is refused as a whole: its entries were acknowledged,
@@ -36,8 +30,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, StorageError
+from magnetar.base.config import LONG_MAX
+from magnetar.base.errors import BrokerError, LedgerFenced, LedgerNotFound, MetadataLost, StorageError
 from magnetar.ledger.chain import LedgerInfo
+from magnetar.ledger.chain_rows import document_of, info_of, rewritten
 from magnetar.ledger.entry import Entry
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.ledger.readable_log import ReadableLog
@@ -103,17 +99,15 @@ class ManagedLedger(ReadableLog):
         self._metadata_version = version
         self.log_start = document["log_start"]
         position = document["first"]
+        self.cleaned = document.get("cleaned", 0)
         missing: list[LedgerId] = []
-        for ledger_id, epoch, created_ms in document["ledgers"]:
-            info = LedgerInfo(LedgerId(ledger_id), epoch, created_ms, first_offset=position)
-            stat = stats.get(info.ledger_id)
+        for row in document["ledgers"]:
+            info = info_of(row, position)
+            stat = stats.get(info.stored_id)
             if stat is None:
-                missing.append(info.ledger_id)
+                missing.append(info.stored_id)
             elif stat.entry_count:
-                info.last_offset = stat.last_offset
-                info.entry_count = stat.entry_count
-                info.size_bytes = stat.size_bytes
-                info.max_timestamp_ms = stat.max_timestamp_ms
+                info.take(stat)
             position = info.end_offset
             self._chain.add(info)
         self.leader_epoch = document["epoch"] + 1
@@ -125,27 +119,24 @@ class ManagedLedger(ReadableLog):
                 " put back what is missing, or see `magnetar doctor`"
             )
 
-    def _document(self, ledgers: Sequence[LedgerInfo], log_start: int) -> bytes:
-        first = ledgers[0].first_offset if ledgers else self.high_watermark
-        rows = [[info.ledger_id, info.leader_epoch, info.created_ms] for info in ledgers]
-        document = {
-            "v": 1,
-            "epoch": self.leader_epoch,
-            "first": first,
-            "log_start": log_start,
-            "ledgers": rows,
-        }
-        return json.dumps(document).encode()
-
     async def _save(
-        self, ledgers: Sequence[LedgerInfo], log_start: int, given_up: Sequence[LedgerInfo] = ()
+        self,
+        ledgers: Sequence[LedgerInfo],
+        log_start: int,
+        given_up: Sequence[LedgerInfo] = (),
+        taken: Sequence[LedgerInfo] = (),
+        cleaned: int = 0,
     ) -> None:
+        """Commit the chain; `given_up` have left it, and `taken`, whose tombstones are durable, have come into it."""
         assert self._metadata_lock.locked()
         path, version = METADATA_ROOT + self.name, self._metadata_version
+        first = ledgers[0].first_offset if ledgers else self.high_watermark
+        document = document_of(ledgers, self.leader_epoch, first, log_start, max(cleaned, self.cleaned))
         await self._environment.metadata.commit(
             [
-                Put(path, self._document(ledgers, log_start), version),
-                *Tombstones.of(info.ledger_id for info in given_up),
+                Put(path, document, version),
+                *Tombstones.of(info.stored_id for info in given_up),
+                *Tombstones.taken_back(info.stored_id for info in taken),
             ]
         )
         self._metadata_version = 0 if version == MUST_NOT_EXIST else version + 1
@@ -396,8 +387,61 @@ class ManagedLedger(ReadableLog):
                         await info.writer.seal()
                     info.writer = None
         finally:
-            self._environment.tombstones.carry_out(info.ledger_id for info in plan.dropped)
+            self._environment.tombstones.carry_out(info.stored_id for info in plan.dropped)
         return plan.log_start
+
+    # --- compaction --------------------------------------------------------------------------------------------------
+
+    async def replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
+        """Put a ledger in the place of sealed neighbours of the chain, in one commit, and delete those.
+
+        `new` came from `Tombstones.make` and ends at the offset at which the last of `old` does; None leaves them as
+        they are.  Below `cleaned` the log is clean then.  False: the chain has not all of `old` any more, and has not
+        changed.  `new` is the chain's or given up when this ends, also when its caller does not wait for that: what
+        was asked of the metadata store happens, whether anything waits for it or not.
+
+        Raises:
+            MetadataError: nothing has changed (MetadataLost: that is not known until the next start, and all stay).
+            StorageError: the log is refused, closed or deleted.
+        """
+        work = self._replace_or_give_up(old, new, cleaned)
+        return await asyncio.shield(self._environment.tasks.begin(f"replace ledgers of {self.name}", work))
+
+    async def _replace_or_give_up(
+        self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int
+    ) -> bool:
+        is_replaced = False
+        try:
+            is_replaced = await self._replace(old, new, cleaned)
+        except (MetadataLost, asyncio.CancelledError):  # the loop ends, perhaps with a commit on its way
+            is_replaced = True  # for all that is known
+            raise
+        finally:
+            if new is not None and not is_replaced:
+                await self._environment.tombstones.unmake(new)
+        return is_replaced
+
+    async def _replace(self, old: Sequence[LedgerInfo], new: LedgerWriter | None, cleaned: int) -> bool:
+        stat = None if new is None else await new.seal()
+        async with self._metadata_lock:
+            if self._is_erased or self.state in (State.REFUSED, State.CLOSED):
+                raise StorageError(f"{self.name} is not to be changed any more")
+            info, kept = None, list(self._chain)
+            if new is not None and stat is not None:
+                info = rewritten(old, stat, new)
+                replaced = self._chain.replaced(old, info)
+                if replaced is None:
+                    return False
+                kept = replaced
+            given_up = () if info is None else old
+            await self._save(kept, self.log_start, given_up, () if info is None else (info,), cleaned)
+            self.cleaned = max(cleaned, self.cleaned)
+            if info is not None:
+                self._chain.replace(kept)
+                self.rewrite_count += 1
+                self._run.drop_below(info.end_offset)
+        self._environment.tombstones.carry_out(one.stored_id for one in given_up)
+        return True
 
     def _retire_writer(self) -> None:
         """Let go of the open ledger; the next append opens another one."""
@@ -406,12 +450,12 @@ class ManagedLedger(ReadableLog):
         if self.state is State.WRITING:
             self.state = State.IDLE
 
-    def roll_if_old(self) -> None:
-        """Start a new ledger when the open one has reached its age limit."""
+    def roll_if_old(self, age_ms_max: int = LONG_MAX) -> None:
+        """Start a new ledger when the open one has reached its age limit, or `age_ms_max`."""
         info = self._writer_info
         if info is None or info.is_empty:
             return
-        if self._environment.clock.now_ms() - info.created_ms >= self.limits.age_ms_max:
+        if self._environment.clock.now_ms() - info.created_ms >= min(self.limits.age_ms_max, age_ms_max):
             self._roll()
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -437,7 +481,7 @@ class ManagedLedger(ReadableLog):
         async with self._metadata_lock:  # a roll that waits for it finds the log closed
             environment = self._environment
             self._is_erased = True
-            await delete_all(environment.store, self.ledger_ids)
+            await delete_all(environment.store, self.stored_ids)
             if self._metadata_version != MUST_NOT_EXIST:
                 await environment.metadata.delete(METADATA_ROOT + self.name)
                 self._metadata_version = MUST_NOT_EXIST

@@ -3,16 +3,19 @@
 What lies below `high_watermark` can be read; `log_start` is where it begins.  The entry cache answers at once, and
 what it does not hold is read from the ledgers, whose own indexes name the place: nothing here searches through the log.
 
-**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  Whatever position a client kept, `locate` finds
-where to go on: one in front of the log's start, in a ledger that retention has dropped, behind the last entry of a
-ledger or in one that never got an entry stands for the first readable entry behind it.  So Pulsar's earliest (-1, -1)
-is the log's start, and its latest (2^63-1, 2^63-1) is behind the end.
+**Positions.**  A position is (ledger_id, entry_id), as signed numbers.  Whatever position a client kept, `locate`
+finds where to go on: one in front of the log's start, in a ledger that retention has dropped, behind the last entry
+of a ledger or in one that never got an entry stands for the first readable entry behind it.  So Pulsar's earliest
+(-1, -1) is the log's start, and its latest (2^63-1, 2^63-1) is behind the end.  Entries keep their positions, and
+their offsets, when compaction moves them to another ledger (`docs/internals/compaction.md`); those that it took out
+leave gaps in both.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from itertools import repeat
-from typing import Final
+from typing import Final, TypeVar
 
 from magnetar.base.errors import EntryCorrupt, LedgerNotFound
 from magnetar.ledger.chain import EpochEnd, LedgerChain, LedgerInfo
@@ -20,6 +23,8 @@ from magnetar.ledger.entry import NO_LEDGER, Entry
 from magnetar.ledger.entry_cache import CachedRun
 from magnetar.ledger.environment import LedgerEnvironment
 from magnetar.storage.store import READ_ENTRIES_MAX, EntryId, LedgerId, LedgerReader, StoredEntry
+
+T = TypeVar("T")
 
 _READ_HINTS_MAX: Final = 64  # sequential readers of one partition whose place is remembered
 _SEARCH_BYTES: Final = 256 << 10  # read at a time where timestamps go up and down
@@ -37,6 +42,8 @@ class ReadableLog:
         self._run = CachedRun()
         self._chain = LedgerChain([])
         self._hints: OrderedDict[int, tuple[int, EntryId]] = OrderedDict()
+        self.cleaned = 0  # below it no record has a later one of its key below it, as far as compaction goes
+        self.rewrite_count = 0  # how often compaction has replaced ledgers since the log was opened
 
     def now_ms(self) -> int:
         return self._environment.clock.now_ms()
@@ -53,8 +60,8 @@ class ReadableLog:
         return self._run.read(offset, bytes_max, end_offset, entries_max)
 
     async def read(self, offset: int, bytes_max: int, entries_max: int = READ_ENTRIES_MAX) -> list[Entry]:
-        """Entries from the one that holds `offset` on, from the store: one, then as many as fit `bytes_max`, and
-        `entries_max` at most, which is at most `READ_ENTRIES_MAX`.
+        """Entries from the one that holds `offset` on, or from the next one where compaction has left none there, from
+        the store: one, then as many as fit `bytes_max`, and `entries_max` at most, which is at most `READ_ENTRIES_MAX`.
 
         Raises:
             EntryCorrupt: the entry that holds `offset` fails its checksum.
@@ -69,27 +76,32 @@ class ReadableLog:
         """As `read`: the entries as they are stored, all of one ledger, and that ledger."""
         if offset >= self.high_watermark:
             return NO_LEDGER, []
+        return await self._despite_rewriting(partial(self._read_at, offset, bytes_max, entries_max))
+
+    async def _read_at(
+        self, offset: int, bytes_max: int, entries_max: int
+    ) -> tuple[LedgerId, list[StoredEntry]]:
         info = self._chain.holder_of(offset)
         reader = await self._reader(info)
-        ledger_id, first = self._hints.pop(offset, (-1, EntryId(0)))
+        stored_id, first = self._hints.pop(offset, (-1, EntryId(0)))
         if offset == info.first_offset:
             first = EntryId(0)  # where readers of a whole log begin, and go on: not worth a look at the disk
-        elif ledger_id != info.ledger_id:
+        elif stored_id != info.stored_id:
             found = await reader.entry_for_offset(offset)
             if found is None:
-                raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} has lost offset {offset}")
+                raise EntryCorrupt(f"{self.name}: ledger {info.stored_id} has lost offset {offset}")
             first = found
         stored = await reader.read(first, bytes_max, entries_max)
         if not stored:
-            raise EntryCorrupt(f"{self.name}: ledger {info.ledger_id} ends before offset {offset}")
+            raise EntryCorrupt(f"{self.name}: ledger {info.stored_id} ends before offset {offset}")
         last = stored[-1]
-        self._hints[last.last_offset + 1] = (info.ledger_id, EntryId(last.entry_id + 1))
+        self._hints[last.last_offset + 1] = (info.stored_id, EntryId(last.entry_id + 1))
         if len(self._hints) > _READ_HINTS_MAX:
             self._hints.popitem(last=False)
         return info.ledger_id, stored
 
     async def entry_at(self, offset: int) -> Entry | None:
-        """The entry that holds `offset`, or the log's first one when it began later; None at the end.
+        """The entry that holds `offset`, or the next one where there is none; None at the end.
 
         Raises as `read`.
         """
@@ -99,9 +111,44 @@ class ReadableLog:
         cached = self.read_cached(offset, 1, self.high_watermark)
         return cached[0] if cached else (await self.read(offset, 1))[0]
 
+    async def entry_before(self, offset: int) -> Entry | None:
+        """The last readable entry that lies below `offset` as a whole; None when there is none.
+
+        Raises as `read`.
+        """
+        if offset <= self.log_start:
+            return None
+        entry = await self.entry_at(offset - 1)
+        if entry is not None and entry.last_offset < offset:
+            return entry
+        return await self._despite_rewriting(partial(self._stored_before, offset))
+
+    async def _stored_before(self, offset: int) -> Entry | None:
+        for info in reversed(list(self._chain)):
+            if info.is_empty or info.first_offset >= offset:
+                continue
+            reader = await self._reader(info)
+            found = await reader.entry_for_offset(offset)
+            entry_id = EntryId((info.entry_count if found is None else found) - 1)
+            if entry_id < 0:
+                continue
+            entry = self._environment.decode_entry(info.ledger_id, (await reader.read(entry_id, 1))[0])
+            return entry if entry.last_offset >= self.log_start else None
+        return None
+
+    async def _despite_rewriting(self, read: Callable[[], Awaitable[T]]) -> T:
+        """What `read` gives; begun anew when compaction has put another ledger in the place of one that it read."""
+        while True:
+            before = self.rewrite_count
+            try:
+                return await read()
+            except LedgerNotFound:
+                if self.rewrite_count == before:
+                    raise
+
     async def _reader(self, info: LedgerInfo) -> LedgerReader:
         if info.reader is None:
-            info.reader = await self._environment.store.open(info.ledger_id)
+            info.reader = await self._environment.store.open(info.stored_id)
         return info.reader
 
     # --- by position -------------------------------------------------------------------------------------------------
@@ -118,6 +165,9 @@ class ReadableLog:
 
         Raises as `read`.
         """
+        return await self._despite_rewriting(partial(self._locate, ledger_id, entry_id))
+
+    async def _locate(self, ledger_id: LedgerId, entry_id: EntryId) -> Entry | None:
         for info in self._chain.from_ledger(ledger_id):
             first = EntryId(max(entry_id, 0) if info.ledger_id == ledger_id else 0)
             if info.end_offset <= self.log_start:
@@ -126,19 +176,40 @@ class ReadableLog:
             if cached is not None:
                 found = cached if cached.last_offset < self.high_watermark else None
             else:
-                found = await self._first_of(info, first)
+                found = await self._first_of(info, ledger_id, EntryId(max(entry_id, 0)))
             if found is not None:
                 return found if found.last_offset >= self.log_start else await self.entry_at(self.log_start)
         return None
 
-    async def _first_of(self, info: LedgerInfo, first: EntryId) -> Entry | None:
+    async def _first_of(self, info: LedgerInfo, ledger_id: LedgerId, first: EntryId) -> Entry | None:
+        """The first entry of a ledger at or behind a position."""
         try:
-            stored = await (await self._reader(info)).read(first, 1)
+            reader = await self._reader(info)
+            if info.rewritten_id is not None:
+                first = await self._moved_to(info, reader, ledger_id, first)
+            elif info.ledger_id != ledger_id:
+                first = EntryId(0)
+            stored = await reader.read(first, 1)
         except LedgerNotFound:
-            if info in self._chain:
+            if info in self._chain or info.end_offset > self.log_start:
                 raise
             return None  # retention was faster
         return self._environment.decode_entry(info.ledger_id, stored[0]) if stored else None
+
+    async def _moved_to(
+        self, info: LedgerInfo, reader: LedgerReader, ledger_id: LedgerId, entry_id: EntryId
+    ) -> EntryId:
+        """Where in a rewritten ledger the first entry is that was at or behind a position: they are still in order."""
+        low, high = 0, info.entry_count
+        while low < high:
+            middle = (low + high) // 2
+            (stored,) = await reader.read(EntryId(middle), 1)
+            entry = self._environment.decode_entry(info.ledger_id, stored)
+            if (entry.ledger_id, entry.entry_id) < (ledger_id, entry_id):
+                low = middle + 1
+            else:
+                high = middle
+        return EntryId(low)
 
     # --- by time -----------------------------------------------------------------------------------------------------
 
@@ -146,6 +217,9 @@ class ReadableLog:
         """The first readable entry that ends at or after `from_offset` and says it has a record at or after
         `timestamp_ms`; None when there is none.
         """
+        return await self._despite_rewriting(partial(self._entry_for_timestamp, timestamp_ms, from_offset))
+
+    async def _entry_for_timestamp(self, timestamp_ms: int, from_offset: int) -> Entry | None:
         for info in self._chain:
             from_offset = max(from_offset, self.log_start)
             if info.is_empty or info.end_offset <= from_offset or info.max_timestamp_ms < timestamp_ms:
@@ -184,9 +258,15 @@ class ReadableLog:
         return self._chain.overlapping(from_offset, to_offset)
 
     @property
-    def ledger_ids(self) -> list[LedgerId]:
-        """The ledgers of the chain, the oldest first."""
-        return [info.ledger_id for info in self._chain]
+    def stored_ids(self) -> list[LedgerId]:
+        """The ledgers of the store that the log is made of."""
+        return [info.stored_id for info in self._chain]
+
+    @property
+    def last_ledger_id(self) -> LedgerId:
+        """The ledger of the log's last positions; `NO_LEDGER` when there is none."""
+        infos = list(self._chain)
+        return infos[-1].ledger_id if infos else NO_LEDGER
 
     @property
     def size_bytes(self) -> int:
@@ -197,7 +277,7 @@ class ReadableLog:
         """The leader epoch that the record at `offset` was, or will be, written under."""
         if offset >= self.high_watermark or not self._chain:
             return self.leader_epoch
-        return self._chain.last_starting_at(offset).leader_epoch
+        return self._chain.epoch_at(offset)
 
     def epoch_end(self, leader_epoch: int) -> EpochEnd | None:
         """Where `leader_epoch` ended; None for one this log has not reached or that is none (KIP-101, KIP-320)."""

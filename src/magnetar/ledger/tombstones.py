@@ -4,6 +4,9 @@ The metadata transaction that takes ledgers out of a chain writes one empty path
 `/deleted-ledgers/<ledger id, 16 hex digits>`.  Then the store deletes the ledger, and when that is durable the
 path goes.  A crash in between leaves the path, and the next start goes on from there; deleting twice is harmless.
 
+A ledger that compaction fills is in no chain until it is complete.  It is made with its tombstone, which the
+transaction that names it in a chain takes back.
+
 What must stay true: a ledger is deleted only after a commit that names it has been acknowledged, and its tombstone is
 removed only after its deletion is durable.  What neither a chain nor a tombstone names is kept: it may be all that is
 left of a topic's data.  A topic that is deleted names its ledgers by its id (`broker/topics/deleted.py`).
@@ -12,12 +15,13 @@ left of a topic's data.  A topic that is deleted names its ledgers by its id (`b
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
 from typing import Final
 
 from magnetar.base.clock import Clock, TimerHandle
-from magnetar.base.errors import BrokerError
+from magnetar.base.errors import BrokerError, StorageError
 from magnetar.metadata.store import Delete, MetadataStore, Put
-from magnetar.storage.store import LedgerId, LedgerStore
+from magnetar.storage.store import LedgerId, LedgerStore, LedgerWriter
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,27 @@ class Tombstones:
     def of(ledgers: Iterable[LedgerId]) -> list[Put | Delete]:
         """What goes into the transaction that gives `ledgers` up; `carry_out` is called once that is durable."""
         return [Put(_path(ledger_id), b"") for ledger_id in ledgers]
+
+    @staticmethod
+    def taken_back(ledgers: Iterable[LedgerId]) -> list[Put | Delete]:
+        """What goes into the transaction that names ledgers of `make` in a chain."""
+        return [Delete(_path(ledger_id)) for ledger_id in ledgers]
+
+    async def make(self) -> LedgerWriter:
+        """A new ledger that is given up already: a start deletes it, unless a chain has taken it (`taken_back`).
+
+        Raises:
+            StorageError, MetadataError: there is none, or an empty one, which the next start gives up.
+        """
+        writer = await self._store.create()
+        await self._metadata.commit(self.of([writer.stat.ledger_id]))
+        return writer
+
+    async def unmake(self, writer: LedgerWriter) -> None:
+        """Delete a ledger of `make` that no chain has taken, in the background."""
+        with suppress(StorageError):
+            await writer.seal()
+        self.carry_out([writer.stat.ledger_id])
 
     def carry_out(self, ledgers: Iterable[LedgerId]) -> None:
         """Delete ledgers whose tombstones are durable, in the background; what fails is tried again."""

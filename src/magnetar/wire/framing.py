@@ -112,6 +112,10 @@ class FrameReader:
         if self._uncut is not None:
             self._uncut = memoryview(bytes(self._uncut) + self._scratch[:count])  # the same
             return []
+        if not self._head and count > 4:
+            (size,) = _SIZE.unpack_from(self._scratch)
+            if size == count - 4 and size <= self._frame_bytes_max:  # just one, and all of it: most are so
+                return [Frame(self._scratch[4:count], False)]
         end = count + len(self._head)
         self._head = b""
         return self._cut(self._scratch, end, is_admitted=False)

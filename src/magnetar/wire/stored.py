@@ -16,7 +16,7 @@ Reading both is here, below everything that does: the broker's log and the colum
 
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -41,6 +41,13 @@ assert FORMAT[1] == len(FORMAT) - 2
 FORMAT_AT: Final = 4 + len(PRODUCER) + 6  # publish_time is a varint of 6 bytes until the year 2109
 BATCH_BYTES_MIN: Final = 61  # the head of a record batch v2: a shorter payload is none
 PULSAR_BYTES_MIN: Final = len(PULSAR_MAGIC) + 4 + 4
+
+# At the end of the broker's metadata of an entry that compaction has moved (`ledger/moved_entry.py`).
+MOVED: Final = Struct("<BqBqBqBI")
+MOVED_TAGS: Final = (0x61, 0x69, 0x71, COUNT_TAG)  # fields 12 to 15, which Pulsar's readers skip
+MOVED_METADATA_BYTES_MIN: Final = (
+    MOVED.size + 4
+)  # behind a time and an index, of a byte each; others have 27 at most
 
 _U32: Final = Struct(">I")
 _BASE_OFFSET: Final = Struct(">q")
@@ -93,3 +100,24 @@ def split_entry(body: memoryview, last_offset: int) -> tuple[bool, int, int]:
     if not is_whole or magic != _ENTRY:
         raise WireError("bytes that are no entry")
     return is_pulsar, payload_at, base_offset
+
+
+class Origin(NamedTuple):
+    """Where an entry was before compaction moved it, and until when (ms) it keeps what is to go; 0: not known yet."""
+
+    ledger_id: int
+    entry_id: int
+    keep_until_ms: int
+
+
+def origin_of(body: memoryview) -> Origin | None:
+    """Of an entry that was moved; None of any other.  `body` begins with the broker's metadata: see `split_entry`."""
+    _, size = ENTRY_HEAD.unpack_from(body)
+    if size < MOVED_METADATA_BYTES_MIN:
+        return None
+    first, keep_until_ms, second, ledger_id, third, entry_id, last, _ = MOVED.unpack_from(
+        body, ENTRY_HEAD.size + size - MOVED.size
+    )
+    if (first, second, third, last) != MOVED_TAGS:
+        return None
+    return Origin(ledger_id, entry_id, keep_until_ms)

@@ -36,7 +36,7 @@ RUN_SECONDS = (0.3, 1.2)
 STARTS_MAX = 3
 SECOND_CUT_SHARE = 0.25
 COMMAND = [sys.executable, str(Path(__file__).with_name("small_server.py"))]
-SETTINGS = {"auto.create.topics.enable": "false"}
+SETTINGS = {"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "20"}
 ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY / "src")}
 PROMISES = ("acked", "stored", "life", "transaction")
 
@@ -149,6 +149,7 @@ class Rounds:
         self._acked = 0
         self._cuts = 0
         self._again = 0
+        self._compacted = 0
 
     def run(self, count: int, say: Callable[[str], None]) -> str:
         began = time.monotonic()
@@ -161,7 +162,8 @@ class Rounds:
             say(f"{self._cuts} cuts, {time.monotonic() - began:.0f} s")
         return (
             f"{self._cuts} power cuts in {number} recordings with {self._acked} records acknowledged, {self._again}"
-            f" once more during the start, {time.monotonic() - began:.0f} s: all kept"
+            f" once more during the start, {self._compacted} records compacted, {time.monotonic() - began:.0f} s:"
+            " all kept"
         )
 
     def cut(self, recording: Recording, count: int) -> None:
@@ -188,7 +190,7 @@ class Rounds:
     def _inspect(self, image: Path, history: History) -> None:
         if self.choose.random() < SECOND_CUT_SHARE:
             self._cut_again(image)
-        inspect(image, history)
+        self._compacted += inspect(image, history)
 
     def _cut_again(self, image: Path) -> None:
         """Start on `image` and cut the power meanwhile, or soon after."""
@@ -208,11 +210,16 @@ class Rounds:
         disk.write_to(image, self.choose.choice((Fate.DROPPED, Fate.TORN, Fate.TORN)), self.choose)
 
 
-def inspect(image: Path, history: History, patience_s: float = TIMEOUT_S) -> None:
-    """Start a server on `image` and look; `Broken` if it does not keep its promises, `ServerFailed` if it cannot."""
+def inspect(image: Path, history: History, patience_s: float = TIMEOUT_S) -> int:
+    """Start a server on `image` and look; `Broken` if it does not keep its promises, `ServerFailed` if it cannot.
+
+    Returns how many records have gone by compaction.
+    """
     with server_on(image) as server:
-        Inspector(server.bootstrap, patience_s).inspect(history)
+        inspector = Inspector(server.bootstrap, patience_s)
+        inspector.inspect(history)
         server.kill()
+    return inspector.compacted_count
 
 
 def main() -> int:

@@ -6,6 +6,8 @@ what it has, and raises `Broken` for anything that cannot have become of that hi
 * a topic exists, or does not, as was acknowledged;
 * each acknowledged record is there, at its offset, whole, once; nothing is there that was not sent, and nothing of an
   earlier life of the topic;
+* of a compacted topic the last record of each key is there, or nothing where that is a tombstone; what else is there
+  is at its offset and was sent;
 * of a committed transaction every record is visible to readers of committed data, of any other none, unless its commit
   was on its way: then all or none;
 * a position is the last one that was acknowledged or one that was on its way, never a predecessor's.
@@ -26,7 +28,13 @@ NAMESPACE = "public/lives"
 IDEMPOTENT = ("lives-a", "lives-b")
 TRANSACTIONAL = ("lives-c",)
 PULSAR = (f"persistent://{NAMESPACE}/lives-d",)
-TOPICS = IDEMPOTENT + TRANSACTIONAL + PULSAR
+COMPACTED = ("lives-e",)
+COMPACTED_TRANSACTIONAL = ("lives-f",)
+TOPICS = IDEMPOTENT + TRANSACTIONAL + PULSAR + COMPACTED + COMPACTED_TRANSACTIONAL
+KEYS = 9
+TOMBSTONE_HEADER = "record"
+"""Has what would be the value."""
+TOMBSTONE_EVERY = 5
 
 
 def partitions_of(topic: str) -> int:
@@ -41,6 +49,15 @@ def topic_path(topic: str) -> str:
 def encode(topic: str, life: int, partition: int, number: int, padding: bytes) -> bytes:
     body = f"{topic} {life} {partition} {number} ".encode() + padding
     return b"%08x " % zlib.crc32(body) + body
+
+
+def key_of(number: int) -> bytes:
+    """The key of a partition's record in a compacted topic."""
+    return b"key-%d" % (zlib.crc32(b"%d" % number) % KEYS)
+
+
+def is_tombstone(number: int) -> bool:
+    return zlib.crc32(b"value of %d" % number) % TOMBSTONE_EVERY == 0
 
 
 def decode(value: bytes) -> tuple[str, int, int, int]:
@@ -114,6 +131,8 @@ class Inspector:
         self._may_refuse = may_refuse
         self.refused: set[tuple[str, int]] = set()
         """Topics and partitions that cannot be read to their end; what came of them before that was checked."""
+        self.compacted_count = 0
+        """Records that were acknowledged and have gone by compaction, each time that they were looked for."""
 
     def inspect(self, history: History, *, quiet: bool = False) -> None:
         """`quiet`: nothing is on its way, so everything sent is acknowledged."""
@@ -132,7 +151,7 @@ class Inspector:
             for partition in range(partitions_of(topic)):
                 here = f"partition {partition} of {topic}"
                 whole = (topic, partition) not in self.refused
-                if topic in TRANSACTIONAL:
+                if topic in TRANSACTIONAL + COMPACTED_TRANSACTIONAL:
                     _check_transactions(
                         here,
                         life,
@@ -140,7 +159,14 @@ class Inspector:
                         committed[topic, partition],
                         everything[topic, partition],
                         whole=whole,
+                        compacted=topic in COMPACTED_TRANSACTIONAL,
                     )
+                elif topic in COMPACTED:
+                    for found in (committed, everything):
+                        records = found[topic, partition]
+                        _check_compacted(here, life, partition, records, quiet=quiet, whole=whole)
+                    if whole:
+                        self.compacted_count += max(life.acked[partition] - len(records), 0)
                 else:
                     for found in (committed, everything):
                         records = found[topic, partition]
@@ -195,9 +221,7 @@ class Inspector:
                     else:
                         assert offset is not None
                         where = f"offset {offset} of partition {partition} of {topic}"
-                        found[topic, partition].append(
-                            (offset, *_identify(where, topic, partition, message.value()))
-                        )
+                        found[topic, partition].append((offset, *_identify(where, topic, partition, message)))
         finally:
             consumer.close()
         return found
@@ -226,13 +250,17 @@ class Inspector:
                 raise Broken(f"{here} is {each.offset}, not {stored} or one of {sorted(wanted)}")
 
 
-def _identify(where: str, topic: str, partition: int, value: bytes | None) -> tuple[int, int]:
+def _identify(where: str, topic: str, partition: int, message: confluent_kafka.Message) -> tuple[int, int]:
+    value = message.value()
+    described = dict(message.headers() or []).get(TOMBSTONE_HEADER) if value is None else value
     try:
-        of, life, of_partition, number = decode(value or b"")
+        of, life, of_partition, number = decode(described if isinstance(described, bytes) else b"")
     except ValueError as error:
         raise Broken(f"{where}: {error}") from None
     if (of, of_partition) != (topic, partition):
         raise Broken(f"{where} holds a record of partition {of_partition} of {of}")
+    if topic in COMPACTED + COMPACTED_TRANSACTIONAL and message.key() != key_of(number):
+        raise Broken(f"{where} holds record {number} with the key {message.key()!r}")
     return life, number
 
 
@@ -258,6 +286,25 @@ def _check_records(
         raise Broken(f"{here} has {len(found)} records, {sent} were sent")
 
 
+def _check_compacted(
+    here: str, life: Life, partition: int, found: list[tuple[int, int, int]], *, quiet: bool, whole: bool
+) -> None:
+    _check_life(here, life, found)
+    numbers = [number for _, _, number in found]
+    if any(offset != number for offset, _, number in found) or sorted(set(numbers)) != numbers:
+        raise Broken(f"{here} has records out of place, out of order or twice: {found}")
+    sent, acked = life.sent[partition], life.acked[partition]
+    if numbers and numbers[-1] >= (acked if quiet else sent):
+        raise Broken(f"{here} has record {numbers[-1]}, {sent} were sent, {acked} acknowledged")
+    last = {key_of(number): number for number in range(acked)}
+    newest = {key_of(number): number for number in numbers}
+    for key, number in last.items():
+        shown = newest.get(key, -1)
+        is_gone = shown < 0 and is_tombstone(number)
+        if whole and shown < number and not is_gone:
+            raise Broken(f"{here} has record {shown} as the last one of {key!r}, {number} was acknowledged")
+
+
 def _check_transactions(
     here: str,
     life: Life,
@@ -266,7 +313,13 @@ def _check_transactions(
     everything: list[tuple[int, int, int]],
     *,
     whole: bool,
+    compacted: bool = False,
 ) -> None:
+    def without_earlier(missing: set[int], there: set[int]) -> set[int]:
+        """What must not be missing: a compacted topic need not have what a later record of the key replaces."""
+        newest = {key_of(number): number for number in sorted(there)}
+        return {number for number in missing if not compacted or newest.get(key_of(number), -1) < number}
+
     for found in (committed, everything):
         _check_life(here, life, found)
         numbers = [number for _, _, number in found]
@@ -274,19 +327,19 @@ def _check_transactions(
             raise Broken(f"{here} has records out of order or twice: {numbers}")
     visible = {number for _, _, number in committed}
     present = {number for _, _, number in everything}
-    if whole and not visible <= present:
-        raise Broken(
-            f"{here} hides committed records from readers of everything: {sorted(visible - present)}"
-        )
+    hidden = without_earlier(visible - present, present)
+    if whole and hidden:
+        raise Broken(f"{here} hides committed records from readers of everything: {sorted(hidden)}")
     known = set()
     for transaction, (state, records) in life.transactions.items():
         mine = {number for of_partition, number in records if of_partition == partition}
         known |= mine
         shown = mine & visible
+        lacks = without_earlier(mine - shown, visible)
         what = f"{len(shown)} of {len(mine)} records of transaction {transaction}, which is {state},"
-        if whole and state == "committed" and shown != mine:
+        if whole and state == "committed" and lacks:
             raise Broken(f"{here}: {what} are visible")
-        if whole and state == "committing" and shown not in (set(), mine):
+        if whole and state == "committing" and shown and lacks:
             raise Broken(f"{here}: {what} are visible")
         if state not in ("committed", "committing") and shown:
             raise Broken(f"{here}: {what} are visible to readers of committed data")

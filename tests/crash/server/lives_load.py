@@ -43,7 +43,19 @@ from magnetar.wire.kafka.messages.offset_commit import (
 )
 from tests.crash.power.trace import mark
 from tests.crash.server import child
-from tests.crash.server.lives import IDEMPOTENT, PARTITIONS, PULSAR, TRANSACTIONAL, encode, topic_path
+from tests.crash.server.lives import (
+    COMPACTED,
+    COMPACTED_TRANSACTIONAL,
+    IDEMPOTENT,
+    PARTITIONS,
+    PULSAR,
+    TOMBSTONE_HEADER,
+    TRANSACTIONAL,
+    encode,
+    is_tombstone,
+    key_of,
+    topic_path,
+)
 from tests.integration.server.wire import Wire
 
 RETRY_S = 0.02
@@ -147,12 +159,21 @@ class Topic(threading.Thread, ABC):
 class KafkaTopic(Topic):
     def __init__(self, name: str, bootstrap: str, seed: int) -> None:
         super().__init__(name, bootstrap, seed)
+        self.is_compacted = name in COMPACTED + COMPACTED_TRANSACTIONAL
         self.admin = AdminClient({**KAFKA, "bootstrap.servers": bootstrap})
         self.position = 0
 
     def create(self) -> None:
         # Small segments, so that ledgers roll.
-        new = NewTopic(self.topic, PARTITIONS, 1, config={"segment.bytes": str(1 << 20)})
+        config = {"segment.bytes": str(1 << 20)}
+        if self.is_compacted:
+            config |= {
+                "cleanup.policy": "compact",
+                "segment.ms": "50",
+                "min.cleanable.dirty.ratio": "0",
+                "delete.retention.ms": "300",
+            }
+        new = NewTopic(self.topic, PARTITIONS, 1, config=config)
         self._ask(
             lambda: self.admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[self.topic].result(),
             confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS,
@@ -165,6 +186,16 @@ class KafkaTopic(Topic):
             ].result(),
             confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
         )
+
+    def record(self, partition: int, number: int) -> dict[str, Any]:
+        """The arguments of `produce`."""
+        value = self.payload(partition, number)
+        if not self.is_compacted:
+            return {"value": value, "partition": partition}
+        keyed = {"key": key_of(number), "partition": partition}
+        if self.topic in COMPACTED and is_tombstone(number):
+            return {**keyed, "value": None, "headers": {TOMBSTONE_HEADER: value}}
+        return {**keyed, "value": value}
 
     def store_position(self) -> None:
         partition = self.choose.randrange(PARTITIONS)
@@ -227,8 +258,7 @@ class Idempotent(KafkaTopic):
                 if error is not None or message.offset() != number:
                     failures.append(error or f"record {number} has offset {message.offset()}")
 
-            value = self.payload(partition, number)
-            self._producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
+            self._producer.produce(self.topic, **self.record(partition, number), on_delivery=delivered)
         while self._producer.flush(1.0):
             pass
         if failures:
@@ -286,7 +316,7 @@ class Transactional(KafkaTopic):
                 self._numbers[partition] += 1
             self._say("open", records)
             for partition, number in records:
-                self._producer.produce(self.topic, self.payload(partition, number), partition=partition)
+                self._producer.produce(self.topic, **self.record(partition, number))
             if self.choose.random() < 0.5:
                 self.position += 1
                 partition = self.choose.randrange(PARTITIONS)
@@ -446,8 +476,8 @@ class PulsarTopic(Topic):
 def main(bootstrap: str, pulsar_url: str, http_url: str, seed: str, marks: str = "") -> None:
     global _marks
     _marks = Path(marks) if marks else None
-    topics: list[Topic] = [Idempotent(name, bootstrap, int(seed)) for name in IDEMPOTENT]
-    topics += [Transactional(name, bootstrap, int(seed)) for name in TRANSACTIONAL]
+    topics: list[Topic] = [Idempotent(name, bootstrap, int(seed)) for name in IDEMPOTENT + COMPACTED]
+    topics += [Transactional(name, bootstrap, int(seed)) for name in TRANSACTIONAL + COMPACTED_TRANSACTIONAL]
     topics += [PulsarTopic(name, bootstrap, pulsar_url, http_url, int(seed)) for name in PULSAR]
     for topic in topics:
         topic.start()

@@ -22,6 +22,7 @@ RECOVERY_SECONDS_MAX = 0.6
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "journal.bytes": str(64 << 20),
+    "log.cleaner.backoff.ms": "20",
 }
 
 
@@ -74,7 +75,8 @@ class Rounds:
             self.load.close()
         return (
             f"{count} rounds, {history.acked_count} records and {history.transaction_count} transactions"
-            f" acknowledged, {history.life_count} topics, {time.monotonic() - began:.0f} s: all kept"
+            f" acknowledged, {history.life_count} topics, {self.inspector.compacted_count} compacted,"
+            f" {time.monotonic() - began:.0f} s: all kept"
         )
 
     def _one(self) -> None:

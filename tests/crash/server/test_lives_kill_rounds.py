@@ -42,6 +42,58 @@ def test_the_check_of_records_sees(found: Any, complaint: str) -> None:
         lives._check_records("here", life, 0, found, quiet=False, whole=True)
 
 
+@pytest.fixture
+def _two_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even records have one key and odd ones another; record 5 is a tombstone."""
+    monkeypatch.setattr(lives, "key_of", lambda number: b"%d" % (number % 2))
+    monkeypatch.setattr(lives, "is_tombstone", lambda number: number == 5)
+
+
+@pytest.mark.usefixtures("_two_keys")
+@pytest.mark.parametrize(
+    ("numbers", "complaint"),
+    [
+        ([0, 1, 2, 3, 4, 5], None),
+        ([1, 4, 5], None),
+        ([4], None),
+        ([5], "has record -1 as the last one of b'0', 4 was acknowledged"),
+        ([2, 5], "has record 2 as the last one of b'0', 4 was acknowledged"),
+        ([3, 4], "has record 3 as the last one of b'1', 5 was acknowledged"),
+        ([4, 5, 6], "has record 6, 7 were sent, 6 acknowledged"),
+    ],
+)
+def test_the_check_of_compacted_topics_sees(numbers: list[int], complaint: str | None) -> None:
+    life = Life(2, "created", sent=[7, 0], acked=[6, 0])
+    found = records(*((number, number) for number in numbers))
+    if complaint is None:
+        lives._check_compacted("here", life, 0, found, quiet=True, whole=True)
+        return
+    with pytest.raises(Broken, match=complaint):
+        lives._check_compacted("here", life, 0, found, quiet=True, whole=True)
+
+
+def test_the_check_of_compacted_topics_sees_records_at_other_offsets() -> None:
+    life = Life(2, "created", sent=[9, 0], acked=[9, 0])
+    with pytest.raises(Broken, match="out of place"):
+        lives._check_compacted("here", life, 0, records((1, 0)), quiet=True, whole=False)
+
+
+@pytest.mark.usefixtures("_two_keys")
+@pytest.mark.parametrize(
+    ("numbers", "is_whole"),
+    [([0, 1, 2], True), ([1, 2], True), ([0, 1], False), ([2], False), ([0, 2], False)],
+)
+def test_the_check_of_compacted_transactions_sees(numbers: list[int], is_whole: bool) -> None:
+    transactions = {1: ("committed", [(0, 0), (0, 1)]), 2: ("committed", [(0, 2)])}
+    life = Life(2, "created", transactions=transactions)
+    found = records(*((number, number) for number in numbers))
+    if is_whole:
+        lives._check_transactions("here", life, 0, found, found, whole=True, compacted=True)
+        return
+    with pytest.raises(Broken, match="are visible"):
+        lives._check_transactions("here", life, 0, found, found, whole=True, compacted=True)
+
+
 @pytest.mark.parametrize(
     ("committed", "everything", "complaint"),
     [

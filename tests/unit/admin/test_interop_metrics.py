@@ -13,7 +13,7 @@ def test_every_number_of_the_conversions_is_shown() -> None:
     counters = interop.counters
     for value, name in enumerate(counters.__slots__, 1):
         setattr(counters, name, value)
-    interop._for_kafka.keep(("log", 0), Form(memoryview(b"x" * 700)))
+    interop._for_kafka.keep(("log", 0, b""), Form(memoryview(b"x" * 700)))
     metrics = Metrics()
     declare_interop_metrics(metrics, interop)
     shown = {

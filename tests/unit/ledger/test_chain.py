@@ -108,3 +108,57 @@ def test_what_a_subscription_holds_stays_and_nothing_else(held_from: int | None,
 def test_a_ledger_goes_once_what_is_left_without_it_is_enough(retention_bytes: int, gone: list[int]) -> None:
     plan = chain_of((3, 3, 3)).plan_trim(START, retention_bytes=retention_bytes)
     assert [info.ledger_id for info in plan.dropped] == gone
+
+
+# --- ledgers that stand for others ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("begin", [0, 1, 2, 3])
+def test_neighbours_are_replaced_where_they_stand(begin: int, count: int) -> None:
+    chain = chain_of((3, 3, 3, 3))
+    before = list(chain)
+    old, new = before[begin : begin + count], LedgerInfo(LedgerId(99), 0, 0, START)
+    replaced = chain.replaced(old, new)
+    assert replaced == [*before[:begin], new, *before[begin + count :]]
+    assert list(chain) == before, "that is for whoever has stored it"
+
+
+def test_nothing_takes_the_place_of_ledgers_that_are_not_all_there() -> None:
+    chain = chain_of((3, 3, 3, 3))
+    first, second, third, fourth = chain
+    new = LedgerInfo(LedgerId(99), 0, 0, START)
+    stranger = chain_of((3,)).by_id(LedgerId(1))
+    assert chain.replaced([stranger], new) is None, "one like another is not the other"
+    assert chain.replaced([stranger, second], new) is None
+    assert chain.replaced([second, fourth], new) is None, "what is between would go, too"
+    assert chain.replaced([third, second], new) is None
+    assert chain.replaced([fourth, stranger], new) is None
+    chain.replace([second, third, fourth])
+    assert chain.replaced([first, second], new) is None
+    assert chain.replaced([second, third], new) == [new, fourth]
+
+
+def rewritten_chain() -> LedgerChain:
+    """Epochs 2, 4 and 7 begin at 0, 5 and 9 in one ledger, and 8 at 12 in the next."""
+    one = LedgerInfo(LedgerId(5), 7, 0, 0, 11, 3, epoch_from=9, earlier_epochs=((2, 0), (4, 5)))
+    return LedgerChain([one, LedgerInfo(LedgerId(6), 8, 0, 12, 19, 8)])
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch"), [(0, 2), (4, 2), (5, 4), (8, 4), (9, 7), (11, 7), (12, 8), (19, 8)]
+)
+def test_each_offset_has_the_epoch_in_which_it_was_written(offset: int, epoch: int) -> None:
+    assert rewritten_chain().epoch_at(offset) == epoch
+
+
+def test_an_offset_in_front_of_what_is_left_has_the_first_epoch() -> None:
+    chain = rewritten_chain()
+    first = chain.by_id(LedgerId(5))
+    first.earlier_epochs = ((2, 3), (4, 5))  # compaction has left nothing before 3
+    assert [chain.epoch_at(offset) for offset in (0, 2, 3)] == [2, 2, 2]
+
+
+def test_an_epoch_begins_at_the_ledgers_first_offset_unless_it_says_otherwise() -> None:
+    assert LedgerInfo(LedgerId(1), 3, 0, 50).epochs == ((3, 50),)
+    assert LedgerInfo(LedgerId(1), 3, 0, 50, epoch_from=0).epochs == ((3, 0),)

@@ -181,7 +181,7 @@ async def test_a_ledger_that_cannot_be_recorded_is_kept_for_the_next_append_that
     assert list(chain.store.ledgers) == [1]
     await chain.written(1)
     assert chain.outcomes[0] is None
-    assert chain.log.ledger_ids == list(chain.store.ledgers) == [1]
+    assert chain.log.stored_ids == list(chain.store.ledgers) == [1]
 
 
 @run
@@ -192,11 +192,11 @@ async def test_a_roll_that_fails_stays_in_the_open_ledger() -> None:
     await chain.written(1)
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
-    assert len(chain.log.ledger_ids) == 1, "it does not try again at each append"
+    assert len(chain.log.stored_ids) == 1, "it does not try again at each append"
     assert len(chain.store.ledgers) == 2
     chain.clock.advance(60)
     await chain.written(1, 1)
-    assert chain.log.ledger_ids == list(chain.store.ledgers) == [1, 2], "the one that was made is taken"
+    assert chain.log.stored_ids == list(chain.store.ledgers) == [1, 2], "the one that was made is taken"
 
 
 @run
@@ -387,7 +387,7 @@ async def test_entries_that_waited_for_their_ledger_have_a_position_when_they_ar
     entries = [chain.append() for _ in range(3)]
     assert {(entry.ledger_id, entry.entry_id) for entry in entries} == {(NO_LEDGER, NO_ENTRY)}
     await chain.flush()
-    (ledger_id,) = chain.log.ledger_ids
+    (ledger_id,) = chain.log.stored_ids
     assert [(entry.ledger_id, entry.entry_id) for entry in entries] == [(ledger_id, n) for n in range(3)]
     assert [info.entry_count for info in chain.log.ledgers] == [3]
 
@@ -399,7 +399,7 @@ async def test_a_chain_whose_ledger_is_missing_is_refused_and_not_renumbered() -
     await chain.written(1, 1)
     await chain.written(1, 1)
     stored = await chain.metadata.scan(METADATA_ROOT)
-    lost = chain.log.ledger_ids[-1]
+    lost = chain.log.stored_ids[-1]
     del chain.store.ledgers[lost]
     await chain.restart()
     assert chain.log.problem is not None
@@ -420,10 +420,10 @@ async def test_a_trimmed_ledger_is_named_before_it_is_deleted_and_a_start_goes_o
     chain = Chain(MemoryLedgerStore(automatic=False), limits=LedgerLimits(entry_count_max=1))
     for _ in range(6):
         await chain.written(1)
-    before = chain.log.ledger_ids
+    before = chain.log.stored_ids
     assert await chain.log.trim(log_start=4) == 4
     await settle()
-    trimmed = [ledger_id for ledger_id in before if ledger_id not in chain.log.ledger_ids]
+    trimmed = [ledger_id for ledger_id in before if ledger_id not in chain.log.stored_ids]
     assert len(trimmed) > 1
     names = [f"/deleted-ledgers/{ledger_id:016x}" for ledger_id in trimmed]
     assert [path for path, _ in await chain.metadata.scan(TOMBSTONES_ROOT)] == names
@@ -448,7 +448,7 @@ async def test_ledgers_that_cannot_be_deleted_now_keep_their_tombstones_and_are_
     chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(entry_count_max=1))
     for _ in range(4):
         await chain.written(1)
-    first = chain.log.ledger_ids[0]
+    first = chain.log.stored_ids[0]
     chain.store.full = True
     assert await chain.log.trim(log_start=2) == 2
     await settle()

@@ -50,7 +50,7 @@ async def test_a_ledger_with_entries_is_followed_by_another_one_at_its_age() -> 
         chain.clock.advance(seconds)
         chain.log.roll_if_old()
         await chain.flush()
-        return len(chain.log.ledger_ids)
+        return len(chain.log.stored_ids)
 
     chain.log.roll_if_old()
     await chain.written(1)
@@ -60,7 +60,7 @@ async def test_a_ledger_with_entries_is_followed_by_another_one_at_its_age() -> 
     await chain.written(1)
     chain.log.roll_if_old()
     await chain.flush()
-    assert len(chain.log.ledger_ids) == 3
+    assert len(chain.log.stored_ids) == 3
 
 
 @run
@@ -87,7 +87,7 @@ async def test_appends_go_on_while_the_ledger_before_finishes_and_then_it_is_sea
     assert first.writer is None
     assert (first.entry_count, first.end_offset) == (2, 2)
     assert second.first_offset == 2
-    assert not chain.store.ledgers[chain.log.ledger_ids[-1]].sealed
+    assert not chain.store.ledgers[chain.log.stored_ids[-1]].sealed
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ async def test_what_was_on_its_way_when_a_ledger_was_fenced_arrives_and_the_log_
     chain = Chain(MemoryLedgerStore(automatic=False))
     await chain.written(1)
     chain.append()
-    chain.store.ledgers[chain.log.ledger_ids[0]].sealed = True
+    chain.store.ledgers[chain.log.stored_ids[0]].sealed = True
     with pytest.raises(StorageError, match="takes no more"):
         chain.append()
     with pytest.raises(StorageError, match="clean-up"):
@@ -124,12 +124,12 @@ async def test_what_was_on_its_way_when_a_ledger_was_fenced_is_not_its_successor
     chain.store.write()  # the successor is there, and is not in the chain yet
     await settle()
     chain.store._queue = [one for one in waiting if one.ledger is not None]
-    chain.store.ledgers[chain.log.ledger_ids[0]].sealed = True
+    chain.store.ledgers[chain.log.stored_ids[0]].sealed = True
     with pytest.raises(StorageError):
         chain.append()
     chain.metadata.release()
     await settle()
-    assert len(chain.log.ledger_ids) == 2
+    assert len(chain.log.stored_ids) == 2
     await chain.flush()
     assert counts(chain) == [3, 0]
     assert await chain.read_all() == [(0, 0), (1, 1), (2, 2)]
@@ -182,7 +182,7 @@ async def test_no_ledger_is_made_while_the_one_before_cannot_be_sealed() -> None
     for _ in range(3):
         await chain.written(1)
         assert "the device is gone" in str(chain.outcomes[1])
-    assert len(chain.store.ledgers) == len(chain.log.ledger_ids) == 1
+    assert len(chain.store.ledgers) == len(chain.log.stored_ids) == 1
     first.seal = seal  # type: ignore[method-assign]
     await chain.written(1)
     assert await chain.read_all() == [(0, 0), (1, 1)]
@@ -225,7 +225,7 @@ async def test_a_ledger_that_is_in_the_chain_is_not_made_the_next_one_once_more(
     fails = [StorageError("the device is gone for a moment")]
 
     async def sealed() -> LedgerStat:
-        if fails and len(chain.log.ledger_ids) == 2:
+        if fails and len(chain.log.stored_ids) == 2:
             raise fails.pop()
         return await seal()
 
@@ -310,7 +310,7 @@ async def test_of_ledgers_that_are_missing_eight_are_named(missing: int, said: s
     chain = Chain(MemoryLedgerStore(), limits=LedgerLimits(entry_count_max=1))
     for _ in range(missing):
         await chain.written(1)
-    for ledger_id in chain.log.ledger_ids[:missing]:
+    for ledger_id in chain.log.stored_ids[:missing]:
         del chain.store.ledgers[ledger_id]
     await chain.restart()
     assert chain.log.problem is not None
@@ -339,11 +339,11 @@ async def test_a_trim_that_changes_nothing_writes_nothing() -> None:
     before = chain.metadata.commit_count
     assert await chain.log.trim(retention_ms=60_000, retention_bytes=1000) == 0
     assert chain.metadata.commit_count == before
-    before_ids = chain.log.ledger_ids
+    before_ids = chain.log.stored_ids
     assert await chain.log.trim(log_start=2) == 2
     assert chain.metadata.commit_count == before + 1
     await chain.written(1)
-    assert chain.log.ledger_ids == before_ids, "the open ledger stayed open"
+    assert chain.log.stored_ids == before_ids, "the open ledger stayed open"
 
 
 @run
@@ -378,7 +378,7 @@ async def test_behind_an_open_ledger_that_was_too_old_the_log_goes_on_in_another
     assert old.sealed
     chain.log.roll_if_old()
     await chain.flush()
-    assert chain.log.ledger_ids == [], "there is none that could be old"
+    assert chain.log.stored_ids == [], "there is none that could be old"
     await chain.written(1)
     assert chain.outcomes[1] is None
     assert await chain.read_all() == [(1, 1)]
@@ -391,9 +391,9 @@ async def test_a_sealed_ledger_goes_while_entries_are_on_their_way_into_the_open
     await chain.written(1)
     chain.append()
     await settle()
-    first = chain.log.ledger_ids[0]
+    first = chain.log.stored_ids[0]
     assert await chain.log.trim(log_start=2) == 2
-    assert first not in chain.log.ledger_ids
+    assert first not in chain.log.stored_ids
     await chain.flush()
 
 
@@ -433,7 +433,7 @@ async def test_deleting_a_log_twice_is_harmless_and_it_is_empty_then() -> None:
     await chain.log.erase()
     await chain.flush()
     assert chain.store.ledgers == {}
-    assert chain.log.ledger_ids == []
+    assert chain.log.stored_ids == []
     assert not chain.log.read_cached(0, 1000, 2)
     assert await chain.metadata.scan("/") == []
     before = chain.metadata.commit_count

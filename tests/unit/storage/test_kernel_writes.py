@@ -116,14 +116,14 @@ def test_a_file_that_is_not_open_for_writes_is_told_of(disk: RealDisk, tmp_path:
 def test_the_end_waits_for_what_is_under_way_and_leaves_no_descriptor(disk: RealDisk, tmp_path: Path) -> None:
     async def scenario() -> None:
         file = prepared(disk, tmp_path / "a")
-        before = _rings()
+        before = rings()
         for number in range(20):
             queue = Queue()
             assert queue.writes.begin(file.descriptor, block_of(b"z"), number * BLOCK_BYTES)
             queue.writes.close()
             assert (tmp_path / "a").read_bytes()[number * BLOCK_BYTES :][:2] == b"zz"
             assert queue.answers.empty()
-        assert _rings() == before
+        assert rings() == before
         file.close()
 
     asyncio.run(scenario())
@@ -145,6 +145,7 @@ def test_a_journal_writes_the_same_whoever_writes_it(
             super().write(data, position)  # type: ignore[arg-type]
 
     async def scenario() -> None:
+        before = rings()
         on = Played(files=0)
         made = (sparse if kind == "sparse" else prepared)(disk, tmp_path / "a")
         on.ring.free.append(RingFile(tmp_path / "a", Seen(made.descriptor), BLOCKS * BLOCK_BYTES))
@@ -157,6 +158,23 @@ def test_a_journal_writes_the_same_whoever_writes_it(
         assert on.journal.write_began_s is None, "no write is under way, says health"
         assert on.numbers_in((tmp_path / "a").read_bytes()) == [*([number] for number in range(10)), []]
         assert len(by_thread) == (0 if kind in ("prepared", "sparse") else 11)
+        assert rings() == before
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("is_synced", "sync_after_write"), [(False, False), (True, True)])
+def test_the_kernel_writes_only_what_is_synced_by_being_written(
+    is_synced: bool, sync_after_write: bool
+) -> None:
+    """What has to be synced besides, now or when a fact about a ledger comes, is a thread's."""
+
+    async def scenario() -> None:
+        before = rings()
+        on = Played(is_synced=is_synced, sync_after_write=sync_after_write)
+        on.journal.start()
+        assert rings() == before
+        await on.journal.stop()
 
     asyncio.run(scenario())
 
@@ -183,7 +201,7 @@ def test_a_failed_write_of_the_kernels_is_cut_in_another_file(disk: RealDisk, tm
     asyncio.run(scenario())
 
 
-def _rings() -> int:
+def rings() -> int:
     """Descriptors of rings that this process has; other tests' files come and go."""
     found = 0
     for name in os.listdir("/proc/self/fd"):

@@ -93,7 +93,10 @@ async def test_nothing_is_left_of_a_deleted_ledger_however_often_it_is_deleted(r
         await ledger.seal()
         await store.checkpoint()
         assert list(store._indexes) == [1]
+        await read_all(ledger)
+        assert store.reads.files._open
         await asyncio.gather(*[store.delete(ledger.ledger_id) for _ in range(3)])
+        assert not store.reads.files._open, "nobody will read it"
         assert store.behind._deleted == [1]
         assert (ledger.state, ledger.index, store._indexes, store.ledgers) == (State.DELETED, None, {}, {})
         other = await store.create()
@@ -180,6 +183,24 @@ async def test_indexes_of_finished_ledgers_are_kept_for_those_read_last(
 
 
 @in_a_loop
+async def test_an_index_that_two_read_at_once_is_kept_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INDEXES_MAX", 0)
+    async with rig.store() as store:
+        ledger = await store.create()
+        await sent(ledger, 100)
+        await ledger.seal()
+        await store.checkpoint()
+        monkeypatch.setattr(module, "INDEXES_MAX", 2)
+        kept: list[LocalLedger] = []
+        monkeypatch.setattr(store, "_keep_index", kept.append)
+        assert ledger.index is None
+        one, other = await asyncio.gather(store.index_of(ledger), store.index_of(ledger))
+        assert one is not other
+        assert ledger.index in (one, other)
+        assert kept == [ledger]
+
+
+@in_a_loop
 async def test_an_entry_may_be_as_large_as_a_file_of_the_journal_allows(rig: Rig) -> None:
     """A larger one would wait for a file that it fits into, and all behind it with it."""
     async with rig.store(journal_file_bytes=64 << 10, round_bytes_max=16 << 10) as store:
@@ -259,6 +280,20 @@ async def test_a_checkpoint_begins_when_half_of_the_journal_is_used(rig: Rig) ->
             assert (store.counters.rounds, store.counters.ring_waits) == (14, 0)
 
 
+@pytest.mark.parametrize("stuck", [False, True])
+@in_a_loop
+async def test_a_checkpoint_begins_when_the_journal_is_full_unless_they_fail(rig: Rig, stuck: bool) -> None:
+    async with rig.store() as store:
+        ledger = await store.create()
+        await sent(ledger, 100)
+        await store.checkpoint()
+        with held(store):
+            store.behind.stuck = stuck
+            store._on_ring_full()
+            assert (store.behind._checkpoint is not None) == (not stuck)
+            store.behind.stuck = False
+
+
 @pytest.mark.parametrize("fails", [False, True])
 @in_a_loop
 async def test_an_answer_that_raises_takes_none_from_the_others(rig: Rig, fails: bool) -> None:
@@ -317,9 +352,13 @@ async def test_a_fault_in_a_round_answers_all_behind_it_with_an_error(
 
         monkeypatch.setattr(LocalLedger, "on_durable", second)
         last = store.durable_sequence
+        raised: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
         answers = [append(ledger, b"x", number) for number in range(5)]
         await asyncio.wait(answers)
         assert [one.exception() is None for one in answers] == [True, True, False, False, False]
+        assert {str(one.exception()) for one in answers[2:]} == {str(store.failure)}
+        assert raised == [], "nobody is answered twice"
         assert "applying a journal round" in str(store.failure)
         assert store.durable_sequence == last
         assert ledger.next_entry == 2

@@ -175,7 +175,7 @@ class SegmentCatalogue:
     ) -> None:
         infos = partition.log.ledgers_between(located.from_offset, located.to_offset)
         if lease_id is not None:  # before anything is waited for: what is named then stays
-            files.leases.add(lease_id, [info.ledger_id for info in infos])
+            files.leases.add(lease_id, [info.stored_id for info in infos])
         step_bytes = max(CUT_BYTES, sum(info.size_bytes for info in infos) // CUTS_MAX)
         for number, info in enumerate(infos):
             if number % _TURN_EVERY == _TURN_EVERY - 1:
@@ -197,21 +197,21 @@ async def _segment_of(
     files: SegmentFiles, info: LedgerInfo, located: Located, step_bytes: int, *, write_out: bool
 ) -> Segment | None:
     """The segment of one ledger; None when nothing of the range is in its file."""
-    stat = files.stat(info.ledger_id)
+    stat = files.stat(info.stored_id)
     if stat is not None and write_out and stat.last_offset + 1 < info.end_offset:
         # A ledger that has a successor: its rest would make everything behind it tail.
-        await files.write_out(info.ledger_id)
-        stat = files.stat(info.ledger_id)
+        await files.write_out(info.stored_id)
+        stat = files.stat(info.stored_id)
     if stat is None or stat.last_offset < located.from_offset:
         return None
     cuts, end_position = await files.cuts(
-        info.ledger_id,
+        info.stored_id,
         -1 if located.from_offset <= info.first_offset else located.from_offset,
         min(located.to_offset, stat.last_offset + 1),
         step_bytes,
     )
     return Segment(
-        ledger_id=info.ledger_id,
+        ledger_id=info.stored_id,
         path=stat.path,
         is_sealed=stat.is_finished,
         first_offset=info.first_offset,

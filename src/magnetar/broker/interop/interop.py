@@ -56,6 +56,8 @@ _GIVEN_BYTES_MAX: Final = (
 _NOTED_MAX: Final = 10_000  # undecodable entries that were said, so that they are not said again
 _FORM_OVERHEAD_BYTES: Final = 300
 
+_CHECKSUMS: Final = slice(2, 21)  # has that of a Pulsar entry, and that of a record batch
+
 _NOT_NOW: Final = "what clients of the other protocol wrote cannot be read now"
 _KAFKA: Final = EntryKind.KAFKA
 _PULSAR: Final = EntryKind.PULSAR
@@ -74,7 +76,13 @@ class Counters:
     incomplete_chunked_messages: int = 0
 
 
-_Key = tuple[str, int]
+_Key = tuple[str, int, bytes]
+
+
+def _key(name: str, entry: Entry) -> _Key:
+    """What an entry's form is kept by: its checksum is in it, as compaction may leave less of an entry than there
+    was."""
+    return name, entry.base_offset, bytes(entry.payload[_CHECKSUMS])
 
 
 class _Later(NamedTuple):
@@ -124,7 +132,7 @@ class Interop:
         self._message_bytes_max = message_bytes_max
         self._for_kafka = _Forms(cache_bytes)
         self._for_pulsar = _Forms(cache_bytes)
-        self._noted: OrderedDict[_Key, None] = OrderedDict()
+        self._noted: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._opener = opener
         self._assembling = asyncio.Lock()  # chunks are in memory all at once: those of one message at a time
         self._tasks = Tasks(log)
@@ -165,7 +173,7 @@ class Interop:
             if entry.kind is _KAFKA:
                 formed.append(entry)
                 continue
-            form = self._for_kafka.get((name, entry.base_offset))
+            form = self._for_kafka.get(_key(name, entry))
             if form is None:
                 left -= max(len(entry.payload), _AT_ONCE_CHARGE)
                 if left < 0 or not engine.is_compiled() or not is_simple_for_kafka(entry):
@@ -199,7 +207,7 @@ class Interop:
             outcome = Form(cover(entry, _epoch(partition, entry)))
         counters.entries_to_kafka += 1
         counters.bytes_to_kafka += len(outcome.payload or b"")
-        self._for_kafka.keep((partition.log.name, entry.base_offset), outcome)
+        self._for_kafka.keep(_key(partition.log.name, entry), outcome)
         return outcome
 
     async def _assemble(self, partition: ConvertedPartition, entry: Entry, view: EntryView) -> Form:
@@ -244,7 +252,7 @@ class Interop:
             if entry.kind is _PULSAR:
                 formed.append(Formed(entry, self._own_payload(partition, entry)))
                 continue
-            form = self._for_pulsar.get((name, entry.base_offset))
+            form = self._for_pulsar.get(_key(name, entry))
             if form is None and not _has_messages(partition, entry):
                 form = _NO_MESSAGE
             if form is None:
@@ -300,7 +308,7 @@ class Interop:
             outcome = _NO_MESSAGE
         counters.entries_to_pulsar += 1
         counters.bytes_to_pulsar += len(outcome.payload or b"")
-        self._for_pulsar.keep((partition.log.name, entry.base_offset), outcome)
+        self._for_pulsar.keep(_key(partition.log.name, entry), outcome)
         return outcome
 
     # --- on threads --------------------------------------------------------------------------------------------------
@@ -330,7 +338,7 @@ class Interop:
         waits: list[Form | asyncio.Future[_Settled]] = []
         fresh: list[Entry] = []
         for entry in entries:
-            key = (name, entry.base_offset)
+            key = _key(name, entry)
             wait = forms.get(key) or forms.pending.get(key)
             if wait is None:
                 wait = forms.pending[key] = loop.create_future()
@@ -344,7 +352,7 @@ class Interop:
         self, forms: _Forms, partition: ConvertedPartition, entries: list[Entry], convert: Convert
     ) -> None:
         name = partition.log.name
-        waiting = {entry.base_offset: forms.pending[name, entry.base_offset] for entry in entries}
+        waiting = {key: forms.pending[key] for key in [_key(name, entry) for entry in entries]}
         rest: _Settled = StorageError(_NOT_NOW)  # closed, or our own bug, which the task reports
         given = 0
         try:
@@ -364,15 +372,16 @@ class Interop:
                         form = self._settle_for_pulsar(partition, entry, outcome)
                     if isinstance(form, Form):
                         given += len(form.payload or b"")
-                    del forms.pending[name, entry.base_offset]
-                    waiting.pop(entry.base_offset).set_result(form)
+                    key = _key(name, entry)
+                    del forms.pending[key]
+                    waiting.pop(key).set_result(form)
                 entries = entries[len(outcomes) :]
             rest = _Later()
         except StorageError:
             pass  # the server stops
         finally:
-            for base_offset, future in waiting.items():  # no reader may wait for it for ever
-                del forms.pending[name, base_offset]
+            for key, future in waiting.items():  # no reader may wait for it for ever
+                del forms.pending[key]
                 future.set_result(rest)
 
     def _note(self, partition: ConvertedPartition, entry: Entry, reader: str, reason: str) -> bool:

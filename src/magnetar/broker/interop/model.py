@@ -15,8 +15,14 @@ Buffer = bytes | bytearray | memoryview
 _MARKER_TAG: Final = b"\xa0\x01"  # of MessageMetadata.marker_type
 
 
+NO_SLOT: Final = -1
+
+
 class Part(NamedTuple):
-    """Those messages of a batch whose keys hash to `slot`: their indexes as half-open ranges, and an entry of them."""
+    """Messages of a batch that go out together: their indexes as half-open ranges, and an entry of them.
+
+    `slot` is what their keys hash to; `NO_SLOT` for all that compaction has left of the batch.
+    """
 
     slot: int
     ranges: tuple[tuple[int, int], ...]
@@ -26,7 +32,7 @@ class Part(NamedTuple):
 class Formed(NamedTuple):
     """One entry in Pulsar's form; `payload` is None when no consumer is to see it.
 
-    `parts` are what it is cut into for Key_Shared consumers.
+    `parts` are what it is cut into for Key_Shared consumers, or what compaction has left of a batch.
     """
 
     entry: Entry

@@ -392,6 +392,12 @@ class Partition:
         self._stored_snapshot = snapshot
 
     @property
+    def recovers_from(self) -> int:
+        """Where the next start begins to read the log for its producers, as far as is stored; 0 while it is
+        uncertain."""
+        return 0 if self.uncertain is not None else producer_snapshots.covered(self._stored_snapshot)
+
+    @property
     def snapshot_suffixes(self) -> list[str]:
         """Where something of this partition's snapshot is stored."""
         return [producer_snapshots.HEAD, *(suffix for suffix in self._stored_snapshot if suffix)]

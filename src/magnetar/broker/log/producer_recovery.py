@@ -90,7 +90,7 @@ class _Produced(NamedTuple):
     producer_id: int
     epoch: int
     sequence: int
-    record_count: int
+    record_count: int  # as it was produced: compaction leaves the offsets of those that it takes out
     is_transactional: bool
     commits: bool | None  # None: no marker
 
@@ -151,7 +151,7 @@ def _look(ledger_id: LedgerId, stored: Sequence[StoredEntry], offset: int, wants
                 found.append(
                     _Produced(
                         entry.base_offset, header.producer_id, header.producer_epoch, header.base_sequence,
-                        header.record_count, header.is_transactional, commits,
+                        entry.message_count, header.is_transactional, commits,
                     )
                 )  # fmt: skip
         except (EntryCorrupt, WireError) as error:

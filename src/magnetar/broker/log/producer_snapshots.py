@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from magnetar.base.errors import EntryCorrupt
+from magnetar.broker.log.producer_state import snapshot_end
 
 HEAD: Final = ""
 PIECE_BYTES_MAX: Final = 512 << 10
@@ -99,6 +100,17 @@ def decode(stored: Mapping[str, bytes]) -> Snapshot:
         if suffix.startswith(_ABORTED)
     }
     return Snapshot(b"".join(pieces), blocks)
+
+
+def covered(stored: Mapping[str, bytes]) -> int:
+    """Up to which offset the snapshot in these values speaks; 0 where there is none that can be read."""
+    head = stored.get(HEAD)
+    if head is None:
+        return 0
+    try:
+        return snapshot_end(head if head[:1] in (b"\1", b"\2") else _unsealed(HEAD, head)[_COUNT.size :])
+    except EntryCorrupt:
+        return 0
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -278,6 +278,14 @@ class ProducerStates:
         return states, position
 
 
+def snapshot_end(snapshot: bytes) -> int:
+    """Up to which offset a snapshot speaks; EntryCorrupt when the bytes are none."""
+    if len(snapshot) < _SNAPSHOT.size:
+        raise EntryCorrupt("a producer snapshot is cut short")
+    offset: int = _SNAPSHOT.unpack_from(snapshot)[1]
+    return offset
+
+
 def _last_offset(packed: bytes) -> int:
     offset: int = _BATCH.unpack_from(packed, len(packed) - _BATCH.size)[3]
     return offset

@@ -12,7 +12,7 @@ from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.forms import EntryPart, part_ranges, position_of
 from magnetar.broker.subscriptions.model import AckedId
-from magnetar.broker.subscriptions.sharing import acknowledged_of_part, of_entry_id
+from magnetar.broker.subscriptions.sharing import acknowledged_of_part
 
 ENTRIES_MAX: Final = 100_000
 
@@ -47,8 +47,7 @@ class DeliveredEntries:
             found = self._known.get(position)
             if found is not None:
                 bases.add(found.base_offset)
-                is_whole = of_entry_id(position[1])[1] is None
-                entries.add(position if is_whole else EntryPart(*position, found.ranges))
+                entries |= {position, EntryPart(*position, found.ranges)}  # whichever it is
         return bases, entries
 
     def acknowledged(self, acked: AckedId) -> tuple[int, list[Range]] | None:

@@ -6,17 +6,24 @@ themselves, and count it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final, NamedTuple, cast
 
-from magnetar.broker.interop.model import Buffer, Formed
+from magnetar.base.errors import WireError
+from magnetar.broker.interop.model import NO_SLOT, Buffer, Formed, Part
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range, ack_set_of, intersection, positions_in
 from magnetar.broker.subscriptions.dispatch.model import Unit
 from magnetar.broker.subscriptions.model import SubscriptionType
-from magnetar.broker.subscriptions.sharing import entry_slot, part_entry_id, split_by_key
+from magnetar.broker.subscriptions.sharing import (
+    entry_slot,
+    part_entry_id,
+    split_by_key,
+    without_compacted,
+)
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.entry import Entry, EntryKind
+from magnetar.wire.kafka.records import read_header
 from magnetar.wire.pulsar.entry import EntryView, read_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType
 
@@ -30,7 +37,10 @@ Forms = Callable[[Partition, Sequence[Entry]], "Sequence[Formed] | Awaitable[Seq
 
 
 class EntryPart(NamedTuple):
-    """What a unit's `entry` is when it stands for a part of an entry: the part's own id, and its offsets."""
+    """What a unit's `entry` is when it stands for a part of an entry: the part's own id, and its offsets.
+
+    A part that is all that is left of its entry has the entry's id.
+    """
 
     ledger_id: int
     entry_id: int
@@ -72,16 +82,22 @@ def make_units(
             if left == [(base, end)]:
                 left = None
         ledger_id, entry_id = int(entry.ledger_id), int(entry.entry_id)
-        if parts is not None and len(parts) > 1:
-            for number, part in enumerate(parts):
+        if parts is not None and not _is_whole(parts, end - base):
+            unseen += _without_parts(parts, base, end)
+            for part in parts:
                 ranges = tuple([(base + start, base + stop) for start, stop in part.ranges])
                 offsets = ranges if left is None else intersection(ranges, left)
-                if offsets:
-                    handle = EntryPart(ledger_id, part_entry_id(entry_id, number), ranges)
-                    count = sum([stop - start for start, stop in ranges])
-                    unit = Unit(handle, base, end, payload=part.payload, offsets=offsets, permits=count)
+                if not offsets:
+                    continue
+                own_id = part_entry_id(entry_id, part.ranges[0][0]) if len(parts) > 1 else entry_id
+                count = sum([stop - start for start, stop in ranges])
+                handle = EntryPart(ledger_id, own_id, ranges)
+                unit = Unit(handle, base, end, payload=part.payload, offsets=offsets, permits=count)
+                if part.slot != NO_SLOT:
                     unit.slot = part.slot
-                    units.append(unit)
+                elif is_shared:
+                    describe(unit, read_entry(memoryview(part.payload), verify=False), kind)
+                units.append(unit)
             continue
         unit = Unit(
             (ledger_id, entry_id), base, end, payload=payload, offsets=None if left is None else tuple(left)
@@ -103,63 +119,139 @@ def describe(unit: Unit, view: EntryView, kind: SubscriptionType) -> None:
         unit.slot = entry_slot(view)
 
 
-def cut_by_key(
-    formed: "Sequence[Formed] | Awaitable[Sequence[Formed]]", entries: Sequence[Entry]
+class Cutting(NamedTuple):
+    """What is cut.
+
+    by_key         Kafka's batches, for Key_Shared consumers
+    cleaned_below  batches below this offset, of which compaction may have left some messages.  Not for readers: those
+                   do not acknowledge, and go on by the index that a message had in its batch
+    """
+
+    by_key: bool
+    cleaned_below: int = 0
+
+    def concerns(self, entry: Entry) -> bool:
+        if self.by_key and entry.kind is EntryKind.KAFKA:
+            return True
+        if entry.last_offset >= self.cleaned_below:
+            return False
+        if entry.kind is EntryKind.KAFKA:
+            return read_header(entry.payload).record_count < entry.message_count
+        return entry.message_count > 1
+
+
+class EntryChanged(Exception):
+    """Compaction has taken something out of an entry since a unit of it was made."""
+
+
+def cut(
+    formed: "Sequence[Formed] | Awaitable[Sequence[Formed]]", entries: Sequence[Entry], cutting: Cutting
 ) -> "Sequence[Formed] | Awaitable[Sequence[Formed]]":
-    """The same, Kafka batches among `entries` cut into parts (see `sharing.py`): what is much of it on a thread.
+    """The same, batches among `entries` cut into parts (see `sharing.py`): what is much of it on a thread.
 
     Of entries that are cut on a thread these are the first ones, as many as make `CUT_BYTES_MAX` bytes of parts.
     """
+    concerned = [one for one in entries if cutting.concerns(one)]
+    if not concerned:
+        return formed
     if isinstance(formed, Awaitable):
-        return _cut_later(formed)
-    messages = sum([one.message_count for one in entries if one.kind is EntryKind.KAFKA])
-    if messages <= CUT_AT_ONCE_MAX and sum(map(_bytes_to_cut, formed)) <= _CUT_AT_ONCE_BYTES_MAX:
-        return _cut(formed)
-    return asyncio.to_thread(_cut, formed)
+        return _cut_later(formed, cutting)
+    messages = sum([one.message_count for one in concerned])
+    sizes = [_bytes_to_cut(one) for one in formed if cutting.concerns(one.entry)]
+    if messages <= CUT_AT_ONCE_MAX and sum(sizes) <= _CUT_AT_ONCE_BYTES_MAX:
+        return _cut(formed, cutting)
+    return asyncio.to_thread(_cut, formed, cutting)
 
 
-async def _cut_later(formed: Awaitable[Sequence[Formed]]) -> Sequence[Formed]:
-    return await asyncio.to_thread(_cut, await formed)
+async def _cut_later(formed: Awaitable[Sequence[Formed]], cutting: Cutting) -> Sequence[Formed]:
+    return await asyncio.to_thread(_cut, await formed, cutting)
 
 
 def _bytes_to_cut(one: Formed) -> int:
-    """Of a Kafka batch, what its messages take behind their compression."""
-    if one.payload is None or one.entry.kind is not EntryKind.KAFKA:
+    """Of a batch, what its messages take behind their compression."""
+    if one.payload is None:
         return 0
     return _uncompressed(read_entry(memoryview(one.payload), verify=False))
 
 
 def _uncompressed(view: EntryView) -> int:
-    """What the payload is without its compression; the broker made it, so what it says of itself is so."""
+    """What the payload says that it is without its compression: where a client has said it, expanding holds it to
+    that."""
     if view.metadata.compression == CompressionType.NONE:
         return len(view.payload)
     return view.metadata.uncompressed_size
 
 
-def _cut(formed: Sequence[Formed]) -> Sequence[Formed]:
+def _cut(formed: Sequence[Formed], cutting: Cutting) -> Sequence[Formed]:
     found: list[Formed] = []
     left = CUT_BYTES_MAX
     for one in formed:
-        if one.payload is not None and one.entry.kind is EntryKind.KAFKA:
+        if one.payload is not None and cutting.concerns(one.entry):
             view = read_entry(memoryview(one.payload), verify=False)
             size = _uncompressed(view)
             if size <= CUT_BYTES_MAX:
                 left -= size
                 if left < 0:
                     break  # not the first one
-                one = Formed(one.entry, one.payload, split_by_key(view))
+                one = _in_parts(one, view, cutting)
         found.append(one)
     return found
 
 
+def _in_parts(one: Formed, view: EntryView, cutting: Cutting) -> Formed:
+    if cutting.by_key and one.entry.kind is EntryKind.KAFKA:
+        return Formed(one.entry, one.payload, split_by_key(view))
+    if not view.is_batch or view.is_encrypted:
+        return one
+    try:
+        part = without_compacted(view)
+    except WireError:
+        return one  # it is its consumer's
+    return one if part is None else Formed(one.entry, one.payload, [part])
+
+
+def _is_whole(parts: Sequence[Part], count: int) -> bool:
+    return len(parts) == 1 and parts[0].ranges == ((0, count),)
+
+
+def _without_parts(parts: Sequence[Part], base: int, end: int) -> list[Range]:
+    """The offsets of an entry that are in none of its parts."""
+    found: list[Range] = []
+    at = base
+    for start, stop in sorted([limits for part in parts for limits in part.ranges]):
+        if base + start > at:
+            found.append((at, base + start))
+        at = base + stop
+    return [*found, (at, end)] if at < end else found
+
+
 def payload_of(unit: Unit, formed: Formed) -> Buffer | None:
-    """The bytes of a unit, given its entry."""
-    ranges = part_ranges(unit)
-    if ranges is None or formed.parts is None:
+    """The bytes of a unit, given its entry as it is now; None when no consumer is to see it any more.
+
+    Raises:
+        EntryChanged: the entry has not all that the unit stands for.
+    """
+    ranges, parts = part_ranges(unit), formed.parts
+    count = unit.end_offset - unit.base_offset
+    if formed.payload is None or (ranges is None and (parts is None or _is_whole(parts, count))):
         return formed.payload
-    base = unit.base_offset
-    indexes = tuple([(start - base, end - base) for start, end in ranges])
-    return next((part.payload for part in formed.parts if part.ranges == indexes), None)
+    indexes = tuple([(start - unit.base_offset, end - unit.base_offset) for start, end in ranges or ()])
+    for part in parts or ():
+        if part.ranges == indexes:
+            return part.payload
+    raise EntryChanged(unit)
+
+
+def payload_at_once(unit: Unit, formed: "Sequence[Formed] | Awaitable[Sequence[Formed]]") -> Buffer | None:
+    """As `payload_of`; None for what is not at hand, or has changed."""
+    if isinstance(formed, Awaitable):
+        if isinstance(formed, Coroutine):
+            formed.close()
+        return None
+    try:
+        return payload_of(unit, formed[0])
+    except EntryChanged:
+        return None
 
 
 def ack_set_left(unit: Unit) -> Sequence[int]:

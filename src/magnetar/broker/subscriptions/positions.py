@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.ack_sets import Range
-from magnetar.broker.subscriptions.forms import Forms, cut_by_key
+from magnetar.broker.subscriptions.delivered import ranges_of
+from magnetar.broker.subscriptions.forms import Cutting, Forms, cut
+from magnetar.broker.subscriptions.model import AckedId
 from magnetar.broker.subscriptions.sharing import of_entry_id
 from magnetar.ledger.entry import Entry, EntryKind
 from magnetar.storage.store import EntryId, LedgerId
@@ -50,23 +52,43 @@ async def offsets_at(
     partition: Partition, ledger_id: int, entry_id: int, forms: Forms
 ) -> tuple[int, list[Range]] | None:
     """The first offset of the entry at exactly this position, and the offsets that the id stands for: all of the
-    entry's, or those of a part of it (`sharing.py`).  None when there is nothing there.
+    entry's, or those that are left of a part of it (`sharing.py`).  None when there is nothing there.
 
     Raises:
         StorageError, EntryCorrupt: the log cannot be read there.
         WireError: the entry cannot be cut.
     """
-    entry_id, number = of_entry_id(entry_id)
+    entry_id, first = of_entry_id(entry_id)
     entry = await partition.log.locate(LedgerId(ledger_id), EntryId(entry_id))
     if entry is None or (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
         return None
     base = entry.base_offset
-    if number is None:
+    if first is None:
         return base, [(base, entry.last_offset + 1)]
-    (formed,) = await _ready(cut_by_key(forms(partition, [entry]), [entry]))
-    if formed.parts is None or number >= len(formed.parts):
+    (formed,) = await _ready(cut(forms(partition, [entry]), [entry], Cutting(by_key=True)))
+    for part in formed.parts or ():
+        if part.ranges[0][0] == first:
+            return base, [(base + start, base + end) for start, end in part.ranges]
+    return None
+
+
+async def acknowledged_offsets(
+    partition: Partition, acked: AckedId, forms: Forms
+) -> tuple[int, list[Range]] | None:
+    """What an acknowledgement stands for whose entry is not remembered: as `offsets_at`.
+
+    Where compaction may have taken messages out of the batch since, it is not known what the bits of its ack set meant:
+    those stand for nothing, and their messages come again.
+
+    Raises as `offsets_at`.
+    """
+    place = await offsets_at(partition, acked.ledger_id, acked.entry_id, forms)
+    if place is None:
         return None
-    return base, [(base + start, base + end) for start, end in formed.parts[number].ranges]
+    base, ranges = place
+    return base, ranges_of(
+        ranges, acked.ack_set
+    ) if not acked.ack_set or base >= partition.log.cleaned else []
 
 
 async def offset_at_time(partition: Partition, time_ms: int) -> int:
@@ -92,25 +114,28 @@ def published_ms(entry: Entry) -> int:
     return read_entry(entry.payload, verify=False).publish_time_ms
 
 
-async def last_message(partition: Partition, forms: Forms) -> LastMessage:
-    """The last message that a consumer would be given.  Raises as `offset_of`, and where that is not known."""
+async def last_message(partition: Partition, forms: Forms, *, is_dense: bool = False) -> LastMessage:
+    """The last message that a consumer would be given, one that acknowledges if `is_dense` (`forms.Cutting`).
+
+    Raises as `offset_of`, and where that is not known.
+    """
     log = partition.log
     partition.check_committed(log.high_watermark)
-    offset = partition.last_stable_offset - 1
-    while offset >= log.log_start:
-        entry = await log.entry_at(offset)
-        if entry is None:
-            break
-        (formed,) = await _ready(forms(partition, [entry]))
+    end = partition.last_stable_offset
+    while (entry := await log.entry_before(end)) is not None:
+        (formed,) = await _ready(
+            cut(forms(partition, [entry]), [entry], Cutting(by_key=False, cleaned_below=log.cleaned))
+        )
         if formed.payload is not None:
             is_batch = entry.kind is EntryKind.KAFKA or read_entry(entry.payload, verify=False).is_batch
-            return LastMessage(
-                entry.ledger_id, entry.entry_id, entry.last_offset - entry.base_offset if is_batch else -1
-            )
-        offset = entry.base_offset - 1
+            count = entry.message_count
+            if formed.parts:
+                ranges = formed.parts[0].ranges
+                count = sum([stop - start for start, stop in ranges]) if is_dense else ranges[-1][1]
+            return LastMessage(entry.ledger_id, entry.entry_id, count - 1 if is_batch else -1)
+        end = entry.base_offset
         await asyncio.sleep(0)  # what is cached is found without waiting, and there may be much of it
-    ledger_ids = log.ledger_ids
-    return LastMessage(ledger_ids[-1] if ledger_ids else -1, -1, -1)
+    return LastMessage(log.last_ledger_id, -1, -1)
 
 
 async def position_below(partition: Partition, offset: int) -> tuple[int, int]:
@@ -119,17 +144,13 @@ async def position_below(partition: Partition, offset: int) -> tuple[int, int]:
     Raises as `offset_of`.
     """
     log = partition.log
-    if offset > log.log_start:
-        entry = await log.entry_at(offset - 1)
-        if entry is not None and entry.last_offset < offset:
-            return entry.ledger_id, entry.entry_id
-        if entry is not None and entry.base_offset > log.log_start:
-            return await position_below(partition, entry.base_offset)
+    entry = await log.entry_before(offset)
+    if entry is not None:
+        return entry.ledger_id, entry.entry_id
     first = await log.entry_at(log.log_start)
     if first is not None:
         return first.ledger_id, first.entry_id - 1
-    ledger_ids = log.ledger_ids
-    return (ledger_ids[-1], -1) if ledger_ids else NO_POSITION
+    return (log.last_ledger_id, -1) if log.last_ledger_id >= 0 else NO_POSITION
 
 
 async def _ready(formed: "Sequence[Formed] | Awaitable[Sequence[Formed]]") -> Sequence[Formed]:

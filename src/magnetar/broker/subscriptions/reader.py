@@ -15,10 +15,12 @@ from magnetar.base.errors import BrokerError
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
 from magnetar.broker.subscriptions.forms import Forms
+from magnetar.ledger.entry import Entry
 
 log: Final = logging.getLogger(__name__)
 
 READ_BYTES_MAX: Final = 1 << 20
+_NOTHING: Final = memoryview(b"")
 # After a read that failed: the disk or the entry is broken, and reading on would skip data.
 RETRY_S: Final = 5.0
 
@@ -122,6 +124,7 @@ class LogReader:
             self._at_end()
 
     def _take(self, formed: Sequence[Formed]) -> None:
+        formed = _with_gaps(formed, self._offset)
         self._offset = formed[-1].entry.last_offset + 1
         if self._is_waiting and self._offset >= self._partition.last_stable_offset:
             self._is_at_end = True  # unless what is offered now says otherwise
@@ -163,3 +166,18 @@ class LogReader:
     def _try_again(self) -> None:
         self._retry = None
         self._wake()
+
+
+def _with_gaps(formed: Sequence[Formed], offset: int) -> Sequence[Formed]:
+    """The same, read from `offset` on, and what compaction has left no entry for: nothing that a consumer sees."""
+    found: list[Formed] = []
+    for number, one in enumerate(formed):
+        base = one.entry.base_offset
+        if base > offset:
+            if not found:
+                found = list(formed[:number])
+            found.append(Formed(Entry(offset, base - 1, -1, _NOTHING), None, None))
+        if found or base > offset:
+            found.append(one)
+        offset = one.entry.last_offset + 1
+    return found or formed

@@ -1,4 +1,4 @@
-"""Batches of mixed keys for Key_Shared consumers.
+"""Batches that go out in parts: those of mixed keys to Key_Shared consumers, and what compaction has left of one.
 
 A Kafka batch holds whatever keys a producer had; in Pulsar an entry has one key, and goes to one consumer.  So an entry
 that came from Kafka is cut into parts, one for each slot that its keys hash to, and each part goes out as an entry of
@@ -6,8 +6,13 @@ its own with just its own messages.  (An ack set that hides the others would not
 batches wait for the hidden messages, too, and would never acknowledge any.)
 
 Parts have message ids of their own, or a consumer that is done with one of them would acknowledge all that it has of
-the entry: the number of the part, from 1, stands above the entry id's lowest 40 bits.  Cutting gives the same parts
-every time, so such an id means the same after a restart; everywhere else it leads to the entry.
+the entry: the number of the part stands above the entry id's lowest 40 bits.  It goes by the index of the part's first
+message, so that an id means the same slot after a restart, also when compaction has taken messages or whole parts out
+of the entry; everywhere else such an id leads to the entry.
+
+Of a batch of which compaction has left some messages, consumers that acknowledge get those alone, in a batch that is
+shorter.  (With `compacted_out` in their place, as Pulsar's compactor has them, C++ clients show each as an empty
+message, and Java's consumers wait for them before they acknowledge the batch.)
 
 Message i of a part is the i-th of its offsets: that is what acknowledgements of a part are turned back with.
 """
@@ -21,10 +26,11 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from magnetar.base.errors import WireError
-from magnetar.broker.interop.model import Part
+from magnetar.broker.interop.model import NO_SLOT, Part
 from magnetar.broker.subscriptions.ack_sets import Range, acknowledged_ranges
 from magnetar.broker.subscriptions.dispatch.hashing import slot_of
 from magnetar.wire.convert.codecs import expand_pulsar
+from magnetar.wire.convert.plain import COMPACTED_OUT
 from magnetar.wire.pulsar.entry import EntryView, frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata, SingleMessageMetadata
 
@@ -32,50 +38,79 @@ _U32: Final = Struct(">I")
 
 
 _ENTRY_BITS: Final = 40  # no ledger has that many entries
+_FIRST: Final = (
+    1 << 21
+)  # numbers below it are of versions that counted parts: compaction would change what they mean
 _ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
 
 
-def part_entry_id(entry_id: int, number: int) -> int:
-    """The entry id of part `number`, from 0, of an entry."""
-    return entry_id | (number + 1) << _ENTRY_BITS
+def part_entry_id(entry_id: int, first: int) -> int:
+    """The entry id of the part of an entry that begins with the message of this index."""
+    return entry_id | (_FIRST + first) << _ENTRY_BITS
 
 
 def of_entry_id(entry_id: int) -> tuple[int, int | None]:
-    """The entry's own id, and the number of the part that is meant, from 0; None for the whole entry."""
+    """The entry's own id, and with which message the part begins that is meant; None for the whole entry.
+
+    A negative one is of no part that there is.
+    """
     if entry_id >> _ENTRY_BITS <= 0:
         return entry_id, None
-    return entry_id & _ENTRY_MASK, (entry_id >> _ENTRY_BITS) - 1
+    return entry_id & _ENTRY_MASK, (entry_id >> _ENTRY_BITS) - _FIRST
 
 
 class _Message(NamedTuple):
     key: bytes
     start: int
     end: int
+    is_compacted_out: bool
 
 
 def split_by_key(view: EntryView) -> list[Part]:
-    """The parts of a batch, in the order of their first messages.
+    """The parts of a batch, in the order of their first messages; none of what is compacted out.
 
     Raises:
         WireError: the batch is malformed.
     """
-    data = view.payload
-    if view.metadata.compression != CompressionType.NONE:
-        data = expand_pulsar(data, view.metadata.compression, view.metadata.uncompressed_size)
+    data = _expanded(view)
     slots: dict[int, list[int]] = {}
     messages = _messages(data, view)
     for index, message in enumerate(messages):
-        slots.setdefault(slot_of(message.key), []).append(index)
-    parts = []
-    for slot, indexes in slots.items():
-        content = b"".join([data[messages[index].start : messages[index].end] for index in indexes])
-        metadata = MessageMetadata()
-        metadata.CopyFrom(view.metadata)
-        metadata.num_messages_in_batch = len(indexes)
-        metadata.compression = CompressionType.NONE
-        metadata.uncompressed_size = len(content)
-        parts.append(Part(slot, tuple(_runs(indexes)), frame_entry(metadata, content)))
-    return parts
+        if not message.is_compacted_out:
+            slots.setdefault(slot_of(message.key), []).append(index)
+    return [_part(view, data, messages, slot, indexes) for slot, indexes in slots.items()]
+
+
+def without_compacted(view: EntryView) -> Part | None:
+    """What compaction has left of a batch; None when that is all of it.
+
+    Raises:
+        WireError: the batch is malformed.
+    """
+    data = _expanded(view)
+    if COMPACTED_OUT not in bytes(data):
+        return None
+    messages = _messages(data, view)
+    indexes = [index for index, message in enumerate(messages) if not message.is_compacted_out]
+    return None if len(indexes) == len(messages) else _part(view, data, messages, NO_SLOT, indexes)
+
+
+def _part(
+    view: EntryView, data: memoryview, messages: Sequence[_Message], slot: int, indexes: Sequence[int]
+) -> Part:
+    content = b"".join([data[messages[index].start : messages[index].end] for index in indexes])
+    metadata = MessageMetadata()
+    metadata.CopyFrom(view.metadata)
+    metadata.num_messages_in_batch = len(indexes)
+    metadata.compression = CompressionType.NONE
+    metadata.uncompressed_size = len(content)
+    return Part(slot, tuple(_runs(indexes)), frame_entry(metadata, content))
+
+
+def _expanded(view: EntryView) -> memoryview:
+    if view.metadata.compression == CompressionType.NONE:
+        return view.payload
+    return expand_pulsar(view.payload, view.metadata.compression, view.metadata.uncompressed_size)
 
 
 def acknowledged_of_part(ranges: Sequence[Range], ack_set: Sequence[int]) -> list[Range]:
@@ -135,7 +170,7 @@ def _messages(data: memoryview, view: EntryView) -> list[_Message]:
         if at > len(data):
             raise WireError(f"a batch that ends in its message {index}")
         key = key_of(metadata)
-        messages.append(_Message(keyless if key is None else key, start, at))
+        messages.append(_Message(keyless if key is None else key, start, at, metadata.compacted_out))
     return messages
 
 

@@ -16,7 +16,7 @@ all of it.  That it is so is learnt from the first ack set that comes, and kept 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,10 +25,11 @@ from magnetar.base.errors import BrokerError, WireError
 from magnetar.base.tasks import Tasks
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.partition import Partition
+from magnetar.broker.subscriptions import forms
 from magnetar.broker.subscriptions.ack_sets import Range
 from magnetar.broker.subscriptions.ack_turns import AckTurns
 from magnetar.broker.subscriptions.consumer import ConsumerPort, OutboxConsumer, SubscribedConsumer
-from magnetar.broker.subscriptions.delivered import DeliveredEntries, ranges_of
+from magnetar.broker.subscriptions.delivered import DeliveredEntries
 from magnetar.broker.subscriptions.dispatch.model import (
     Actions,
     ActiveChange,
@@ -40,14 +41,6 @@ from magnetar.broker.subscriptions.dispatch.model import (
 )
 from magnetar.broker.subscriptions.dispatchers import check_fits
 from magnetar.broker.subscriptions.errors import SubscriptionClosed
-from magnetar.broker.subscriptions.forms import (
-    Forms,
-    ack_set_left,
-    cut_by_key,
-    make_units,
-    payload_of,
-    position_of,
-)
 from magnetar.broker.subscriptions.limits import Pace
 from magnetar.broker.subscriptions.model import (
     AckedId,
@@ -57,7 +50,7 @@ from magnetar.broker.subscriptions.model import (
     Delivery,
     SubscriptionType,
 )
-from magnetar.broker.subscriptions.positions import offsets_at
+from magnetar.broker.subscriptions.positions import acknowledged_offsets
 from magnetar.broker.subscriptions.reader import RETRY_S, LogReader
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
@@ -82,7 +75,7 @@ class Environment:
 
     clock: Clock
     cursors: CursorStore
-    forms: Forms
+    forms: forms.Forms
     make_dispatcher: MakeDispatcher
     changed: Callable[["Subscription"], None]
     dropped: Callable[["Subscription"], None]
@@ -259,13 +252,12 @@ class Subscription:
         found: list[_Found] = []
         for one in ids:
             try:
-                place = await offsets_at(self.partition, one.ledger_id, one.entry_id, self._environment.forms)
+                place = await acknowledged_offsets(self.partition, one, self._environment.forms)
             except (BrokerError, WireError) as error:
                 log.warning("an acknowledgement of %s is lost: %s", self, error)
                 continue
             if place is not None:
-                base, ranges = place
-                found.append((one, base, ranges_of(ranges, one.ack_set)))
+                found.append((one, *place))
             await asyncio.sleep(0)  # what is cached is found without waiting
         if found and not self.is_closed:
             self._acknowledge(member, found, cumulative)
@@ -344,8 +336,8 @@ class Subscription:
             self.dispatcher.set_writable(member.state, False)
 
     def delivery(self, member: OutboxConsumer, unit: Unit, payload: Buffer) -> Delivery:
-        ledger_id, entry_id = position_of(unit)
-        ack_set = ack_set_left(unit) if unit.offsets is not None and self._hides_acknowledged else ()
+        ledger_id, entry_id = forms.position_of(unit)
+        ack_set = forms.ack_set_left(unit) if unit.offsets is not None and self._hides_acknowledged else ()
         counters = self._environment.counters
         counters.delivered += unit.message_count
         if unit.redelivery_count:
@@ -382,8 +374,9 @@ class Subscription:
         """Entries as this subscription's consumers get them: the first ones, as many as may go out."""
         if self.pace.limits:
             entries = self.pace.fitting(entries)
-        formed = self._environment.forms(partition, entries)
-        return cut_by_key(formed, entries) if self.type is SubscriptionType.KEY_SHARED else formed
+        by_key = self.type is SubscriptionType.KEY_SHARED
+        cutting = forms.Cutting(by_key, partition.log.cleaned if self.is_durable else 0)
+        return forms.cut(self._environment.forms(partition, entries), entries, cutting)
 
     def _restart_reading(self) -> None:
         """Read again from the first message that is not acknowledged."""
@@ -416,7 +409,7 @@ class Subscription:
         dispatcher = self.dispatcher
         if dispatcher is None:
             return
-        units, unseen = make_units(formed, self.cursor, dispatcher.type)
+        units, unseen = forms.make_units(formed, self.cursor, dispatcher.type)
         if unseen:
             self._environment.counters.unseen += sum([end - start for start, end in unseen])
             self._advance(unseen)
@@ -430,10 +423,7 @@ class Subscription:
         cached = self.partition.log.read_cached(unit.base_offset, 1, self.partition.log.high_watermark)
         if not cached:
             return None
-        formed = self._forms(self.partition, cached[:1])
-        if isinstance(formed, Coroutine):
-            formed.close()
-        return None if isinstance(formed, Awaitable) else payload_of(unit, formed[0])
+        return forms.payload_at_once(unit, self._forms(self.partition, cached[:1]))
 
     def load(self, member: OutboxConsumer, unit: Unit) -> None:
         """Read the bytes of the unit at the head of the member's outbox, then go on with it."""
@@ -445,20 +435,24 @@ class Subscription:
         if entry is None or entry.base_offset != unit.base_offset:
             return None
         formed = self._forms(self.partition, [entry])
-        return payload_of(unit, (await formed if isinstance(formed, Awaitable) else formed)[0])
+        return forms.payload_of(unit, (await formed if isinstance(formed, Awaitable) else formed)[0])
 
     def _loaded(self, task: "asyncio.Future[Buffer | None]", member: OutboxConsumer, unit: Unit) -> None:
         member.is_loading = False
         if task.cancelled() or member.state not in self._members:
             return
         error = task.exception()
-        if error is not None:
+        if isinstance(error, forms.EntryChanged) and self.dispatcher is not None:
+            self.dispatcher.rewind()  # what is not acknowledged is read, and goes out, as it is now
+            self._restart_reading()
+        elif error is not None:
             log.warning("%s cannot read a message again: %s", self, error)
             member.is_loading = True
             self._environment.clock.call_later(RETRY_S, self._load_again, member, unit)
             return
-        unit.payload = task.result()
-        if unit.payload is None:  # retention has taken it
+        elif (payload := task.result()) is not None:
+            unit.payload = payload
+        else:  # retention has taken it, or compaction
             permits = member.take_back({unit.entry})
             self._advance([(unit.base_offset, unit.end_offset)])
             self.flow(member, permits)

@@ -6,10 +6,11 @@ reads wait for it, and those that come later find the step, until newer ones tak
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
+from magnetar.storage.local.kept import Kept
 from magnetar.storage.local.segment import Chunk, Damaged, Stretch
 
 STEPS_MAX: Final = 32
@@ -26,9 +27,7 @@ class FirstSteps:
     """At most `STEPS_MAX` steps, and one at least, of `bytes_max` together."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._begun: OrderedDict[tuple[int, int], _Begun] = OrderedDict()
+        self._begun: Kept[_Begun] = Kept(STEPS_MAX, bytes_max)
 
     async def load(
         self,
@@ -47,40 +46,26 @@ class FirstSteps:
         begun = self._begun.get(key)
         if begun is None or entry_id >= begun.end:
             begun = _Begun(stretch.end, cost, load(stretch))
-            self._keep(key, begun)
+            self._begun.put(key, begun)
+            begun.loading.add_done_callback(partial(self._check, key))
         else:
-            self._begun.move_to_end(key)
+            self._begun.use(key)
         # A reader that is cancelled leaves the step to the others.
         return await asyncio.shield(begun.loading)
 
     def forget(self, ledger_id: int) -> None:
         """The ledger is deleted."""
-        for key in [key for key in self._begun if key[0] == ledger_id]:
-            self._drop(key)
+        self._begun.forget(ledger_id)
 
     def clear(self) -> None:
         self._begun.clear()
-        self._bytes = 0
-
-    def _keep(self, key: tuple[int, int], begun: _Begun) -> None:
-        self._drop(key)
-        self._begun[key] = begun
-        self._bytes += begun.cost
-        while len(self._begun) > STEPS_MAX or (self._bytes > self._bytes_max and len(self._begun) > 1):
-            self._drop(next(iter(self._begun)))
-        begun.loading.add_done_callback(lambda loaded: self._check(key, loaded))
 
     def _check(self, key: tuple[int, int], loaded: asyncio.Future[Chunk]) -> None:
         """What failed or is damaged is not kept: the next reader asks the disk itself."""
         if loaded.cancelled() or loaded.exception() is not None or _is_damaged(loaded.result()):
             begun = self._begun.get(key)
             if begun is not None and begun.loading is loaded:
-                self._drop(key)
-
-    def _drop(self, key: tuple[int, int]) -> None:
-        begun = self._begun.pop(key, None)
-        if begun is not None:
-            self._bytes -= begun.cost
+                self._begun.pop(key)
 
 
 def _is_damaged(chunk: Chunk) -> bool:

@@ -27,6 +27,7 @@ from magnetar.storage.local.disk import Disk, File
 from magnetar.storage.local.first_steps import FirstSteps
 from magnetar.storage.local.format import INDEX_STEP_BYTES, RECORD
 from magnetar.storage.local.index import SparseIndex
+from magnetar.storage.local.kept import Kept
 from magnetar.storage.local.ledger import LocalLedger
 from magnetar.storage.local.segment import Chunk, Damaged, Stretch, read_chunk
 from magnetar.storage.store import EntryId, StoredEntry
@@ -132,10 +133,9 @@ class Reads:
         self._loop = loop
         self._threads = threads
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="magnetar-read")
-        self._parked: OrderedDict[tuple[int, int], _Parked] = OrderedDict()
-        self._parked_bytes = 0
-        self._first_steps = FirstSteps(memory_bytes // FIRST_STEPS_SHARE)
-        self._parked_bytes_max = memory_bytes - memory_bytes // FIRST_STEPS_SHARE
+        for_first_steps = memory_bytes // FIRST_STEPS_SHARE
+        self._first_steps = FirstSteps(for_first_steps)
+        self._parked: Kept[_Parked] = Kept(PARKED_MAX, memory_bytes - for_first_steps)
 
     async def read(
         self, ledger: LocalLedger, first: int, bytes_max: int, entries_max: int
@@ -150,7 +150,7 @@ class Reads:
             if entry_id >= ledger.flushed_count:
                 _read_dirty(ledger, entry_id, room, entries_max, found)
                 return found
-            parked = self._unpark((int(ledger.ledger_id), entry_id))
+            parked = self._parked.pop((ledger.ledger_id, entry_id))
             chunk = None if parked is None else parked.chunk
             if parked is None or chunk is None:
                 try:
@@ -170,13 +170,13 @@ class Reads:
                     raise EntryCorrupt(f"entry {entry.entry_id} of ledger {ledger.ledger_id} is damaged")
                 size = len(entry.body)
                 if found and (size > room or len(found) >= entries_max):
-                    self._park(ledger, entry_id, _Parked(0, chunk, None, _cost(chunk)))
+                    self._parked.put((ledger.ledger_id, entry_id), _Parked(0, chunk, None, _cost(chunk)))
                     return found
                 room -= size
                 found.append(entry)
                 entry_id += 1
             if (ledger.ledger_id, entry_id) not in self._parked:
-                self._park(ledger, entry_id, _Parked(chunk.end_position, None, None, 0))
+                self._parked.put((ledger.ledger_id, entry_id), _Parked(chunk.end_position, None, None, 0))
             if room <= 0 or len(found) >= entries_max:
                 return found
 
@@ -190,8 +190,7 @@ class Reads:
 
     def forget(self, ledger: LocalLedger) -> None:
         """The ledger is deleted."""
-        for key in [key for key in self._parked if key[0] == ledger.ledger_id]:
-            self._unpark(key)
+        self._parked.forget(ledger.ledger_id)
         self._first_steps.forget(ledger.ledger_id)
         self.files.forget(self._path_of(ledger))
 
@@ -289,23 +288,9 @@ class Reads:
         stretch = self._plan(ledger, index, chunk.end, chunk.end_position, self._step_bytes)
         ahead = self._load(ledger, stretch)
         ahead.add_done_callback(_consume_error)
-        self._park(ledger, chunk.end, _Parked(chunk.end_position, None, ahead, _cost(stretch)))
-
-    def _park(self, ledger: LocalLedger, entry_id: int, parked: _Parked) -> None:
-        key = (int(ledger.ledger_id), entry_id)
-        self._unpark(key)
-        self._parked[key] = parked
-        self._parked_bytes += parked.cost
-        while len(self._parked) > PARKED_MAX or (
-            self._parked_bytes > self._parked_bytes_max and len(self._parked) > 1
-        ):
-            self._unpark(next(iter(self._parked)))
-
-    def _unpark(self, key: tuple[int, int]) -> _Parked | None:
-        parked = self._parked.pop(key, None)
-        if parked is not None:
-            self._parked_bytes -= parked.cost
-        return parked
+        self._parked.put(
+            (ledger.ledger_id, chunk.end), _Parked(chunk.end_position, None, ahead, _cost(stretch))
+        )
 
     # -- lookups
 

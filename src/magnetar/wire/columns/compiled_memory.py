@@ -45,7 +45,7 @@ load_u8: Any = _loader(8, big_endian=False)
 load_u16: Any = _loader(16, big_endian=True)
 load_u32: Any = _loader(32, big_endian=True)
 load_i64: Any = _loader(64, big_endian=True)
-_load_word: Any = _loader(64, big_endian=False)
+load_word: Any = _loader(64, big_endian=False)
 
 
 @compiled()
@@ -199,13 +199,13 @@ def crc32c_by_instruction(data: Any, position: int, end: int) -> int:
         second = 0
         third = 0
         for at in range(position, position + _LANE, 8):
-            crc = _crc_word(crc, _load_word(data, at))
-            second = _crc_word(second, _load_word(data, at + _LANE))
-            third = _crc_word(third, _load_word(data, at + 2 * _LANE))
+            crc = _crc_word(crc, load_word(data, at))
+            second = _crc_word(second, load_word(data, at + _LANE))
+            third = _crc_word(third, load_word(data, at + 2 * _LANE))
         crc = _shifted(_shifted(crc) ^ second) ^ third
         position += _LANES
     while end - position >= 8:
-        crc = _crc_word(crc, _load_word(data, position))
+        crc = _crc_word(crc, load_word(data, position))
         position += 8
     while position < end:
         crc = _crc_byte(crc, load_u8(data, position))
@@ -217,7 +217,7 @@ def crc32c_by_instruction(data: Any, position: int, end: int) -> int:
 def crc32c_by_table(data: Any, position: int, end: int) -> int:
     crc = 0xFFFF_FFFF
     while end - position >= 8:
-        word = _load_word(data, position)
+        word = load_word(data, position)
         low = (word ^ crc) & 0xFFFF_FFFF
         high = (word >> 32) & 0xFFFF_FFFF
         crc = (

@@ -17,6 +17,7 @@ from magnetar.wire.columns.compiled_memory import (
     load_u8,
     load_u16,
     load_u32,
+    load_word,
     pointer,
 )
 from magnetar.wire.columns.layout import (
@@ -76,6 +77,9 @@ from magnetar.wire.stored import (
     ENTRY_MAGIC,
     FORMAT,
     FORMAT_AT,
+    MOVED,
+    MOVED_METADATA_BYTES_MIN,
+    MOVED_TAGS,
     PULSAR_BYTES_MIN,
     PULSAR_MAGIC,
     RECORD_BYTES,
@@ -84,6 +88,8 @@ from magnetar.wire.stored import (
 _FORMAT: Final = np.frombuffer(FORMAT, np.uint8)
 _ENTRY_MAGIC: Final = int.from_bytes(ENTRY_MAGIC)
 _PULSAR_MAGIC: Final = int.from_bytes(PULSAR_MAGIC)
+_MOVED_BYTES: Final = MOVED.size
+_MOVED_FIRST, _MOVED_SECOND, _MOVED_THIRD, _ = MOVED_TAGS
 _CRC_COVER: Final = 8
 _CODECS: Final = 5
 _WRAPPING_BYTES: Final = 128  # compressed bytes that are not even half of what is in them, at most
@@ -290,6 +296,23 @@ def _split(data: Any, body_at: int, end: int, last_offset: int) -> Any:
     return False, body_at + payload, load_i64(data, body_at + payload)
 
 
+@compiled()
+def _origin_at(data: Any, body_at: int) -> int:
+    """Where the ledger id of an entry stands that compaction has moved, as `stored.origin_of`; -1 for any other."""
+    size = load_u32(data, body_at + 2)
+    if size < MOVED_METADATA_BYTES_MIN:
+        return -1
+    at = body_at + 6 + size - _MOVED_BYTES
+    if (
+        load_u8(data, at) != _MOVED_FIRST
+        or load_u8(data, at + 9) != _MOVED_SECOND
+        or load_u8(data, at + 18) != _MOVED_THIRD
+        or load_u8(data, at + 27) != COUNT_TAG
+    ):
+        return -1
+    return at + 10  # type: ignore[no-any-return]
+
+
 @compiled(
     types.int64(
         INPUT,
@@ -347,8 +370,13 @@ def scan(
         table[row + BODY_SIZE] = 0
         table[row + COUNT] = 0
         table[row + CODEC] = 0
-        table[row + LEDGER_ID] = load_i64(data, position + 8)
-        table[row + ENTRY_ID] = load_i64(data, position + 16)
+        origin_at = _origin_at(data, body_at)
+        if origin_at < 0:
+            table[row + LEDGER_ID] = load_i64(data, position + 8)
+            table[row + ENTRY_ID] = load_i64(data, position + 16)
+        else:
+            table[row + LEDGER_ID] = load_word(data, origin_at)
+            table[row + ENTRY_ID] = load_word(data, origin_at + 9)
         table[row + SEQUENCE_ID] = base_offset
         table[row + BASE_OFFSET] = base_offset
         table[row + LAST_OFFSET] = last_offset

@@ -26,7 +26,7 @@ from magnetar.wire.kafka.records import (
 )
 from magnetar.wire.kafka.runtime import Buffer
 from magnetar.wire.pulsar.entry import EntryView, read_entry
-from magnetar.wire.stored import ENTRY_BYTES_MAX, RECORD, RECORD_BYTES, split_entry
+from magnetar.wire.stored import ENTRY_BYTES_MAX, RECORD, RECORD_BYTES, origin_of, split_entry
 
 _CRC_COVER: Final = 8
 _NOT_STAMPED: Final = -1
@@ -77,6 +77,9 @@ def stored_records(data: memoryview) -> Iterator[StoredRecord]:
             is_pulsar, payload_at, base_offset = split_entry(body, last_offset)
         except WireError as error:
             raise corrupt(ledger_id, entry_id, last_offset) from error
+        origin = origin_of(body)
+        if origin is not None:
+            ledger_id, entry_id, _ = origin
         yield StoredRecord(end, ledger_id, entry_id, base_offset, last_offset, is_pulsar, body[payload_at:])
         position = end
 
@@ -86,6 +89,9 @@ def stored_record(
 ) -> StoredRecord:
     """The record from `position` to `end`, of which the rest is known."""
     _, _, ledger_id, entry_id, last_offset, _ = RECORD.unpack_from(data, position)
+    origin = origin_of(data[position + RECORD_BYTES : end])
+    if origin is not None:
+        ledger_id, entry_id, _ = origin
     return StoredRecord(end, ledger_id, entry_id, base_offset, last_offset, is_pulsar, data[payload_at:end])
 
 

@@ -26,7 +26,7 @@ from magnetar.wire.pulsar.PulsarApi_pb2 import MessageMetadata, SingleMessageMet
 
 _U32: Final = Struct(">I")
 INT64_MAX: Final = (1 << 63) - 1
-_COMPACTED_OUT: Final = b"\0\0\0\x04\x18\0\x20\x01"  # u32 size, payload_size 0, compacted_out true
+COMPACTED_OUT: Final = b"\0\0\0\x04\x18\0\x20\x01"  # u32 size, payload_size 0, compacted_out true
 _NULL: Final = b"\1"  # the length -1
 
 Texts = str | bytes  # of protobuf: bytes when they are not UTF-8
@@ -62,14 +62,14 @@ def messages_of(
             raise WireError("the offsets of a batch's records do not ascend")
         if len(record.headers) > HEADERS_MAX:
             raise WireError(f"a record has more than {HEADERS_MAX} headers")
-        parts.extend([_COMPACTED_OUT] * (record.offset_delta - next_slot))
+        parts.extend([COMPACTED_OUT] * (record.offset_delta - next_slot))
         next_slot = record.offset_delta + 1
         timestamp_ms = (
             stamped_ms if stamped_ms >= 0 else to_int64(base_timestamp_ms + record.timestamp_delta_ms)
         )
         metadata = _message_metadata(record.key, record.value, record.headers, timestamp_ms)
         parts += (_U32.pack(len(metadata)), metadata, record.value or b"")
-    parts.extend([_COMPACTED_OUT] * (slots - next_slot))
+    parts.extend([COMPACTED_OUT] * (slots - next_slot))
     return b"".join(parts)
 
 

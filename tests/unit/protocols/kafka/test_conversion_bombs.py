@@ -14,7 +14,7 @@ from magnetar.broker.interop import interop as interop_module
 from magnetar.broker.interop.model import Formed
 from magnetar.broker.log.opening import SMALL
 from magnetar.broker.subscriptions import forms as forms_module
-from magnetar.broker.subscriptions.forms import cut_by_key
+from magnetar.broker.subscriptions.forms import Cutting, cut
 from magnetar.wire.convert.engine import load
 from magnetar.wire.pulsar.entry import frame_entry
 from magnetar.wire.pulsar.PulsarApi_pb2 import CompressionType, MessageMetadata
@@ -175,12 +175,12 @@ def test_large_batches_are_not_cut_by_key_and_together_no_more_than_their_share(
         monkeypatch.setattr(forms_module, "CUT_BYTES_MAX", sizes[1] - 1)
         monkeypatch.setattr(forms_module, "_CUT_AT_ONCE_BYTES_MAX", -1)
         entries = [one.entry for one in formed]
-        cutting = cut_by_key(formed, entries)
+        cutting = cut(formed, entries, Cutting(by_key=True))
         assert isinstance(cutting, Awaitable), "more than a little is cut on a thread"
-        cut = await cutting
-        assert [one.parts is not None for one in cut] == [True, False, True]
+        pieces = await cutting
+        assert [one.parts is not None for one in pieces] == [True, False, True]
         monkeypatch.setattr(forms_module, "CUT_BYTES_MAX", sizes[1] + sizes[0])
-        assert [one.entry for one in await cut_by_key(formed, entries)] == entries[:2]  # type: ignore[misc]
-        assert all(isinstance(one, Formed) for one in cut)
+        assert [one.entry for one in await cut(formed, entries, Cutting(by_key=True))] == entries[:2]  # type: ignore[misc]
+        assert all(isinstance(one, Formed) for one in pieces)
 
     with_broker(scenario)

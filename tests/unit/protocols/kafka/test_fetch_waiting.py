@@ -358,6 +358,29 @@ def test_cold_partitions_are_read_as_their_greatest_entries_leave_room(
     with_broker(scenario)
 
 
+@pytest.mark.parametrize(("largest", "counts"), [(1 << 20, 1 << 20), (1 << 30, 1 / 16)])
+def test_the_batch_that_is_sent_in_any_case_counts_while_it_is_read(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch, largest: int, counts: float
+) -> None:
+    # Forty clients that read what was not cached held 12 MiB more than the limit of 64.
+    async def scenario(client: Any) -> None:
+        topic = await topic_of(client)
+        await client.append(topic.partition(0), 1)
+        monkeypatch.setattr(type(topic.partition(0).log), "read_cached", lambda *_: None)
+        topic.config = replace(topic.config, max_message_bytes=largest)
+        memory = client.service.memory
+        memory.take(memory.bytes_max)
+        reading = [handle(client, asked(range(1), max_wait_ms=0)) for _ in range(3)]
+        one = counts if counts > 1 else int(counts * memory.bytes_max)
+        assert memory.used == memory.bytes_max + 3 * one
+        for read in reading:
+            response = await read
+            assert response.responses[0].partitions[0].records
+        assert memory.used == memory.bytes_max
+
+    with_broker(scenario)
+
+
 def test_fetches_are_answered_until_requests_are_handled_again(with_broker: Run) -> None:
     # Four of them were, those that had waited longest, however little they held.
     async def scenario(client: Any) -> None:

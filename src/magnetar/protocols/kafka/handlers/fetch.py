@@ -23,20 +23,19 @@ from magnetar.ledger.entry import Entry
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.errors import error_code
 from magnetar.protocols.kafka.fetch_pace import UNPACED, FetchPace
+from magnetar.protocols.kafka.fetch_place import Place, place_of, refuse
 from magnetar.protocols.kafka.fetch_sessions import FetchPlan, FetchTarget, TopicKey
 from magnetar.protocols.kafka.fetch_waiting import WAIT_MS_MAX, FetchWaiting
 from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, Large
-from magnetar.protocols.kafka.leaders import leader_error, node_endpoints
+from magnetar.protocols.kafka.leaders import node_endpoints
 from magnetar.protocols.kafka.registry import Api, Deferred
 from magnetar.wire.kafka.error_codes import ErrorCode
 from magnetar.wire.kafka.messages import fetch as codec
 from magnetar.wire.kafka.messages.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
@@ -89,9 +88,6 @@ class _Fetch:
         self._request = request
         self._plan = plan
         self._reads_committed = request.isolation_level == _READ_COMMITTED
-        self.cold: list[_Row] = []  # not cached: to be read from the store
-        self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
-        self._reset()
         # The caller's right is asked for once in a request, also where it names many partitions, or looks twice.
         self._topics: dict[TopicKey, ReadableTopic] = {}
         self._refused: dict[TopicKey, BrokerError] = {}
@@ -100,33 +96,37 @@ class _Fetch:
         self._waiting: FetchWaiting | None = None
         self._timer: Any = None
 
-    def _reset(self) -> None:
+    def _begin(self) -> None:
+        """Before each look: nothing is found, and so much may be sent.  Conditions, as calls would be a tenth of it."""
         self._found: list[tuple[FetchTarget, PartitionData]] = []
-        service = self._context.service
-        wanted = min(self._request.max_bytes, service.settings.fetch_bytes_max)
-        wanted = self._context.meter.fetch_bytes_max(wanted)
-        self._bytes_left = min(wanted, service.memory.response_bytes_max())
+        self.cold: list[_Row] = []  # not cached: to be read from the store
+        self.foreign: list[tuple[_Row, list[Entry]]] = []  # cached, and to be converted
+        context, request = self._context, self._request
+        service = context.service
+        most = service.settings.fetch_bytes_max
+        wanted = request.max_bytes
+        wanted = context.meter.fetch_bytes_max(wanted if wanted < most else most)
+        room = service.memory.response_bytes_max()
+        left = self._bytes_left = wanted if wanted < room else room
         # As in Kafka: more than may be sent would never be there.
-        self._bytes_wanted = min(self._request.min_bytes, max(self._bytes_left, 1))
+        self._bytes_wanted = request.min_bytes if request.min_bytes < left else max(left, 1)
         self._bytes_total = 0
         self._entries_left = ENTRIES_MAX
         self._has_error = False
         self._leader_elsewhere = False
-        self.cold.clear()
-        self.foreign.clear()
         self._pace = UNPACED
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def collect(self) -> None:
         """Look at every partition once: take what is cached, note what has to be read."""
-        self._reset()
+        self._begin()
         for target in self._plan.targets:
             self._look_at(target)
 
     async def _collect_in_turns(self) -> None:
         """As `collect`, with others having their turn in between."""
-        self._reset()
+        self._begin()
         await self._context.service.large.each(self._plan.targets, self._look_at)
 
     def _look_at(self, target: FetchTarget) -> None:
@@ -140,13 +140,15 @@ class _Fetch:
         except BrokerError as error:
             self._fail(row, error_code(error))
             return
-        if self._checked(target, partition, row):
+        place = place_of(self._context, target.request, partition, row)
+        if place is Place.INSIDE:
             self._take(target, partition, row)
+        else:
+            self._has_error = True
+            self._leader_elsewhere |= place is Place.ELSEWHERE
 
     def _fail(self, row: PartitionData, code: ErrorCode) -> None:
-        row.error_code = code
-        # Not the watermark that was read: librdkafka takes an error at the high watermark for the end of the log.
-        row.high_watermark = row.last_stable_offset = -1
+        refuse(row, code)
         self._has_error = True
 
     def _resolve(self, target: FetchTarget) -> ReadablePartition:
@@ -156,9 +158,8 @@ class _Fetch:
         return topic.partition(target.partition)
 
     def _to_read(self, key: TopicKey) -> ReadableTopic:
-        known = self._refused.get(key)
-        if known is not None:
-            raise known.with_traceback(None)
+        if key in self._refused:
+            raise self._refused[key].with_traceback(None)
         context = self._context
         reading = context.cases.reading
         try:
@@ -168,34 +169,6 @@ class _Fetch:
         except BrokerError as refusal:
             self._refused[key] = refusal
             raise
-
-    def _checked(self, target: FetchTarget, partition: ReadablePartition, row: PartitionData) -> bool:
-        """Fill in where the log begins and ends; False when the row is complete without data."""
-        log = partition.log
-        wanted = target.request
-        code = leader_error(self._context, partition, wanted.current_leader_epoch)
-        if code != ErrorCode.NONE:
-            self._fail(row, code)
-            if code != ErrorCode.UNKNOWN_LEADER_EPOCH:
-                row.current_leader = LeaderIdAndEpoch(partition.leader_id, log.leader_epoch)
-                self._leader_elsewhere = True
-            return False
-        row.high_watermark = log.high_watermark
-        row.last_stable_offset = partition.last_stable_offset
-        row.log_start_offset = log.log_start
-        if wanted.last_fetched_epoch >= 0:
-            end = log.epoch_end(wanted.last_fetched_epoch)
-            if end is None:
-                self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE)
-                return False
-            if end.leader_epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
-                row.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
-                self._has_error = True
-                return False
-        if not log.log_start <= wanted.fetch_offset <= log.next_offset:
-            self._fail(row, ErrorCode.OFFSET_OUT_OF_RANGE)
-            return False
-        return True
 
     def _take(self, target: FetchTarget, partition: ReadablePartition, row: PartitionData) -> None:
         offset = target.request.fetch_offset
@@ -207,8 +180,10 @@ class _Fetch:
         turns = partition.dispatch_limit
         if self._is_full or (turns is not None and self._paced().holds(partition)):
             return
-        bytes_max = min(target.request.partition_max_bytes, self._bytes_left)
-        entries = partition.log.read_cached(offset, bytes_max, end_offset)
+        bytes_max, bytes_left = target.request.partition_max_bytes, self._bytes_left
+        entries = partition.log.read_cached(
+            offset, bytes_max if bytes_max < bytes_left else bytes_left, end_offset
+        )
         if entries is None:
             self.cold.append((target, partition, row))
             return
@@ -261,9 +236,14 @@ class _Fetch:
 
     def read_later(self) -> Coroutine[Any, Any, FetchResponse]:
         """Read what is not cached and convert what is another protocol's, some partitions at once, and answer."""
-        # At once, not when the coroutine begins: a fetch that is planned meanwhile finds that much less.
-        reserved = max(self._bytes_left, 0)
-        self._context.service.memory.take(reserved)
+        # At once, not when the coroutine begins: a fetch that is planned meanwhile finds that much less.  A batch is
+        # sent however little is left: those alone came to more than the limit when many clients read at the same time.
+        memory = self._context.service.memory
+        batch_max = max(
+            partition.batch_bytes_max for _, partition, _ in (*self.cold, *(row for row, _ in self.foreign))
+        )
+        reserved = max(self._bytes_left, memory.first_batch_bytes(batch_max))
+        memory.take(reserved)
         return self._read_later(reserved)
 
     async def _read_later(self, reserved: int) -> FetchResponse:
@@ -402,8 +382,7 @@ class _Fetch:
             wanted = target.request
             if not pace.is_held(partition):
                 waiting.watch(partition, wanted.fetch_offset, wanted.partition_max_bytes)
-        self._reset()  # a fetch that waits holds no entries: it looks them up again
-        self._pace = pace
+        self._found = []  # a fetch that waits holds no entries: it looks them up again
         pace.wait(self._look_again)
         wait_ms = min(self._request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._context.cases.clock.call_later(wait_ms / 1000, self._look_again)
@@ -427,6 +406,8 @@ class _Fetch:
         if len(self._plan.targets) > ELEMENTS_AT_ONCE:
             self._answer_later(deferred, self._look_in_turns(deferred, may_wait=False))
             return
+        if deferred.time is not None:
+            deferred.time.go_on()
         self.collect()
         if self.cold or self.foreign:
             # Now, and not by the next fetch: its turn at a dispatch rate would be over by then.
@@ -435,13 +416,15 @@ class _Fetch:
             deferred.resolve(self.response())
 
     def _answer_later(self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]) -> None:
+        if deferred.time is not None:
+            deferred.time.pause()
         self._context.service.tasks.spawn("Fetch", self._finish_later(deferred, work))
 
     async def _finish_later(
         self, deferred: Deferred, work: Coroutine[Any, Any, FetchResponse | None]
     ) -> None:
         try:
-            response = await work
+            response = await (work if deferred.time is None else deferred.time.of(work))
         except Exception:
             log.exception("a fetch failed inside the broker")
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,1 @@
+"""The last value of each key: see docs/internals/compaction.md."""

@@ -1,0 +1,82 @@
+"""What there is to compact of a log by Kafka's rules: decided by what is known of its ledgers, without reading any."""
+
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from magnetar.broker.log.partition import Partition
+from magnetar.broker.policy.model import TopicConfig
+from magnetar.ledger.chain import LedgerInfo
+
+_ENTRIES_MAX: Final = 10_000_000  # of one ledger
+
+
+class Plan(NamedTuple):
+    """`ledgers` are to be rewritten, all from the log's first one on; keys are noted from `begin` on.
+
+    `dirty_bytes` were not compacted before, `clean_bytes` were.  `is_late`: something has waited longer than it may.
+    """
+
+    ledgers: list[LedgerInfo]
+    begin: int
+    dirty_bytes: int
+    clean_bytes: int
+    is_late: bool
+
+    @property
+    def end(self) -> int:
+        return self.ledgers[-1].end_offset
+
+    @property
+    def dirty_share(self) -> float:
+        return self.dirty_bytes / max(self.dirty_bytes + self.clean_bytes, 1)
+
+
+def plan(partition: Partition, now_ms: int, end: int) -> Plan | None:
+    """What may be compacted now of the log up to `end`, whether it should be or not; None for nothing.
+
+    Ledgers that are sealed, decided (below the last stable offset), and older than `min.compaction.lag.ms` as a whole;
+    and none behind one that is not.  Those that never got an entry go with them.
+    """
+    log, config = partition.log, partition.topic.config
+    end = min(partition.last_stable_offset, end)
+    newest_ms = now_ms - config.compaction_lag_min_ms
+
+    def may_go(info: LedgerInfo) -> bool:
+        is_old = info.is_empty or config.compaction_lag_min_ms == 0 or info.newest_ms <= newest_ms
+        return info.writer is None and info.end_offset <= end and is_old
+
+    ledgers = list(takewhile(may_go, log.ledgers))
+    begin = max(log.cleaned, log.log_start)
+    dirty = [info for info in ledgers if info.end_offset > begin]
+    if not dirty:
+        return None
+    dirty_bytes = sum(_bytes_from(info, begin) for info in dirty)
+    is_late = now_ms - min(info.created_ms for info in dirty) >= config.compaction_lag_max_ms
+    return Plan(ledgers, begin, dirty_bytes, sum(info.size_bytes for info in ledgers) - dirty_bytes, is_late)
+
+
+def is_due(plan: Plan, config: TopicConfig) -> bool:
+    """As Kafka's cleaner decides (`LogCleanerManager.grabFilthiestCompactedLog`)."""
+    return plan.is_late or plan.dirty_share > config.dirty_share_min
+
+
+def grouped(ledgers: list[LedgerInfo], bytes_max: int) -> list[list[LedgerInfo]]:
+    """Neighbours that one ledger of `bytes_max` has room for, or one that is larger; no group is empty."""
+    groups: list[list[LedgerInfo]] = []
+    size = count = 0
+    for info in ledgers:
+        size += info.size_bytes
+        count += info.entry_count
+        has_entries = bool(groups) and any(not one.is_empty for one in groups[-1])
+        if not groups or (has_entries and not info.is_empty and (size > bytes_max or count > _ENTRIES_MAX)):
+            groups.append([])
+            size, count = info.size_bytes, info.entry_count
+        groups[-1].append(info)
+    return groups
+
+
+def _bytes_from(info: LedgerInfo, offset: int) -> int:
+    """About how many bytes of a ledger lie at or behind `offset`."""
+    if offset <= info.first_offset:
+        return info.size_bytes
+    return info.size_bytes * (info.end_offset - offset) // (info.end_offset - info.first_offset)

@@ -1,0 +1,185 @@
+"""One walk over a log that notes keys, one that writes what stays: see docs/internals/compaction.md.
+
+The event loop reads and appends; what entries hold is looked at on the thread of `CompactionThread`.  All of it goes
+in pieces: a megabyte is read, looked at and given up again before the next one is.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import StorageError
+from magnetar.base.pacing import Pace
+from magnetar.broker.compaction.entries import Entries, Written
+from magnetar.ledger.readable_log import ReadableLog
+from magnetar.storage.store import LedgerId, LedgerWriter, StoredEntry
+
+T = TypeVar("T")
+
+READ_BYTES: Final = 1 << 20
+APPEND_BYTES: Final = 256 << 10
+"""In one round of the journal: half a millisecond of a producer's waiting, on a slow disk."""
+
+_APPENDS_AT_ONCE: Final = 100  # entries between two turns of the event loop
+
+
+class CompactionThread:
+    """Where entries are taken apart, with rests."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._pace = Pace(monotonic)
+        self._thread = ThreadPoolExecutor(1, "magnetar-compact", initializer=self._pace.enter)
+        self._is_closed = False
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns."""
+        if self._is_closed:
+            raise StorageError("the server stops")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def rest(self) -> None:
+        """Called by work between two entries."""
+        self._pace.rest_if_due()
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._is_closed = True
+        self._pace.hurry()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class Progress:
+    """What a run has done so far, in stored bytes, and how fast it may go on."""
+
+    def __init__(self, clock: Clock, bytes_per_second: float) -> None:
+        self.noted_bytes = 0
+        self.read_bytes = 0
+        self.written_bytes = 0
+        self._clock = clock
+        self._bytes_per_second = bytes_per_second
+        self._began_s = clock.monotonic()
+
+    async def wait(self) -> None:
+        """Return when what was done so far may have been done."""
+        done = self.noted_bytes + self.read_bytes + self.written_bytes
+        owed_s = self._began_s + done / self._bytes_per_second - self._clock.monotonic()
+        if owed_s > 0:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            timer = self._clock.call_later(owed_s, _wake, woken)
+            try:
+                await woken
+            finally:
+                timer.cancel()
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+async def note(
+    log: ReadableLog, begin: int, end: int, entries: Entries, thread: CompactionThread, progress: Progress
+) -> None:
+    """Note the keys of the log from `begin` to `end`; `entries.end` says how far there was room.
+
+    Raises:
+        EntryCorrupt, StorageError: the log cannot be read.
+    """
+    entries.end = begin
+    while entries.end < end:
+        ledger_id, stored = await log.read_stored(entries.end, READ_BYTES)
+        progress.noted_bytes += sum(len(one.body) for one in stored)
+        if not await thread.run(partial(_note, ledger_id, stored, end, entries, thread)):
+            return
+        await progress.wait()
+
+
+def _note(
+    ledger_id: LedgerId, stored: Sequence[StoredEntry], end: int, entries: Entries, thread: CompactionThread
+) -> bool:
+    for one in stored:
+        thread.rest()
+        if one.last_offset >= end or not entries.note(ledger_id, one):
+            return False
+    return True
+
+
+async def rewrite(
+    log: ReadableLog,
+    begin: int,
+    end: int,
+    entries: Entries,
+    writer: LedgerWriter,
+    thread: CompactionThread,
+    progress: Progress,
+    leader_epoch: int,
+) -> None:
+    """Write what stays of the log from `begin` to `end`, where an entry ends; `writer`'s last one ends there, too.
+
+    Raises:
+        EntryCorrupt, StorageError: the log cannot be read, or the ledger not be written.
+    """
+    while begin < end:
+        ledger_id, stored = await log.read_stored(begin, READ_BYTES)
+        stored = [one for one in stored if one.last_offset < end]
+        begin = stored[-1].last_offset + 1
+        progress.read_bytes += sum(len(one.body) for one in stored)
+        covers_with = leader_epoch if begin == end else None
+        written = await thread.run(partial(_rewrite, ledger_id, stored, entries, thread, covers_with))
+        await _append(writer, written)
+        progress.written_bytes += sum(one.size for one in written)
+        await progress.wait()
+
+
+def _rewrite(
+    ledger_id: LedgerId,
+    stored: Sequence[StoredEntry],
+    entries: Entries,
+    thread: CompactionThread,
+    covers_with: int | None,
+) -> list[Written]:
+    found = []
+    for one in stored:
+        thread.rest()
+        written = entries.rewrite(ledger_id, one)
+        if written is not None:
+            found.append(written)
+    if covers_with is not None and (not found or found[-1].last_offset != stored[-1].last_offset):
+        found.append(entries.cover(ledger_id, stored[-1], covers_with))
+    return found
+
+
+async def _append(writer: LedgerWriter, written: Sequence[Written]) -> None:
+    """Append in pieces, each durable before the next: the journal is free for producers in between."""
+    begin = 0
+    while begin < len(written):
+        size, end = 0, begin
+        while end < len(written) and end - begin < _APPENDS_AT_ONCE and size < APPEND_BYTES:
+            size += written[end].size
+            end += 1
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for number in range(begin, end):
+            one = written[number]
+            done = _resolver(durable) if number == end - 1 else _ignore
+            writer.append(one.parts, one.size, one.last_offset, one.max_timestamp_ms, done)
+        await durable
+        begin = end
+
+
+def _ignore(error: Exception | None) -> None:
+    """What has failed fails everything behind it."""
+
+
+def _resolver(durable: "asyncio.Future[None]") -> Callable[[Exception | None], None]:
+    def done(error: Exception | None) -> None:
+        if durable.done():
+            return
+        if error is None:
+            durable.set_result(None)
+        else:
+            durable.set_exception(error)
+
+    return done

@@ -1,0 +1,84 @@
+"""A chain of ledgers as it lies in the metadata, and a ledger that compaction puts in the place of others.
+
+The document of a chain (`managed_ledger.py`), JSON::
+
+    {"v": 1, "epoch": 0, "first": 0, "log_start": 0, "ledgers": [row, ...]}
+    {"v": 2, ..., "cleaned": 0}
+
+`epoch` is the leader epoch under which this was written: it must not go back when every ledger has expired. `first`
+is the offset at which the first ledger of the list starts (or would start, when the list is empty); `log_start` is
+the first readable offset: DeleteRecords can put it inside a ledger.  `cleaned` is where compaction has got to.  A row::
+
+    [ledger_id, leader_epoch, created_ms]
+    [ledger_id, leader_epoch, created_ms, stored_id, epoch_from, [[leader_epoch, first_offset], ...]]
+
+The second is of a ledger that was rewritten: `stored_id` is the store's id of it, `epoch_from` where `leader_epoch`
+begins in it, and the list has the epochs before that one.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from magnetar.ledger.chain import LedgerInfo
+from magnetar.storage.store import LedgerId, LedgerReader, LedgerStat
+
+
+def document_of(
+    ledgers: Sequence[LedgerInfo], leader_epoch: int, first: int, log_start: int, cleaned: int
+) -> bytes:
+    """The whole chain, which begins at the offset `first`."""
+    document: dict[str, object] = {
+        "v": 1,
+        "epoch": leader_epoch,
+        "first": first,
+        "log_start": log_start,
+        "ledgers": [row_of(info) for info in ledgers],
+    }
+    if cleaned:
+        document |= {"v": 2, "cleaned": cleaned}
+    return json.dumps(document).encode()
+
+
+def row_of(info: LedgerInfo) -> list[object]:
+    row: list[object] = [info.ledger_id, info.leader_epoch, info.created_ms]
+    if info.rewritten_id is not None:
+        row += [info.rewritten_id, info.epoch_from, info.earlier_epochs]
+    return row
+
+
+def info_of(row: Sequence[Any], first_offset: int) -> LedgerInfo:
+    """What a row says; the rest is what the store knows of the ledger."""
+    ledger_id, leader_epoch, created_ms, *more = row
+    info = LedgerInfo(LedgerId(ledger_id), leader_epoch, created_ms, first_offset)
+    if more:
+        info.rewritten_id, info.epoch_from = LedgerId(more[0]), more[1]
+        info.earlier_epochs = tuple((epoch, begin) for epoch, begin in more[2])
+    return info
+
+
+def stored_id_of(row: Sequence[Any]) -> int:
+    """The store's id of the ledger in a row."""
+    return int(row[3] if len(row) > 3 else row[0])
+
+
+def rewritten(old: Sequence[LedgerInfo], stat: LedgerStat, reader: LedgerReader) -> LedgerInfo:
+    """The ledger that stands for all of `old`, which are neighbours, the oldest first, and not all of them empty."""
+    last = [info for info in old if not info.is_empty][-1]
+    assert stat.last_offset == last.last_offset, (stat, last)
+    epochs: list[tuple[int, int]] = []
+    for info in old:
+        if not info.is_empty:
+            epochs += [one for one in info.epochs if not epochs or one[0] != epochs[-1][0]]
+    info = LedgerInfo(
+        old[-1].ledger_id,
+        last.leader_epoch,
+        last.created_ms,
+        old[0].first_offset,
+        reader=reader,
+        rewritten_id=stat.ledger_id,
+        epoch_from=epochs[-1][1],
+        earlier_epochs=tuple(epochs[:-1]),
+    )
+    info.take(stat)
+    return info

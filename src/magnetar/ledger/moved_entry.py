@@ -1,0 +1,46 @@
+"""The stored body of an entry that compaction has moved to another ledger: it says where the entry was.
+
+Its clients know an entry by the ledger and the entry id that it got when it came, and go on doing so.  They stand at
+the end of the broker entry metadata (`entry_format.py`), in four fields of fixed size, so that a reader finds them by
+the metadata's own size::
+
+    61 i64   12: until when (ms since the epoch) it keeps tombstones, or itself as a marker; 0 while that is not known
+    69 i64   13: ledger id
+    71 i64   14: entry id
+    7d u32   15: how many offsets the entry takes, as in every entry of a Pulsar client
+
+Numbers are little-endian, as protobuf has them.  In front of them are the broker's time and the index, as they were;
+what stands behind is the entry as it was, or what compaction has left of it.
+"""
+
+from typing import Final
+
+from magnetar.storage.store import Buffer
+from magnetar.wire.stored import COUNT_BYTES, ENTRY_HEAD, MOVED, MOVED_TAGS, PULSAR_MAGIC, Origin, origin_of
+
+_MAGIC_BYTES: Final = len(PULSAR_MAGIC)
+
+
+def moved(body: memoryview, origin: Origin, count: int, rest: Buffer) -> tuple[bytes, Buffer]:
+    """The body of an entry that takes `count` offsets, in two parts.
+
+    `body` is the one that it had, whose broker's time and index it keeps; `rest` stands behind the broker's metadata.
+    """
+    magic, size = ENTRY_HEAD.unpack_from(body)
+    end = ENTRY_HEAD.size + size
+    if origin_of(body) is not None:
+        end -= MOVED.size
+    elif bytes(body[end : end + _MAGIC_BYTES]) == PULSAR_MAGIC:
+        end -= COUNT_BYTES
+    known = bytes(body[ENTRY_HEAD.size : end])
+    first, second, third, last = MOVED_TAGS
+    fields = MOVED.pack(
+        first, origin.keep_until_ms, second, origin.ledger_id, third, origin.entry_id, last, count
+    )
+    return ENTRY_HEAD.pack(magic, len(known) + len(fields)) + known + fields, rest
+
+
+def behind_metadata(body: memoryview) -> memoryview:
+    """What stands behind the broker's metadata."""
+    _, size = ENTRY_HEAD.unpack_from(body)
+    return body[ENTRY_HEAD.size + size :]

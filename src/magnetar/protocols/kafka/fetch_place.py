@@ -1,0 +1,62 @@
+"""Whether what a fetch asks of a partition lies in its log, and what its row says when it does not.
+
+Epochs are compared as KIP-320 (the leader's, that the client knows) and KIP-595 (of what it has read last) say.
+"""
+
+from enum import Enum, auto
+
+from magnetar.broker.usecases.handles import ReadablePartition
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.leaders import leader_error
+from magnetar.wire.kafka.error_codes import ErrorCode
+from magnetar.wire.kafka.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+
+class Place(Enum):
+    """`INSIDE`: the row says where the log begins and ends, and is to be filled.  Otherwise it is complete."""
+
+    INSIDE = auto()
+    OUTSIDE = auto()
+    ELSEWHERE = auto()
+    """The client had better ask another broker, which the row names."""
+
+
+def place_of(
+    context: RequestContext, wanted: FetchPartition, partition: ReadablePartition, row: PartitionData
+) -> Place:
+    """Where `wanted` lies; fills in what `row` says of that."""
+    log = partition.log
+    code = leader_error(context, partition, wanted.current_leader_epoch)
+    if code != ErrorCode.NONE:
+        refuse(row, code)
+        if code == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            return Place.OUTSIDE
+        row.current_leader = LeaderIdAndEpoch(partition.leader_id, log.leader_epoch)
+        return Place.ELSEWHERE
+    row.high_watermark = log.high_watermark
+    row.last_stable_offset = partition.last_stable_offset
+    row.log_start_offset = log.log_start
+    if wanted.last_fetched_epoch >= 0:
+        end = log.epoch_end(wanted.last_fetched_epoch)
+        if end is None:
+            refuse(row, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return Place.OUTSIDE
+        if end.leader_epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+            row.diverging_epoch = EpochEndOffset(end.leader_epoch, end.end_offset)
+            return Place.OUTSIDE
+    if not log.log_start <= wanted.fetch_offset <= log.next_offset:
+        refuse(row, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return Place.OUTSIDE
+    return Place.INSIDE
+
+
+def refuse(row: PartitionData, code: ErrorCode) -> None:
+    """The partition gives nothing but `code`."""
+    row.error_code = code
+    # Not the watermark that was read: librdkafka takes an error at the high watermark for the end of the log.
+    row.high_watermark = row.last_stable_offset = -1
