@@ -1,10 +1,10 @@
 """One member of a consumer group in a process of its own, so that it can be killed.
 
-    python member.py BOOTSTRAP TOPIC GROUP SESSION_TIMEOUT_MS
+    python member.py BOOTSTRAP TOPIC GROUP SESSION_TIMEOUT_MS PROTOCOL ASSIGNOR
 
 Writes one line of JSON to standard output for each thing that has happened: `{"assigned": [0, 1]}` when
-the group gave it partitions, `{"read": [partition, offset]}` when the commit behind that record was
-acknowledged.  It goes on until it is killed.
+the group gave it partitions or took some, `{"read": [partition, offset]}` when the commit behind that record was
+acknowledged.  It goes on until it is killed.  The time-out of a member of the consumer protocol is the server's.
 """
 
 import json
@@ -18,20 +18,34 @@ def say(**event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 
-def main(bootstrap: str, topic: str, group: str, session_timeout_ms: str) -> None:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "session.timeout.ms": int(session_timeout_ms),
-            "heartbeat.interval.ms": int(session_timeout_ms) // 5,
-        }
-    )
-    consumer.subscribe(
-        [topic], on_assign=lambda _, given: say(assigned=sorted(each.partition for each in given))
-    )
+def main(
+    bootstrap: str, topic: str, group: str, session_timeout_ms: str, protocol: str, assignor: str
+) -> None:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    if protocol == "classic":
+        settings["session.timeout.ms"] = int(session_timeout_ms)
+        settings["partition.assignment.strategy"] = assignor
+        settings["heartbeat.interval.ms"] = int(session_timeout_ms) // 5
+    consumer = confluent_kafka.Consumer(settings)
+    owned: set[int] = (
+        set()
+    )  # partitions are given one by one by the consumer protocol, all at once by the classic one
+
+    def given(_: Any, partitions: list[Any]) -> None:
+        owned.update(each.partition for each in partitions)
+        say(assigned=sorted(owned))
+
+    def taken(_: Any, partitions: list[Any]) -> None:
+        owned.difference_update(each.partition for each in partitions)
+        say(assigned=sorted(owned))
+
+    consumer.subscribe([topic], on_assign=given, on_revoke=taken)
     while True:
         message = consumer.poll(1.0)
         if message is None:

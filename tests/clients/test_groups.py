@@ -68,13 +68,16 @@ class Member:
 class Group:
     """A group's members and what may be waited for."""
 
-    def __init__(self, bootstrap: str, topic: str, name: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, name: str, protocol: str) -> None:
         self._arguments = [bootstrap, topic, name, str(SESSION_TIMEOUT_MS)]
+        self._protocol = protocol
         self._waiting = threading.Condition()
         self.members: list[Member] = []
 
-    def start(self) -> Member:
-        self.members.append(Member(self._waiting, self._arguments))
+    def start(self, protocol: str | None = None, assignor: str = "range") -> Member:
+        """A member of this protocol, or of the group's; `assignor` is for the classic one."""
+        arguments = [*self._arguments, protocol or self._protocol, assignor]
+        self.members.append(Member(self._waiting, arguments))
         return self.members[-1]
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
@@ -104,9 +107,11 @@ def topic(bootstrap: str, fresh_name: Callable[[str], str]) -> str:
     return name
 
 
-@pytest.fixture
-def group(bootstrap: str, topic: str, fresh_name: Callable[[str], str]) -> Iterator[Group]:
-    group = Group(bootstrap, topic, fresh_name("group"))
+@pytest.fixture(params=["classic", "consumer"])
+def group(
+    bootstrap: str, topic: str, fresh_name: Callable[[str], str], request: pytest.FixtureRequest
+) -> Iterator[Group]:
+    group = Group(bootstrap, topic, fresh_name("group"), request.param)
     yield group
     for member in group.members:
         member.kill()
@@ -155,6 +160,44 @@ def test_a_killed_member_is_replaced_and_every_record_read_once(
         for partition in range(PARTITIONS):
             offsets = [offset for at, offset in member.read if at == partition]
             assert offsets == sorted(offsets)
+
+
+@pytest.mark.parametrize("group", ["classic"], indirect=True)
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_group_changes_its_protocol_while_its_members_read(
+    bootstrap: str, topic: str, group: Group, assignor: str
+) -> None:
+    """Members of the classic protocol are replaced one by one, and come back: each record is read once."""
+    producer = Confluent()
+    stages = 0
+
+    def read_on() -> None:
+        nonlocal stages
+        producer.produce(bootstrap, topic, "none", stage(stages))
+        stages += 1
+        group.wait_for_reads(stages * EACH * PARTITIONS)
+
+    old = [group.start(assignor=assignor), group.start(assignor=assignor)]
+    group.wait_for_shares(*old)
+    read_on()
+    new = [group.start("consumer"), group.start("consumer")]
+    group.wait_for_shares(*old, *new)
+    read_on()
+    for member in old:
+        member.kill()
+    group.wait_for_shares(*new)
+    read_on()
+    last = group.start(assignor=assignor)
+    new[0].kill()
+    group.wait_for_shares(new[1], last)
+    read_on()
+    new[1].kill()
+    group.wait_for_shares(last)
+    read_on()
+    seen = Counter(read for member in group.members for read in member.read)
+    assert seen == Counter(
+        (partition, offset) for partition in range(PARTITIONS) for offset in range(stages * EACH)
+    )
 
 
 @pytest.mark.parametrize("second", CLIENTS, ids=lambda client: f"then-{client.name}")

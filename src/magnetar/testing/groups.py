@@ -9,7 +9,7 @@ with GroupDriver() as groups:
 import asyncio
 import itertools
 import struct
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +19,8 @@ from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import (
     NO_MEMBER,
     CommitRequest,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     JoinRequest,
     JoinResult,
     LeavingMember,
@@ -41,11 +43,43 @@ def subscription(*topics: str) -> bytes:
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
+def topic_id(topic: str) -> bytes:
+    """What `DictCatalogue` has for it."""
+    return topic.encode().ljust(16, b"\0")
+
+
 class DictCatalogue:
     """Topics by full name and partition count."""
 
     def __init__(self, **partitions: int) -> None:
         self.partitions: dict[str, int] = partitions
+        self.ids: dict[str, bytes] = {}  # of topics whose id is not made of their name
+        self._seen: dict[str, int] = {}
+        self._changes = 0
+        self.looks = 0  # at all names
+
+    @property
+    def changes(self) -> int:
+        if self.partitions != self._seen:
+            self._seen = dict(self.partitions)
+            self._changes += 1
+        return self._changes
+
+    def found(self, topic: str) -> tuple[bytes, int] | None:
+        count = self.partitions.get(topic)
+        return None if count is None else (self.ids.get(topic, topic_id(topic)), count)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        named = [name for name, one in self.ids.items() if one == topic_id]
+        name = named[0] if named else topic_id.rstrip(b"\0").decode()
+        return name if name in self.partitions else None
+
+    def shown_name(self, topic_id: bytes) -> str | None:
+        return self.name_of(topic_id)
+
+    def shown(self) -> list[tuple[str, str]]:
+        self.looks += 1
+        return [(name, name) for name in self.partitions]
 
     def exists(self, topic: str, partition: int) -> bool:
         return 0 <= partition < self.partitions.get(topic, 0)
@@ -197,6 +231,41 @@ class GroupDriver:
     ) -> tuple[GroupError, list[GroupError]]:
         leaving = [LeavingMember(member) if isinstance(member, str) else member for member in members]
         return self.call(self.coordinator.leave, group_id, leaving)
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        *topics: str,
+        group_id: str = "g",
+        owned: Mapping[str, Collection[int]] | None = None,
+        **changes: Any,
+    ) -> ConsumerHeartbeatResult:
+        """A heartbeat of the consumer protocol; to join it says all that has to be said, and subscribes to `topics`."""
+        names = topics if topics or epoch == 0 else None
+        owns = {} if owned is None and epoch == 0 else owned
+        request = ConsumerHeartbeat(
+            group_id,
+            member_id,
+            epoch,
+            rebalance_timeout_ms=30_000 if epoch == 0 else -1,
+            names=names,
+            topics=topics,
+            owned=None if owns is None else {topic_id(one): frozenset(owns[one]) for one in owns},
+            client_id="client",
+            client_host="/127.0.0.1",
+            may_see=lambda topic: True,
+        )
+        return self.beat_with(replace(request, **changes))
+
+    def beat_with(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        """Any heartbeat."""
+
+        async def on_loop() -> ConsumerHeartbeatResult:
+            answer = self.coordinator.consumers.heartbeat(request)
+            return answer if isinstance(answer, ConsumerHeartbeatResult) else await answer
+
+        return self.wait(on_loop())
 
     def commit(self, *offsets: OffsetToCommit, group_id: str = "g", **changes: Any) -> list[GroupError]:
         request = CommitRequest(group_id, offsets, **changes)

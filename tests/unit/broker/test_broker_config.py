@@ -1,15 +1,16 @@
 from magnetar.base.config import ConfigSource, ConfigType
+from magnetar.base.settings_connections import DYNAMIC_NAMES
 from magnetar.base.settings_table import SERVER_KEYS
 from magnetar.broker.policy.broker_config import describe_broker
 
 
-def test_every_key_that_has_an_effect_is_shown_read_only() -> None:
+def test_every_key_that_has_an_effect_is_shown_and_those_that_may_change_are_not_read_only() -> None:
     entries = describe_broker({})
     assert [entry.name for entry in entries] == sorted(
         name for name, key in SERVER_KEYS.items() if not key.no_effect
     )
     for entry in entries:
-        assert entry.read_only
+        assert entry.read_only == (entry.name not in DYNAMIC_NAMES)
         assert entry.is_default
         assert entry.value == SERVER_KEYS[entry.name].default
         assert entry.documentation

@@ -88,6 +88,10 @@ def test_effective_values_of_a_plain_topic() -> None:
         segment_bytes=1 << 30,
         segment_ms=7 * DAY_MS,
         segment_jitter_ms=0,
+        compaction_lag_min_ms=0,
+        compaction_lag_max_ms=(1 << 63) - 1,
+        dirty_share_min=0.5,
+        delete_retention_ms=DAY_MS,
     )
 
 

@@ -1,14 +1,41 @@
 """The broker's topics as groups see them."""
 
+from collections.abc import Callable, Iterator
+
 from magnetar.base.names import TopicName
+from magnetar.broker.errors import UnknownTopicId
 from magnetar.broker.topics.registry import TopicRegistry
 
 
 class RegistryCatalogue:
-    """A `TopicCatalogue` over the topic registry."""
+    """A `TopicCatalogue` over the topic registry; `shown` is how clients are shown a name."""
 
-    def __init__(self, topics: TopicRegistry) -> None:
+    def __init__(self, topics: TopicRegistry, shown: Callable[[TopicName], str]) -> None:
         self._topics = topics
+        self._shown = shown
+
+    @property
+    def changes(self) -> int:
+        return self._topics.changes
+
+    def found(self, topic: str) -> tuple[bytes, int] | None:
+        topic_id = self._topics.id_of(topic)
+        return None if topic_id is None else (topic_id, self._topics.get_by_id(topic_id).partition_count)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        try:
+            return self._topics.get_by_id(topic_id).name.full
+        except UnknownTopicId:
+            return None
+
+    def shown_name(self, topic_id: bytes) -> str | None:
+        try:
+            return self._shown(self._topics.get_by_id(topic_id).name)
+        except UnknownTopicId:
+            return None
+
+    def shown(self) -> Iterator[tuple[str, str]]:
+        return ((topic.resource.name, self._shown(topic.name)) for topic in self._topics)
 
     def exists(self, topic: str, partition: int) -> bool:
         found = self._topics.find(TopicName.parse(topic))

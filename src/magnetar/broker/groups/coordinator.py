@@ -9,15 +9,20 @@ are coroutines.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from magnetar.base import randomness
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
 from magnetar.base.upkeep import Job, Upkeep
+from magnetar.broker.groups.configs import GroupConfigs
+from magnetar.broker.groups.consumer.coordinator import ConsumerGroups
+from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, ConsumerGroup
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.expiry import expired_cursors
 from magnetar.broker.groups.group import Group, MembersMemory, protocols_size
+from magnetar.broker.groups.migration import MEMBERS_MAX, downgraded, upgraded
 from magnetar.broker.groups.model import (
     NO_MEMBER,
     DescribedGroup,
@@ -31,7 +36,7 @@ from magnetar.broker.groups.model import (
     SyncRequest,
     SyncResult,
 )
-from magnetar.broker.groups.offsets import GroupOffsets, TopicCatalogue
+from magnetar.broker.groups.offsets import AnyGroup, GroupOffsets, TopicCatalogue
 from magnetar.broker.groups.rebalance import Rebalancer
 from magnetar.broker.groups.records import ROOT, GroupRecord, read_records, record_path
 from magnetar.broker.groups.settings import MEMBER_BYTES_MAX, GroupSettings
@@ -40,6 +45,8 @@ from magnetar.ledger.shared_commits import SharedCommits
 from magnetar.metadata.store import Delete, MetadataStore, Put
 
 log: Final = logging.getLogger(__name__)
+
+AddedGroup = TypeVar("AddedGroup", Group, ConsumerGroup, AnyGroup)
 
 
 class GroupCoordinator:
@@ -71,17 +78,31 @@ class GroupCoordinator:
         self._commits = commits
         self._catalogue = catalogue
         self._canonical_topic = canonical_topic
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, AnyGroup] = {}
         self._memory = MembersMemory()
         self._records: dict[str, GroupRecord] = {}
         self._rebalancer = Rebalancer(clock, self.settings, on_settled=self._settled, new_id=new_id)
         self._upkeep = upkeep or Upkeep(clock)
         self._expiry_now_ms = expiry_now_ms or clock.now_ms  # by which committed offsets expire
         self._expiry: Job | None = None
+        self.configs = GroupConfigs(store, self.settings)
+        self.consumers = ConsumerGroups(
+            self,
+            clock,
+            self.settings,
+            catalogue,
+            self._memory,
+            on_settled=self._settled,
+            goes_back=self._goes_back,
+            full_name=canonical_topic,
+            timing=self.configs.timing,
+            new_id=new_id,
+        )
         self.offsets = GroupOffsets(self, self._rebalancer, clock, cursors, catalogue, self.settings)
 
     async def start(self) -> None:
-        """Read the groups' records; the cursors have been loaded.  Raises MetadataError."""
+        """Read the groups' records and settings; the cursors have been loaded.  Raises MetadataError."""
+        await self.configs.load()
         stored = [(path, versioned.value) for path, versioned in await self._store.scan(ROOT)]
         records, damaged = read_records(stored)
         for name in damaged:
@@ -90,7 +111,7 @@ class GroupCoordinator:
         writes: list[Put | Delete] = []
         for name, record in records.items():
             if record.empty_since_ms is None:
-                records[name] = GroupRecord(record.protocol_type, record.generation, now_ms)
+                records[name] = replace(record, empty_since_ms=now_ms)
                 writes.append(Put(record_path(name), records[name].encode()))
         if writes:
             await self._commits.submit(writes, lambda: None)
@@ -106,6 +127,7 @@ class GroupCoordinator:
             group.stop_timers()
         if self._expiry is not None:
             await self._expiry.stop()
+        await self.consumers.close()
         await self._commits.close()
 
     # membership
@@ -124,11 +146,17 @@ class GroupCoordinator:
             reply(JoinResult(GroupError.COORDINATOR_NOT_AVAILABLE, request.member_id))
         else:
             group = self.find(request.group_id)
+            if isinstance(group, ConsumerGroup):
+                if group.members:
+                    self.consumers.join(group, request, reply)
+                    return
+                self._forget(group)
+                group = self._added(self._classic(group.group_id, group.generation))
             if group is None:
                 if request.member_id != NO_MEMBER:
                     reply(JoinResult(GroupError.UNKNOWN_MEMBER_ID, request.member_id))
                     return
-                group = self._add(request.group_id)
+                group = self._added(self._classic(request.group_id))
             self._rebalancer.join(group, request, reply)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
@@ -138,6 +166,8 @@ class GroupCoordinator:
             reply(SyncResult(GroupError.INVALID_GROUP_ID))
         elif group is None:
             reply(SyncResult(GroupError.UNKNOWN_MEMBER_ID))
+        elif isinstance(group, ConsumerGroup):
+            self.consumers.sync(group, request, reply)
         elif max(map(len, request.assignments.values()), default=0) > MEMBER_BYTES_MAX:
             reply(SyncResult(GroupError.MESSAGE_TOO_LARGE))
         elif not self._memory.has_room(sum(map(len, request.assignments.values()))):
@@ -153,6 +183,8 @@ class GroupCoordinator:
         group = self.find(group_id)
         if group is None:
             return GroupError.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.classic_heartbeat(group, member_id, group_instance_id, generation)
         return self._rebalancer.heartbeat(group, member_id, group_instance_id, generation)
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[GroupError, list[GroupError]]:
@@ -162,14 +194,16 @@ class GroupCoordinator:
         group = self.find(group_id)
         if group is None:
             return GroupError.NONE, [GroupError.UNKNOWN_MEMBER_ID] * len(members)
+        if isinstance(group, ConsumerGroup):
+            return GroupError.NONE, [self.consumers.leave(group, leaving) for leaving in members]
         return GroupError.NONE, self._rebalancer.leave(group, members)
 
     # administration
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """State and members; GROUP_ID_NOT_FOUND (and Dead) when there is no such group."""
+        """State and members; GROUP_ID_NOT_FOUND (and Dead) when there is no such group, or it is no classic one."""
         group = self.find(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             return DescribedGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
         stable = group.state is GroupState.STABLE
         return DescribedGroup(
@@ -190,9 +224,11 @@ class GroupCoordinator:
             group = self._groups.get(name)
             record = self._records.get(name)
             if group is not None:
-                entry = ListedGroup(name, group.protocol_type or "", group.state)
+                entry = ListedGroup(name, group.protocol_type or "", group.state, group.group_type)
+            elif record is not None:
+                entry = ListedGroup(name, record.protocol_type, GroupState.EMPTY, record.group_type)
             else:
-                entry = ListedGroup(name, record.protocol_type if record else "", GroupState.EMPTY)
+                entry = ListedGroup(name, "", GroupState.EMPTY)
             if wanted_states and entry.state.value.lower() not in wanted_states:
                 continue
             if wanted_types and entry.group_type not in wanted_types:
@@ -262,7 +298,7 @@ class GroupCoordinator:
     async def _forget_if_unused(self, name: str) -> None:
         """Forget an empty group that has no offsets and no member about to join."""
         group = self.find(name)
-        if group is None or group.state is not GroupState.EMPTY or group.pending_members:
+        if group is None or group.state is not GroupState.EMPTY or group.has_pending_members:
             return
         self._forget(group)
         if self._records.pop(name, None) is not None:
@@ -275,55 +311,114 @@ class GroupCoordinator:
 
     # what `offsets` needs to know about groups
 
-    def find(self, group_id: str) -> Group | None:
+    def find(self, group_id: str) -> AnyGroup | None:
         group = self._groups.get(group_id)
         if group is None and (group_id in self._records or group_id in self._cursors):
-            group = self._add(group_id)
+            group = self._added(self._built(group_id))
         return group
+
+    def made_consumer(self, group_id: str) -> ConsumerGroup | str:
+        """A new group of the consumer protocol, also in the place of a classic one, whose members it takes over; or why
+        it cannot.
+        """
+        before = self.find(group_id)
+        now_ms = self._clock.now_ms()
+        epoch = before.generation if before is not None else 0
+        if isinstance(before, Group) and (before.members or before.has_pending_members):
+            if not self.settings.allows_upgrade:
+                return "The group has members of the classic protocol, and keeps it while they are there."
+            made = upgraded(before, now_ms, self._catalogue, self._canonical_topic, self._memory)
+            if isinstance(made, str):
+                return made
+            log.info("group %r goes over to the consumer protocol", group_id)
+            del self._groups[group_id]
+            return self._added(made)
+        if before is not None:
+            self._forget(before)
+        return self._added(ConsumerGroup(group_id, now_ms, epoch=epoch, memory=self._memory))
+
+    def _goes_back(self, group: ConsumerGroup) -> bool:
+        """The classic protocol is the only one that its members speak: whether it is a classic group from now on."""
+        if not self.settings.allows_downgrade or len(group.members) > MEMBERS_MAX:
+            return False
+        log.info("group %r goes over to the classic protocol", group.group_id)
+        now_ms = self._clock.now_ms()
+        made = Group(
+            group.group_id,
+            now_ms,
+            generation=group.epoch,
+            protocol_type=group.protocol_type,
+            canonical_topic=self._canonical_topic,
+            memory=self._memory,
+        )
+        downgraded(group, made, now_ms, self._catalogue)
+        self._forget(group)
+        self._added(made)
+        self._rebalancer.take_over(made)
+        return True
+
+    def record(self, group: ConsumerGroup) -> "asyncio.Future[None]":
+        """Store the last epoch that the group has asked for; it is asked for because a member is about to join."""
+        return self._write(group, GroupRecord(group.protocol_type, group.generation, None, group.group_type))
 
     def names(self) -> "dict[str, None]":
         """Names of all groups, each once."""
         return dict.fromkeys((*self._groups, *self._records, *self._cursors.subscriptions()))
 
-    def _add(self, group_id: str) -> Group:
-        group = self._groups[group_id] = self._built(group_id)
+    def _added(self, group: AddedGroup) -> AddedGroup:
+        self._groups[group.group_id] = group
+        if isinstance(group, ConsumerGroup):
+            self._memory.used += GROUP_OVERHEAD_BYTES
         return group
 
-    def _built(self, group_id: str) -> Group:
+    def _built(self, group_id: str) -> AnyGroup:
         """An empty group from what is known about it."""
         record = self._records.get(group_id)
-        now_ms = self._clock.now_ms()
+        if record is None or record.group_type == Group.group_type:
+            return self._classic(group_id)
+        since_ms = self._empty_since_ms(record)
+        return ConsumerGroup(group_id, since_ms, epoch=record.generation, memory=self._memory)
+
+    def _classic(self, group_id: str, generation: int = 0) -> Group:
+        record = self._records.get(group_id)
         return Group(
             group_id,
-            now_ms if record is None or record.empty_since_ms is None else record.empty_since_ms,
-            generation=record.generation if record else 0,
+            self._empty_since_ms(record),
+            generation=record.generation if record else generation,
             protocol_type=record.protocol_type if record else None,
             canonical_topic=self._canonical_topic,
             memory=self._memory,
         )
 
-    def _forget(self, group: Group) -> None:
-        for member_id in list(group.pending_members):
-            group.drop_pending(member_id)
-        group.move_to(GroupState.DEAD, self._clock.now_ms())
-        del self._groups[group.group_id]
+    def _empty_since_ms(self, record: GroupRecord | None) -> int:
+        since_ms = record.empty_since_ms if record else None
+        return self._clock.now_ms() if since_ms is None else since_ms
 
-    def _settled(self, group: Group) -> None:
+    def _forget(self, group: AnyGroup) -> None:
+        group.die(self._clock.now_ms())
+        del self._groups[group.group_id]
+        if isinstance(group, ConsumerGroup):
+            self._memory.used -= GROUP_OVERHEAD_BYTES
+
+    def _settled(self, group: AnyGroup) -> None:
         """Keep a record of what has changed for its offsets: that it has members now, or none any more."""
         empty = group.state is GroupState.EMPTY
         record = GroupRecord(
-            group.protocol_type or "", group.generation, group.state_since_ms if empty else None
+            group.protocol_type or "",
+            group.generation,
+            group.state_since_ms if empty else None,
+            group.group_type,
         )
         before = self._records.get(group.group_id)
-        if (
-            before
-            and before.protocol_type == record.protocol_type
-            and before.empty_since_ms == record.empty_since_ms
-        ):
+        if before and replace(before, generation=record.generation) == record:
             return  # the generation alone is not worth a synced write: see `group`
+        self._write(group, record)
+
+    def _write(self, group: AnyGroup, record: GroupRecord) -> "asyncio.Future[None]":
         self._records[group.group_id] = record
         written = self._commits.submit([Put(record_path(group.group_id), record.encode())], lambda: None)
         written.add_done_callback(lambda future: _log_failure(future, group.group_id))
+        return written
 
 
 def _log_failure(future: "asyncio.Future[None]", group_id: str) -> None:

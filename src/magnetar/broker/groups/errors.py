@@ -29,3 +29,12 @@ class GroupError(Enum):
     UNKNOWN_TOPIC_OR_PARTITION = "There is no such topic or partition."
     UNKNOWN_TOPIC_ID = "There is no topic with this id."
     KAFKA_STORAGE_ERROR = "The offsets cannot be read or written now."
+    INVALID_REQUEST = "The request is not valid."
+    INVALID_REGULAR_EXPRESSION = "The regular expression is not valid."
+    FENCED_MEMBER_EPOCH = (
+        "The member's epoch is not the one that it was given: it has to give all up and join again."
+    )
+    STALE_MEMBER_EPOCH = "The member has got another epoch since."
+    UNRELEASED_INSTANCE_ID = "Another member has this group instance id and has not left."
+    UNSUPPORTED_ASSIGNOR = "The server has no such assignor."
+    UNSUPPORTED_VERSION = "Members of the consumer protocol need a later version of this request."

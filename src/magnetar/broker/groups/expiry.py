@@ -11,15 +11,13 @@
 
 from collections.abc import Iterator
 
-from magnetar.broker.groups.group import Group
-from magnetar.broker.groups.model import GroupState
-from magnetar.broker.groups.offsets import TopicCatalogue
+from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
 from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 
 def expired_cursors(
-    group: Group, cursors: CursorStore, catalogue: TopicCatalogue, now_ms: int, retention_ms: int
+    group: AnyGroup, cursors: CursorStore, catalogue: TopicCatalogue, now_ms: int, retention_ms: int
 ) -> Iterator[CursorKey]:
     """Keys of the group's cursors that are to be dropped.  Raises EntryCorrupt as `CursorStore.get`."""
     for topic, partitions in cursors.subscription(group.group_id).items():
@@ -34,14 +32,11 @@ def expired_cursors(
                 yield key
 
 
-def _is_expired(group: Group, cursor: Cursor, now_ms: int, retention_ms: int) -> bool:
+def _is_expired(group: AnyGroup, cursor: Cursor, now_ms: int, retention_ms: int) -> bool:
     if cursor.holds_data:
         return False
-    if group.protocol_type and group.state is GroupState.EMPTY:
-        kept_from_ms = group.state_since_ms
-    elif not group.protocol_type or (group.state is GroupState.STABLE and group.subscribed is not None):
-        kept_from_ms = cursor.commit_timestamp_ms
-    else:
+    kept_from_ms = group.offsets_kept_from_ms(cursor.commit_timestamp_ms)
+    if kept_from_ms is None:
         return False
     if cursor.expire_timestamp_ms is not None:
         return now_ms >= cursor.expire_timestamp_ms

@@ -12,7 +12,7 @@ must stay true:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from magnetar.base.clock import TimerHandle
@@ -127,6 +127,8 @@ class Member:
 
 
 class Group:
+    group_type: Final = "classic"
+
     def __init__(
         self,
         group_id: str,
@@ -166,6 +168,16 @@ class Group:
     def move_to(self, state: GroupState, now_ms: int) -> None:
         assert self.state in PREVIOUS[state], (self.group_id, self.state, state)
         self.previous_state, self.state, self.state_since_ms = self.state, state, now_ms
+
+    @property
+    def has_pending_members(self) -> bool:
+        return bool(self.pending_members)
+
+    def die(self, now_ms: int) -> None:
+        """It is deleted, or a group of the other protocol takes its place."""
+        for member_id in list(self.pending_members):
+            self.drop_pending(member_id)
+        self.move_to(GroupState.DEAD, now_ms)
 
     @property
     def can_rebalance(self) -> bool:
@@ -329,6 +341,16 @@ class Group:
             if not self._supporters[name]:
                 del self._supporters[name]
 
+    def adopt(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
+        """Its members come from a group of the consumer protocol, with what they were assigned there."""
+        assert self.state is GroupState.EMPTY, self.state
+        self.protocol_name = self.select_protocol()
+        self.previous_state, self.state, self.state_since_ms = self.state, GroupState.STABLE, now_ms
+        for member in self.members.values():
+            member.is_new = False
+            self.assign(member, assignments[member.member_id])
+        self.subscribed = self._subscribed_topics()
+
     def begin_generation(self, now_ms: int) -> None:
         self.generation += 1
         self.pending_syncs.clear()
@@ -358,6 +380,14 @@ class Group:
         if self.subscribed is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed
+
+    def offsets_kept_from_ms(self, committed_ms: int) -> int | None:
+        """Since when the time of an offset runs that the group does not consume; None: it does not."""
+        if self.protocol_type and self.state is GroupState.EMPTY:
+            return self.state_since_ms
+        if not self.protocol_type or (self.state is GroupState.STABLE and self.subscribed is not None):
+            return committed_ms
+        return None
 
     # views
 

@@ -1,6 +1,6 @@
 """What goes into the coordinator and what comes out, free of any protocol's bytes and versions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -15,6 +15,8 @@ class GroupState(Enum):
     """Values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
+    ASSIGNING = "Assigning"  # of the consumer protocol, as the next one
+    RECONCILING = "Reconciling"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
@@ -151,3 +153,75 @@ class CommitRequest:
     generation: int = -1
     group_instance_id: str | None = None
     retention_ms: int | None = None
+    knows_epochs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """What a member of the consumer protocol says of itself; None (-1: the time-out) is what it said before.
+
+    `names` are as the client writes them, `topics` are their full names; `pattern` is a regular expression, and empty
+    for none.  It finds topics, by full name, that the client `may_see`; `owner` is whose rights those are.  `owned` is
+    by topic id.  `epoch` is 0 to join, -1 to leave, -2 to leave for now.  `has_own_id`: clients of this version make
+    their member ids themselves.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    names: tuple[str, ...] | None = None
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: Mapping[bytes, frozenset[int]] | None = None
+    client_id: str = ""
+    client_host: str = ""
+    has_own_id: bool = True
+    owner: str = ""
+    may_see: Callable[[str], bool] = bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatResult:
+    """`assignment` is by topic id, and None where it is what it was."""
+
+    error: GroupError
+    message: str = ""
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[bytes, Iterable[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumer:
+    """A member; partitions are topic id, full name and indexes."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    names: tuple[str, ...]
+    pattern: str
+    topics: tuple[str, ...]
+    assigned: list[tuple[bytes, str, list[int]]]
+    target: list[tuple[bytes, str, list[int]]]
+    is_classic: bool  # it speaks the classic protocol
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerGroup:
+    """`members` are made while they are read: each is as it is then."""
+
+    error: GroupError
+    group_id: str
+    state: GroupState = GroupState.DEAD
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: Iterable[DescribedConsumer] = ()

@@ -13,10 +13,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import EntryCorrupt, MetadataError
+from magnetar.broker.groups.consumer.group import ConsumerGroup
+from magnetar.broker.groups.consumer.offsets import check_commit, check_fetch, may_commit
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.group import Group
 from magnetar.broker.groups.model import NO_MEMBER, CommitRequest, GroupState, OffsetToCommit
@@ -28,17 +30,37 @@ from magnetar.ledger.cursor_store import CursorKey, CursorStore
 
 log: Final = logging.getLogger(__name__)
 
+AnyGroup: TypeAlias = Group | ConsumerGroup
 Partition = tuple[str, int]  # topic's full name, partition
 
 
 class TopicCatalogue(Protocol):
     """What has to be known about topics; names are full names."""
 
+    @property
+    def changes(self) -> int:
+        """Grows whenever a topic is made or deleted, or gets partitions."""
+        ...
+
     def exists(self, topic: str, partition: int) -> bool: ...
+
+    def found(self, topic: str) -> tuple[bytes, int] | None:
+        """A topic's id, and how many partitions it has."""
+        ...
+
+    def name_of(self, topic_id: bytes) -> str | None: ...
+
+    def shown_name(self, topic_id: bytes) -> str | None:
+        """As clients are shown it."""
+        ...
+
+    def shown(self) -> Iterable[tuple[str, str]]:
+        """The full name of each topic but the server's own, and how clients are shown it."""
+        ...
 
 
 class GroupFinder(Protocol):
-    def find(self, group_id: str) -> Group | None: ...
+    def find(self, group_id: str) -> AnyGroup | None: ...
 
 
 class GroupOffsets:
@@ -74,6 +96,8 @@ class GroupOffsets:
         try:
             for wanted in request.offsets:
                 error = self._check_offset(request.group_id, wanted)
+                if error is GroupError.NONE and self._is_stale(request, wanted):
+                    error = GroupError.STALE_MEMBER_EPOCH
                 errors.append(error)
                 if error is GroupError.NONE:
                     key = CursorKey(request.group_id, wanted.topic, wanted.partition)
@@ -90,13 +114,27 @@ class GroupOffsets:
         """What is wrong with each offset of a TxnOffsetCommit; nothing is written.
 
         Unlike an ordinary commit it may come without a member (before KIP-447 a producer knew nothing of them), and
-        while assignments are made: the consumer's part of it was checked when it handed its offsets over.
+        while assignments are made: the consumer's part of it was checked when it handed its offsets over.  Its clients
+        know an epoch that is behind, and a group that is gone, as ILLEGAL_GENERATION.
         """
-        if (request.member_id, request.generation, request.group_instance_id) != (NO_MEMBER, -1, None):
-            error = self._check_commit(request)
+        checks_member = (request.member_id, request.generation, request.group_instance_id) != (
+            NO_MEMBER,
+            -1,
+            None,
+        )
+        if checks_member:
+            error = self._check_commit(request, in_transaction=True)
+            if error in (GroupError.STALE_MEMBER_EPOCH, GroupError.GROUP_ID_NOT_FOUND):
+                error = GroupError.ILLEGAL_GENERATION
             if error not in (GroupError.NONE, GroupError.REBALANCE_IN_PROGRESS):
                 return [error] * len(request.offsets)
-        return [self._check_offset(request.group_id, wanted) for wanted in request.offsets]
+        errors = []
+        for wanted in request.offsets:
+            error = self._check_offset(request.group_id, wanted)
+            if error is GroupError.NONE and checks_member and self._is_stale(request, wanted):
+                error = GroupError.ILLEGAL_GENERATION
+            errors.append(error)
+        return errors
 
     def identified(self, wanted: OffsetToCommit) -> OffsetToCommit:
         """For an offset that takes effect later: it is for the topic that there is now, which was checked before."""
@@ -118,11 +156,15 @@ class GroupOffsets:
             for key in (CursorKey(group_id, wanted.topic, wanted.partition),)
         }
 
-    def _check_commit(self, request: CommitRequest) -> GroupError:
+    def _check_commit(self, request: CommitRequest, *, in_transaction: bool = False) -> GroupError:
         group = self._groups.find(request.group_id)
         outside = request.generation < 0
         if group is None:
-            return GroupError.NONE if outside else GroupError.ILLEGAL_GENERATION
+            # Clients of later versions may be of either protocol, and know both answers.
+            missing = GroupError.GROUP_ID_NOT_FOUND if request.knows_epochs else GroupError.ILLEGAL_GENERATION
+            return GroupError.NONE if outside else missing
+        if isinstance(group, ConsumerGroup):
+            return check_commit(group, request, in_transaction=in_transaction)
         if outside and group.state is GroupState.EMPTY:
             return GroupError.NONE
         if outside and request.member_id == NO_MEMBER and request.group_instance_id is None:
@@ -136,6 +178,15 @@ class GroupOffsets:
             return GroupError.REBALANCE_IN_PROGRESS
         self._rebalancer.touch(group, request.member_id)
         return GroupError.NONE
+
+    def _is_stale(self, request: CommitRequest, wanted: OffsetToCommit) -> bool:
+        group = self._groups.find(request.group_id)
+        found = self.catalogue.found(wanted.topic)
+        return (
+            isinstance(group, ConsumerGroup)
+            and found is not None
+            and not may_commit(group, request, found[0], wanted.partition)
+        )
 
     def _check_offset(self, group_id: str, wanted: OffsetToCommit) -> GroupError:
         if not self.catalogue.exists(wanted.topic, wanted.partition):
@@ -158,6 +209,11 @@ class GroupOffsets:
         return cursor
 
     # OffsetFetch
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> GroupError:
+        """Whether a member may fetch: one of the consumer protocol only with the epoch that it has."""
+        group = self._groups.find(group_id)
+        return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else GroupError.NONE
 
     def fetch(self, group_id: str, partitions: Sequence[Partition]) -> tuple[GroupError, list[Cursor | None]]:
         """The committed cursors of `partitions`, in order; None where nothing was committed."""
@@ -204,7 +260,7 @@ class GroupOffsets:
             return GroupError.KAFKA_STORAGE_ERROR, []
         return GroupError.NONE, errors
 
-    def _check_delete(self, group: Group, topic: str, partition: int) -> GroupError:
+    def _check_delete(self, group: AnyGroup, topic: str, partition: int) -> GroupError:
         if not self.catalogue.exists(topic, 0):
             return GroupError.UNKNOWN_TOPIC_OR_PARTITION
         is_used = self._cursors.is_in_use(CursorKey(group.group_id, topic, partition))

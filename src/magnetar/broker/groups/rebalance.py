@@ -181,6 +181,12 @@ class Rebalancer:
             group.joined_members() if with_members else (),
         )
 
+    def take_over(self, group: Group) -> None:
+        """Its members come from a group of the consumer protocol: they are to join again, and one of them assigns."""
+        for member in group.members.values():
+            self._keep_alive(group, member, member.session_timeout_ms)
+        self._prepare(group, "its last member of the consumer protocol has gone")
+
     # rebalancing
 
     def _rebalance_or_complete(self, group: Group, reason: str) -> None:

@@ -1,5 +1,5 @@
-"""The little about a group that outlives the process: that it exists, its protocol type, and since when it
-is empty.
+"""The little about a group that outlives the process: that it exists, its protocols, its last generation or epoch,
+and since when it is empty.
 
 Members are not kept: after a restart each one's next request fails with UNKNOWN_MEMBER_ID, and it joins
 again.  What has to be kept is what decides about its offsets (KIP-211): a group of consumers keeps them for
@@ -20,22 +20,28 @@ from magnetar.ledger.cursor_store import escape, unescape
 
 ROOT: Final = "/groups/"
 
-FORMAT: Final = """Group record, big-endian.  v1
+FORMAT: Final = """Group record, big-endian.  v2
 
      0  u8   magic              0xC6
-     1  u8   version            1
+     1  u8   version            2
      2  u16  protocol type size, then that many bytes of UTF-8
-     .  i32  generation         the last one, so that it goes on counting after a restart
+     .  i32  generation         of a classic group the last one; of one of the consumer protocol the last epoch that
+                                may be given: it goes on counting above it after a restart
      .  i64  empty_since        ms since the epoch, -1: it had members when this was written
+     .  u8   group type         1 classic, 2 consumer; v1 has not got it, and is classic
      .  u32  crc32c             of everything before
 """
 MAGIC: Final = 0xC6
-VERSION: Final = 1
+VERSION: Final = 2
+_V1: Final = 1
+_TYPES: Final = {1: "classic", 2: "consumer"}
+_TYPE_CODES: Final = {name: code for code, name in _TYPES.items()}
 PROTOCOL_TYPE_BYTES_MAX: Final = 0xFFFF
 _HEAD: Final = struct.Struct(">BBH")
 _TAIL: Final = struct.Struct(">iq")
 _CRC: Final = struct.Struct(">I")
-assert _HEAD.size + _TAIL.size + _CRC.size == 20
+_SIZE_MIN: Final = 20
+assert _HEAD.size + _TAIL.size + _CRC.size == _SIZE_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +49,30 @@ class GroupRecord:
     protocol_type: str
     generation: int
     empty_since_ms: int | None
+    group_type: str = "classic"
 
     def encode(self) -> bytes:
         name = self.protocol_type.encode()[:PROTOCOL_TYPE_BYTES_MAX]
         since = -1 if self.empty_since_ms is None else self.empty_since_ms
         body = _HEAD.pack(MAGIC, VERSION, len(name)) + name + _TAIL.pack(self.generation, since)
+        body += bytes([_TYPE_CODES[self.group_type]])
         return body + _CRC.pack(crc32c(body))
 
     @staticmethod
     def decode(value: bytes) -> "GroupRecord":
         """Raises EntryCorrupt when `value` is not what `encode` gives."""
-        if len(value) < 20 or value[0] != MAGIC or value[1] != VERSION:
+        if len(value) < _SIZE_MIN or value[0] != MAGIC or value[1] not in (_V1, VERSION):
             raise EntryCorrupt("a value is no stored group, or of a version that this build does not know")
         if crc32c(value[:-4]) != _CRC.unpack_from(value, len(value) - 4)[0]:
             raise EntryCorrupt("a stored group fails its checksum")
         size = _HEAD.unpack_from(value)[2]
-        if len(value) != 20 + size:
+        end = _HEAD.size + size + _TAIL.size
+        group_type = "classic" if value[1] == _V1 else _TYPES.get(value[-_CRC.size - 1], "")
+        if len(value) != end + _CRC.size + (value[1] != _V1) or not group_type:
             raise EntryCorrupt("a stored group is malformed")
         generation, since = _TAIL.unpack_from(value, _HEAD.size + size)
         protocol_type = value[_HEAD.size : _HEAD.size + size].decode(errors="replace")
-        return GroupRecord(protocol_type, generation, None if since < 0 else since)
+        return GroupRecord(protocol_type, generation, None if since < 0 else since, group_type)
 
 
 def record_path(group_id: str) -> str:

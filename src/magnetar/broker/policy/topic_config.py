@@ -159,7 +159,16 @@ def _typed(values: Mapping[str, Value]) -> TopicConfig:
         segment_bytes=integer("segment.bytes"),
         segment_ms=integer("segment.ms"),
         segment_jitter_ms=integer("segment.jitter.ms"),
+        compaction_lag_min_ms=integer("min.compaction.lag.ms"),
+        compaction_lag_max_ms=integer("max.compaction.lag.ms"),
+        dirty_share_min=_share(values["min.cleanable.dirty.ratio"]),
+        delete_retention_ms=integer("delete.retention.ms"),
     )
+
+
+def _share(value: Value) -> float:
+    assert isinstance(value, int | float), value
+    return float(value)
 
 
 def _key(name: str) -> TopicKey:

@@ -71,10 +71,8 @@ _KEYS: tuple[TopicKey, ...] = (
         "cleanup.policy",
         _LIST,
         "delete",
-        "What happens to old data: 'delete' removes it by retention.ms and retention.bytes, 'compact' is for"
-        " topics"
-        " of latest values by key: records without a key are refused; old values of a key are all kept for"
-        " now, and"
+        "What happens to old data: 'delete' removes it by retention.ms and retention.bytes, 'compact' keeps"
+        " the last value of each key, refuses records of Kafka clients without one and keeps those of Pulsar's;"
         " with 'compact' alone nothing is removed by age or size. Empty keeps everything.",
         choices=("compact", "delete"),
         synonyms=(Synonym("log.cleanup.policy"),),
@@ -130,10 +128,9 @@ _KEYS: tuple[TopicKey, ...] = (
         "delete.retention.ms",
         _L,
         "86400000",
-        "How long a compacted topic keeps its tombstones; no effect while old values are not cleaned.",
+        "How long a compacted topic keeps tombstones, and markers of transactions, once they were compacted.",
         minimum=0,
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
-        effect=_NONE,
     ),
     TopicKey(
         "file.delete.delay.ms",
@@ -211,10 +208,9 @@ _KEYS: tuple[TopicKey, ...] = (
         "max.compaction.lag.ms",
         _L,
         str(LONG_MAX),
-        "How long a record may stay uncompacted; no effect while old values are not cleaned.",
+        "How long a record may stay uncompacted, whatever min.cleanable.dirty.ratio says.",
         minimum=1,
         synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
-        effect=_NONE,
     ),
     TopicKey(
         "max.message.bytes",
@@ -254,20 +250,18 @@ _KEYS: tuple[TopicKey, ...] = (
         "min.cleanable.dirty.ratio",
         _D,
         "0.5",
-        "The share of uncompacted data that starts a cleaning; no effect while old values are not cleaned.",
+        "The share of uncompacted data from which on a log is compacted.",
         minimum=0,
         maximum=1,
         synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
-        effect=_NONE,
     ),
     TopicKey(
         "min.compaction.lag.ms",
         _L,
         "0",
-        "How long a record stays uncompacted at least; no effect while old values are not cleaned.",
+        "How long a record stays uncompacted at least.",
         minimum=0,
         synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
-        effect=_NONE,
     ),
     TopicKey(
         "min.insync.replicas",

@@ -1,16 +1,20 @@
-"""Settings of topics and brokers, and levels of loggers, as Kafka's tools describe and change them.
+"""Settings of topics, groups and brokers, and levels of loggers, as Kafka's tools describe and change them.
 
-A broker's settings hold from its start; to change one is refused.  All nodes are this process, so any of them answers
-for every one, unlike a Kafka broker.  Groups and client metrics have no settings here; to name one is no error.
+Of a broker's settings a few can be changed while it runs (`policy/dynamic_config.py`).  All nodes are this process, so
+any of them answers for every one, unlike a Kafka broker.  Client metrics have no settings here; to name one is no
+error.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.masking import masked
 from magnetar.broker.cluster.model import Nodes
+from magnetar.broker.groups.configs import GroupConfigs
 from magnetar.broker.policy import logger_levels
-from magnetar.broker.policy.broker_config import describe_broker
+from magnetar.broker.policy.broker_config import describe_all_brokers, describe_broker
+from magnetar.broker.policy.dynamic_config import BrokerConfigs, Texts, checked, dynamic_key
 from magnetar.broker.policy.errors import InvalidConfig, InvalidConfigRequest
 from magnetar.broker.policy.model import AlterOperation, ConfigChange, ConfigEntry
 from magnetar.broker.security.audit import Recording
@@ -27,7 +31,7 @@ _WORDS: Final = {
     AlterOperation.SUBTRACT: "subtracted",
     AlterOperation.DELETE: "removed",
 }
-ALL_BROKERS: Final = ""  # as a broker's name: what was set for all of them while they ran, which is nothing
+ALL_BROKERS: Final = ""  # as a broker's name: what was set for all of them while they ran
 
 
 class ConfigCases:
@@ -41,6 +45,8 @@ class ConfigCases:
         topics: TopicRegistry,
         kafka_topics: KafkaTopics,
         given: Mapping[str, str],
+        broker_configs: BrokerConfigs,
+        group_configs: GroupConfigs,
     ) -> None:
         self._access = access
         self._topic_access = topic_access
@@ -48,16 +54,20 @@ class ConfigCases:
         self._topics = topics
         self._kafka_topics = kafka_topics
         self._given = given
+        self._broker_configs = broker_configs
+        self._group_configs = group_configs
+        self._changing_groups = asyncio.Lock()  # as the next one
+        self._changing_brokers = asyncio.Lock()  # held from a look at what is set to the end of its change
 
-    def list(self, caller: Caller) -> tuple[list[str], list[str]]:
-        """The names of all topics, and of all nodes.
+    def list(self, caller: Caller) -> tuple[list[str], list[str], list[str]]:
+        """The names of all topics, of all nodes, and of the groups that have settings of their own.
 
         Raises:
             ClusterNotAuthorized
         """
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
         topics = [self._kafka_topics.shown(topic.name) for topic in self._kafka_topics]
-        return topics, [str(node.node_id) for node in self._nodes.all]
+        return topics, [str(node.node_id) for node in self._nodes.all], self._group_configs.names
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -121,31 +131,81 @@ class ConfigCases:
             InvalidConfigRequest: there is no such node.
         """
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+        configs = self._broker_configs
         if node == ALL_BROKERS:
-            return []
+            return describe_all_brokers(configs.of_all(), names)
         node_id = self._node_id(node, "Broker")
-        return describe_broker({**self._given, "node.id": str(node_id)}, names)
+        given = {**self._given, "node.id": str(node_id)}
+        return describe_broker(given, names, configs.of_node(), configs.of_all())
 
-    def replace_broker(self, caller: Caller, node: str, names: Collection[str]) -> None:
-        """Refuse to set these, if there are any.
+    async def replace_broker(
+        self, caller: Caller, node: str, wanted: Mapping[str, str | None], *, validate_only: bool
+    ) -> None:
+        """Set these, and give up all others that were set while the node ran.
 
         Raises:
-            ClusterNotAuthorized, InvalidConfigRequest
+            ClusterNotAuthorized, InvalidConfig, InvalidConfigRequest, MetadataError
         """
-        with self._change(caller, Change.BROKER_CONFIGS, node=node, set=list(names)) as recording:
-            if node != ALL_BROKERS:
-                self._node_id(node, "Broker")
-            _refuse(names)
-            recording.is_none()
+        changes = [ConfigChange(name, AlterOperation.SET, text) for name, text in wanted.items()]
+        await self._change_broker(caller, node, "Broker", changes, validate_only, others="reset")
 
-    def alter_broker(self, caller: Caller, node: str, changes: Sequence[ConfigChange]) -> None:
-        """As `replace_broker`; nothing was ever set that could be taken back, so that changes nothing and succeeds."""
-        names = [one.name for one in changes if one.operation is not AlterOperation.DELETE]
-        with self._change(caller, Change.BROKER_CONFIGS, node=node, set=names) as recording:
-            if node != ALL_BROKERS:
-                self._node_id(node, "Node")
-            _refuse(names)
-            recording.is_none()
+    async def alter_broker(
+        self, caller: Caller, node: str, changes: Sequence[ConfigChange], *, validate_only: bool
+    ) -> None:
+        """Change single settings; to give one up that was never set changes nothing.  Raises as `replace_broker`."""
+        await self._change_broker(caller, node, "Node", changes, validate_only)
+
+    async def _change_broker(
+        self,
+        caller: Caller,
+        node: str,
+        kind: str,
+        changes: Sequence[ConfigChange],
+        validate_only: bool,
+        **details: str,
+    ) -> None:
+        told = _told(changes) | details
+        async with (
+            self._change(caller, Change.BROKER_CONFIGS, node=node, **told) as recording,
+            self._changing_brokers,
+        ):
+            for_all = node == ALL_BROKERS
+            if not for_all:
+                self._node_id(node, kind)
+            configs = self._broker_configs
+            now = configs.of_all() if for_all else configs.of_node()
+            after = self._after({} if details else now, changes)
+            if after and not for_all and len(self._nodes.all) > 1:
+                raise InvalidConfigRequest(
+                    "All nodes are one process: set this for all of them (the default)"
+                )
+            configs.check(after, for_all=for_all)
+            if validate_only or after == now:
+                recording.is_none()
+            else:
+                await configs.change(after, for_all=for_all)
+
+    def _after(self, texts: Mapping[str, str], changes: Sequence[ConfigChange]) -> Texts:
+        after = dict(texts)
+        fixed = []
+        for change in changes:
+            name, key = change.name, dynamic_key(change.name)
+            if change.operation is AlterOperation.DELETE:
+                after.pop(name, None)
+            elif key is None:
+                fixed.append(name)
+            elif change.operation is not AlterOperation.SET:
+                raise InvalidConfigRequest(f"{change.operation.name} is for lists, and {name} is none")
+            elif change.value is None:
+                raise InvalidConfigRequest(f"Null value not supported for : {name}")
+            else:
+                after[name] = checked(name, key, change.value)
+        if fixed:
+            wanted = ", ".join(fixed)[:1000]
+            raise InvalidConfigRequest(
+                f"Cannot update these configs dynamically: [{wanted}].  They take effect at start only."
+            )
+        return after
 
     # --- loggers -----------------------------------------------------------------------------------------------------
 
@@ -174,24 +234,50 @@ class ConfigCases:
             if validate_only:
                 recording.is_none()
 
-    # --- what has no settings ----------------------------------------------------------------------------------------
+    # --- groups ------------------------------------------------------------------------------------------------------
 
-    def describe_group(self, caller: Caller, group_id: str) -> None:
-        """Raises GroupNotAuthorized; InvalidConfigRequest for a name that is empty."""
+    def describe_group(
+        self, caller: Caller, group_id: str, names: Collection[str] | None
+    ) -> Sequence[ConfigEntry]:
+        """A group's settings of these names, or all of them; it need not be there.
+
+        Raises:
+            GroupNotAuthorized
+            InvalidConfigRequest: the name is empty.
+        """
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, group_resource(group_id))
         if not group_id:
             raise InvalidConfigRequest("Group name must not be empty")
+        return self._group_configs.describe(group_id, names)
+
+    async def alter_group(
+        self, caller: Caller, group_id: str, changes: Sequence[ConfigChange], *, validate_only: bool
+    ) -> None:
+        """Change single settings.
+
+        Raises:
+            GroupNotAuthorized, InvalidConfig, InvalidConfigRequest, MetadataError
+        """
+        resource = group_resource(group_id)
+        async with (
+            self._access.change(
+                caller, Operation.ALTER_CONFIGS, resource, Change.GROUP_CONFIGS, **_told(changes)
+            ) as recording,
+            self._changing_groups,
+        ):
+            after = self._group_configs.after(group_id, changes)
+            if validate_only or after == self._group_configs.of(group_id):
+                recording.is_none()
+            else:
+                await self._group_configs.change(group_id, after)
+
+    # --- what has no settings ----------------------------------------------------------------------------------------
 
     def describe_client_metrics(self, caller: Caller, name: str) -> None:
         """Raises ClusterNotAuthorized; InvalidConfigRequest for a name that is empty."""
         self._access.require(caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
         if not name:
             raise InvalidConfigRequest("Client metrics subscription name must not be empty")
-
-    def alter_group(self, caller: Caller, group_id: str, changes: Sequence[ConfigChange]) -> None:
-        """Raises GroupNotAuthorized; InvalidConfig for any change."""
-        self._access.require(caller, Operation.ALTER_CONFIGS, group_resource(group_id))
-        _refuse_unknown("group", changes)
 
     def alter_client_metrics(self, caller: Caller, changes: Sequence[ConfigChange]) -> None:
         """Raises ClusterNotAuthorized; InvalidConfig for any change."""
@@ -222,14 +308,6 @@ def _told(changes: Sequence[ConfigChange]) -> dict[str, object]:
         elif mine:
             found[word] = masked({one.name: one.value for one in mine})
     return found
-
-
-def _refuse(names: Collection[str]) -> None:
-    if names:
-        wanted = ", ".join(names)[:1000]
-        raise InvalidConfigRequest(
-            f"Cannot update these configs dynamically: [{wanted}].  They take effect at start only."
-        )
 
 
 def _refuse_unknown(kind: str, changes: Sequence[ConfigChange]) -> None:

@@ -3,13 +3,18 @@
 `node` is the node that a client asks: it answers for the groups that it coordinates.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from magnetar.base.errors import EntryCorrupt
 from magnetar.broker.cluster.model import Node, Nodes
 from magnetar.broker.groups.coordinator import GroupCoordinator
 from magnetar.broker.groups.errors import GroupError
 from magnetar.broker.groups.model import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    DescribedConsumer,
+    DescribedConsumerGroup,
     DescribedGroup,
     JoinReply,
     JoinRequest,
@@ -27,6 +32,7 @@ from magnetar.broker.security.model import (
     Operation,
     group_resource,
     subscription_resource,
+    topic_resource,
 )
 from magnetar.broker.security.rule import namespace_of
 from magnetar.broker.topics.kafka import KafkaTopics
@@ -113,6 +119,40 @@ class GroupCases:
         self._nodes.check_coordinator(node, group_id)
         return self._groups.leave(group_id, members)
 
+    # --- members of the consumer protocol ----------------------------------------------------------------------------
+
+    def subscribed(self, caller: Caller, node: Node, group_id: str, names: Iterable[str]) -> list[str]:
+        """The full names of what a member subscribes to, all of which the caller may describe.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator, TopicNotAuthorized
+        """
+        self._access.require(caller, Operation.READ, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        topics = [self._kafka_topics.full_name_or_itself(name) for name in names]
+        for topic in topics:
+            self._access.require(caller, Operation.DESCRIBE, topic_resource(topic))
+        return topics
+
+    def consumer_heartbeat(
+        self, caller: Caller, node: Node, request: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
+        """A member joins, lives or leaves; its topics are as `subscribed` gave them, and its pattern finds what the
+        caller may describe.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.READ, group_resource(request.group_id))
+        self._nodes.check_coordinator(node, request.group_id)
+        if request.pattern is not None:
+
+            def may_see(topic: str) -> bool:
+                return self._access.permits(caller, Operation.DESCRIBE, topic_resource(topic))
+
+            request = replace(request, owner=f"{caller.principal} {caller.pipeline}", may_see=may_see)
+        return self._groups.consumers.heartbeat(request)
+
     # --- administration ----------------------------------------------------------------------------------------------
 
     def describe(self, caller: Caller, node: Node, group_id: str) -> DescribedGroup:
@@ -124,6 +164,28 @@ class GroupCases:
         self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
         return self._groups.describe(group_id)
+
+    def describe_consumers(self, caller: Caller, node: Node, group_id: str) -> DescribedConsumerGroup:
+        """State and members of a group of the consumer protocol.
+
+        Reading the members raises TopicNotAuthorized at a topic that the caller may not describe.
+
+        Raises:
+            GroupNotAuthorized, NotCoordinator
+        """
+        self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
+        self._nodes.check_coordinator(node, group_id)
+        found = self._groups.consumers.describe(group_id)
+        return replace(found, members=self._permitted(caller, found.members))
+
+    def _permitted(self, caller: Caller, members: Iterable[DescribedConsumer]) -> Iterator[DescribedConsumer]:
+        permitted: set[str] = set()
+        for member in members:
+            assigned = (name for _, name, _ in (*member.assigned, *member.target))
+            for topic in {*member.topics, *assigned} - permitted:
+                self._access.require(caller, Operation.DESCRIBE, topic_resource(topic))
+                permitted.add(topic)
+            yield member
 
     def operations(self, caller: Caller, group_id: str) -> list[Operation]:
         """What the caller may do to a group."""

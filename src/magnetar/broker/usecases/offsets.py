@@ -109,14 +109,28 @@ class OffsetCases:
 
     # --- fetch -------------------------------------------------------------------------------------------------------
 
-    def fetch(self, caller: Caller, node: Node, group_id: str, *, stable: bool) -> Committed:
+    def fetch(
+        self,
+        caller: Caller,
+        node: Node,
+        group_id: str,
+        *,
+        stable: bool,
+        member_id: str | None = None,
+        epoch: int = -1,
+    ) -> Committed:
         """All that a group has committed, of which the caller is shown what `shown` and `every_shown` give.
+
+        `member_id` and `epoch` are those of a member of the consumer protocol.
 
         Raises:
             GroupNotAuthorized, NotCoordinator
         """
         self._access.require(caller, Operation.DESCRIBE, group_resource(group_id))
         self._nodes.check_coordinator(node, group_id)
+        error = self._offsets.check_fetch(group_id, member_id, epoch)
+        if error is not GroupError.NONE:
+            return Committed(error)
         error, cursors = self._offsets.fetch_all(group_id)
         if error is not GroupError.NONE:
             return Committed(error)
@@ -170,6 +184,10 @@ class OffsetCases:
 
     def _position(self, caller: Caller, group_id: str, wanted: TopicKey) -> Found:
         """A topic whose subscription of the group's name the caller may move: it may be kept for others."""
+        if caller.pipeline and isinstance(wanted, str):
+            full = self._kafka_topics.full_name_or_itself(wanted)
+            if self._access.takes_notes(caller, group_id, full):
+                return full  # there is nothing to read in it
         found = self._topic(caller, Operation.READ, wanted)
         if isinstance(found, str):
             try:

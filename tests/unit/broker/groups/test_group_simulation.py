@@ -16,6 +16,7 @@ from functools import partial
 import pytest
 
 from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.group import Group
 from magnetar.broker.groups.model import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from magnetar.broker.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from magnetar.testing.groups import GroupDriver, subscription
@@ -211,6 +212,7 @@ class Simulation:
             for sent in client.unanswered.values():
                 assert self.now - sent <= (NEW_MEMBER_S if client.dead else ANSWER_S_MAX), client.member_id
         group = self.groups.coordinator.find("g")
+        assert group is None or isinstance(group, Group)
         if group is None:
             return
         assert group.generation >= self.generation

@@ -8,6 +8,8 @@ from magnetar.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from magnetar.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from magnetar.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magnetar.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from magnetar.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from magnetar.wire.kafka.messages.describe_transactions import DescribeTransactionsRequest
@@ -90,6 +92,20 @@ GROUP_KINDS: Final = [
         2,
         lambda n: DeleteGroupsRequest([n.group]),
         right(Operation.DELETE, GROUP, GROUP_DENIED),
+    ),
+    Kind(
+        "consumer_group_describe",
+        1,
+        lambda n: ConsumerGroupDescribeRequest([n.group]),
+        right(Operation.DESCRIBE, GROUP, GROUP_DENIED),
+    ),
+    Kind(
+        "consumer_group_heartbeat",
+        1,
+        lambda n: ConsumerGroupHeartbeatRequest(
+            "other-group", "m", 0, None, None, 1000, [n.topic], topic_partitions=[]
+        ),
+        right(Operation.READ, GROUP, GROUP_DENIED) | right(Operation.DESCRIBE, TOPIC, TOPIC_DENIED),
     ),
     Kind(
         "describe_groups",

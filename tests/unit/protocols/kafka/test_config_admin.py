@@ -119,7 +119,7 @@ def test_what_does_not_exist_has_no_settings(with_broker: Run) -> None:
             assert ErrorCode(row.error_code).name == code, (kind, name)
             assert row.error_message
             assert row.configs == []
-        for kind, name in ((BROKER, ""), (METRICS, "m"), (GROUP, "g")):
+        for kind, name in ((BROKER, ""), (METRICS, "m")):
             row = await describe(client, kind, name)
             assert (row.error_code, row.configs) == (ErrorCode.NONE, [])
 
@@ -272,11 +272,90 @@ def test_brokers_are_set_at_start(with_broker: Run) -> None:
         assert (await change(client, BROKER, "1", ("message.max.bytes", DELETE, None)))[0] == "NONE"
         assert await replace(client, BROKER, "1", ("message.max.bytes", "1")) == "INVALID_REQUEST"
         assert await replace(client, BROKER, "1") == "NONE"
-        assert (await change(client, GROUP, "g", ("consumer.session.timeout.ms", SET, "1")))[
-            0
-        ] == "INVALID_CONFIG"
         assert (await change(client, METRICS, "m", ("interval.ms", SET, "1")))[0] == "INVALID_CONFIG"
         assert (await change(client, 99, "m", ("interval.ms", SET, "1")))[0] == "INVALID_REQUEST"
+
+    with_broker(scenario)
+
+
+MAX, OWN = "max.connections", "listener.name.plaintext.max.connections"
+
+
+def test_limits_on_connections_are_changed_while_a_broker_runs(with_broker: Run) -> None:
+    async def shown(client: Any, node: str) -> dict[str, Any]:
+        row = await describe(client, BROKER, node, [MAX, OWN, "num.partitions"], include_synonyms=True)
+        return {
+            one.name: (
+                one.value,
+                one.config_source,
+                one.read_only,
+                [(synonym.value, synonym.source) for synonym in one.synonyms],
+            )
+            for one in row.configs
+        }
+
+    async def scenario(client: Any) -> None:
+        admission = client.broker.admission
+        assert (await shown(client, "1"))[MAX] == ("9", 4, False, [("9", 4), ("2147483647", 5)])
+        assert (await change(client, BROKER, "", (MAX, SET, "7"), (OWN, SET, "3")))[0] == "NONE"
+        assert (await change(client, BROKER, "1", (MAX, SET, "8")))[0] == "NONE"
+        assert await shown(client, "") == {
+            MAX: ("7", 3, False, [("7", 3), ("2147483647", 5)]),
+            OWN: ("3", 3, False, [("3", 3)]),
+        }
+        found = await shown(client, "1")
+        assert found[MAX] == ("8", 2, False, [("8", 2), ("7", 3), ("9", 4), ("2147483647", 5)])
+        assert found[OWN][:2] == ("3", 3)
+        assert found["num.partitions"][2], "others are read-only"
+        assert admission._rules.all_listeners.connections_max == 8
+
+        # Nothing of a request that is refused, or only checked, holds.
+        bad = [(MAX, SET, "5"), ("num.partitions", SET, "5")]
+        assert (await change(client, BROKER, "1", *bad))[0] == "INVALID_REQUEST"
+        assert (await change(client, BROKER, "1", (MAX, SET, "-1")))[0] == "INVALID_CONFIG"
+        assert (await change(client, BROKER, "1", (MAX, APPEND, "1")))[0] == "INVALID_REQUEST"
+        assert (await change(client, BROKER, "1", (MAX, SET, "0"), validate_only=True))[0] == "INVALID_CONFIG"
+        assert (await change(client, BROKER, "1", (MAX, SET, "5"), validate_only=True))[0] == "NONE"
+        assert await replace(client, BROKER, "1", (MAX, None)) == "INVALID_REQUEST"
+        client.metadata.fail_next = 1
+        assert (await change(client, BROKER, "1", (MAX, SET, "5")))[0] == "KAFKA_STORAGE_ERROR"
+        assert (await shown(client, "1")) == found
+
+        assert await replace(client, BROKER, "") == "NONE"
+        assert await shown(client, "") == {}
+        assert (await change(client, BROKER, "1", (MAX, DELETE, None)))[0] == "NONE"
+        assert (await shown(client, "1"))[MAX][:2] == ("9", 4)
+        assert admission._rules.all_listeners.connections_max == 9
+
+    with_broker(scenario, given={MAX: "9"})
+
+
+def test_nodes_of_one_process_have_one_limit(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        assert (await change(client, BROKER, "2", (MAX, SET, "7")))[0] == "INVALID_REQUEST"
+        assert (await change(client, BROKER, "2", (MAX, DELETE, None)))[0] == "NONE"
+        assert (await change(client, BROKER, "", (MAX, SET, "7")))[0] == "NONE"
+        for node in ("1", "2"):
+            row = await describe(client, BROKER, node, [MAX])
+            assert (row.configs[0].value, row.configs[0].config_source) == ("7", 3)
+
+    with_broker(scenario, node_count=2)
+
+
+def test_changes_of_a_broker_at_the_same_time_all_hold(
+    with_broker: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(client: Any) -> None:
+        commit = client.metadata.commit
+
+        async def commit_later(*arguments: Any) -> None:
+            await asyncio.sleep(0)
+            await commit(*arguments)
+
+        monkeypatch.setattr(client.metadata, "commit", commit_later)
+        keys = (MAX, OWN, "max.connections.per.ip", "max.connection.creation.rate")
+        await asyncio.gather(*(change(client, BROKER, "", (key, SET, "1000")) for key in keys))
+        assert client.broker.broker_configs.of_all() == dict.fromkeys(keys, "1000")
 
     with_broker(scenario)
 

@@ -11,7 +11,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.cluster.model import Endpoint, Node, Nodes
 from magnetar.broker.errors import UnknownTopicId
 from magnetar.broker.groups.errors import GroupError
-from magnetar.broker.security.authorizer import AccessControl, AllowAll
+from magnetar.broker.security.authorizer import AccessControl, AllowAll, Authorizer
 from magnetar.broker.security.model import ANONYMOUS, Caller, topic_resource
 from magnetar.broker.usecases.groups import GroupCases
 from magnetar.broker.usecases.nodes import NodeCases
@@ -20,6 +20,7 @@ from magnetar.ledger.cursor import Cursor
 from magnetar.ledger.cursor_store import CursorKey
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
+from magnetar.protocols.kafka.large import Large, LargeMessages
 from magnetar.protocols.kafka.registry import Deferred, is_coroutine
 from magnetar.testing.audit import MemoryAudit
 from magnetar.testing.groups import GroupDriver, subscription
@@ -70,7 +71,9 @@ APIS = [
 class Door:
     """A broker that knows the topic `t` of 8 partitions, asked as a connection asks it."""
 
-    def __init__(self, driver: GroupDriver, node_count: int = 1) -> None:
+    def __init__(
+        self, driver: GroupDriver, node_count: int = 1, authorizer: Authorizer | None = None
+    ) -> None:
         self.driver = driver
         self.nodes = Nodes(
             [Node(number, None, {"PLAIN": Endpoint("host", 9000 + number)}) for number in range(node_count)]
@@ -88,10 +91,14 @@ class Door:
             get_by_id=get_by_id, find=lambda name: topic if name == topic.name else None
         )
         names: Any = SimpleNamespace(
-            name=TopicName.parse, shown=lambda name: name.kafka_name(), home="public/default"
+            name=TopicName.parse,
+            shown=lambda name: name.kafka_name(),
+            home="public/default",
+            full_name_or_itself=lambda name: TopicName.parse(name).full,
         )
+        self.large = LargeMessages(driver.clock.monotonic)
         transactions: Any = SimpleNamespace(pending_offsets=lambda group_id: set())
-        access = AccessControl(AllowAll(), MemoryAudit().audit)
+        access = AccessControl(authorizer or AllowAll(), MemoryAudit().audit)
         self.cases: Any = SimpleNamespace(
             kafka_names=names,
             groups=GroupCases(access, self.nodes, driver.coordinator, driver.cursors, names),
@@ -109,7 +116,7 @@ class Door:
         asked.encode_request(version, request, parts)
         decoded = codec.decode_request(version, memoryview(b"".join(parts)))
         context = RequestContext(
-            service=SimpleNamespace(),  # type: ignore[arg-type]
+            service=SimpleNamespace(large=self.large),  # type: ignore[arg-type]
             cases=self.cases,
             caller=Caller(ANONYMOUS, "127.0.0.1"),
             node=self.node,
@@ -125,6 +132,7 @@ class Door:
         responses: list[Any] = []
 
         def respond(response: Any) -> None:
+            response = response.response if isinstance(response, Large) else response
             out: list[Any] = []
             codec.encode_response(version, response, out)
             responses.append(asked.decode_response(version, memoryview(b"".join(out))))

@@ -1,7 +1,7 @@
 """AlterConfigs: replace all settings of topics at once (the older way; IncrementalAlterConfigs changes single ones).
 
-Served: v0-2.  What is not named goes back to its default.  Brokers' settings are fixed at start: to change none of them
-succeeds, to change any is refused.
+Served: v0-2.  What is not named goes back to its default.  Of brokers' settings those of connections can be changed;
+the others are fixed at start, and to change one is refused.
 """
 
 from magnetar.broker.policy.errors import InvalidConfigRequest
@@ -45,7 +45,7 @@ async def _change(context: RequestContext, wanted: AlterConfigsResource, validat
                 raise InvalidConfigRequest("Default topic resources are not allowed.")
             await cases.replace_topic(caller, name, configs, validate_only=validate_only)
         case ResourceType.BROKER:
-            cases.replace_broker(caller, name, configs)
+            await cases.replace_broker(caller, name, configs, validate_only=validate_only)
         case kind:
             raise InvalidConfigRequest(f"AlterConfigs does not change resources of type {kind}")
 

@@ -1,8 +1,8 @@
-"""DescribeConfigs: the settings of topics and brokers, and the levels of loggers.
+"""DescribeConfigs: the settings of topics, groups and brokers, and the levels of loggers.
 
 Served: v1-4 (v1 synonyms, KIP-226; v3 types and documentation, KIP-569).  An empty list of keys means all, as null
-does.  BROKER "" asks for what was changed for all brokers while they ran: nothing ever is.  Groups and client metrics
-have no settings here; naming one is no error.
+does.  BROKER "" asks for what was changed for all brokers while they ran.  Client metrics have no settings here; naming
+one is no error.  Of groups there are the settings of the consumer protocol (KIP-848).
 
 A resource is named in a dozen bytes and described in thousands, so many of them leave turns to others.
 """
@@ -74,8 +74,7 @@ def _describe(
             cases.describe_client_metrics(caller, name)
             return []
         case ResourceType.GROUP:
-            cases.describe_group(caller, name)
-            return []
+            return [_entry(entry, request) for entry in cases.describe_group(caller, name, names)]
         case _:
             raise InvalidConfigRequest(f"Unknown resource type {wanted.resource_type}")
 

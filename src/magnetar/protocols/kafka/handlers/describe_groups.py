@@ -1,7 +1,7 @@
 """DescribeGroups: state, members and assignments.
 
 Served: v0-6.  A group that does not exist is a Dead group; from v6 on it is GROUP_ID_NOT_FOUND as well
-(KIP-1043).
+(KIP-1043).  So is one of the consumer protocol: ConsumerGroupDescribe shows it.
 """
 
 from typing import Final

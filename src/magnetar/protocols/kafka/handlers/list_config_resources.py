@@ -1,6 +1,6 @@
 """ListConfigResources: what configurations can be asked for (KIP-1142; v0 is ListClientMetricsResources of KIP-714).
 
-Served: v0-1.  There are no client metrics subscriptions and no groups with settings.
+Served: v0-1.  Groups are those that have settings of their own; there are no client metrics subscriptions.
 """
 
 from magnetar.base.errors import BrokerError
@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
     try:
-        topics, nodes = context.cases.configs.list(context.caller)
+        topics, nodes, groups = context.cases.configs.list(context.caller)
     except BrokerError as refusal:
         response.error_code = error_code(refusal)
         return response
@@ -38,6 +38,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> List
         ResourceType.TOPIC: topics,
         ResourceType.BROKER: nodes,
         ResourceType.BROKER_LOGGER: nodes,
+        ResourceType.GROUP: groups,
     }
     for kind in sorted(wanted):
         response.config_resources += [ConfigResource(name, kind) for name in names.get(kind, ())]

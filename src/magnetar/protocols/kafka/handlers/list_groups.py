@@ -1,6 +1,6 @@
 """ListGroups: the groups that the node coordinates, by state (v4+, KIP-518) and type (v5+).  Served: v0-5.
 
-All groups are of type "classic".  A client that wants all of them asks every node.
+Types are "classic" and "consumer" (KIP-848).  A client that wants all groups asks every node.
 """
 
 from magnetar.protocols.kafka.context import RequestContext

@@ -1,6 +1,7 @@
 """OffsetCommit: how far a group has got.  Answered when the offsets are durable, all of them in one step.
 
-Served: v2-10 (retention v2-4, leader epochs v6+, static members v7+, topic ids v10+).
+Served: v2-10 (retention v2-4, leader epochs v6+, static members v7+, members of the consumer protocol v9+, topic ids
+v10+).  With an epoch that is behind its own such a member may commit what it has held since then (KIP-1251).
 """
 
 from collections.abc import Coroutine
@@ -24,6 +25,7 @@ from magnetar.wire.kafka.messages.offset_commit import (
 VERSIONS = (2, 10)
 PIECES = Pieces("topics", "partitions", "topics")
 
+_EPOCHS_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 10
 
 
@@ -70,6 +72,7 @@ def handle(
             request.generation_id_or_member_epoch,
             request.group_instance_id,
             request.retention_time_ms if request.retention_time_ms >= 0 else None,
+            context.api_version >= _EPOCHS_SINCE,
         ),
     )
     return _respond(response, rows, answer)

@@ -1,8 +1,8 @@
 """OffsetFetch: how far groups have got.  What was never committed is offset -1 without an error.
 
 Served: v1-10 (all topics v2+, `require_stable` v7+, many groups v8+, member id and epoch v9+, topic ids
-v10+). With `require_stable` an offset that an open transaction may move is UNSTABLE_OFFSET_COMMIT (KIP-447).  The
-member fields matter to the new consumer protocol only.
+v10+). With `require_stable` an offset that an open transaction may move is UNSTABLE_OFFSET_COMMIT (KIP-447).  A member
+of the consumer protocol gets STALE_MEMBER_EPOCH for an epoch that is not its own (KIP-848).
 """
 
 from collections.abc import Awaitable, Mapping, Sequence, Set
@@ -87,7 +87,8 @@ async def _answer_in_turns(context: RequestContext, request: OffsetFetchRequest)
 def _group(
     context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    error, topics = _fetch(context, group.group_id, group.topics, require_stable)
+    member = group.member_id, group.member_epoch
+    error, topics = _fetch(context, group.group_id, group.topics, require_stable, member)
     rows = [
         OffsetFetchResponseTopics(topic.name, topic.topic_id, _many_partitions(topic)) for topic in topics
     ]
@@ -99,10 +100,19 @@ def _fetch(
     group_id: str,
     topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
     require_stable: bool,
+    member: tuple[str | None, int] = (None, -1),
 ) -> tuple[ErrorCode, list[_Topic]]:
     offsets = context.cases.offsets
     try:
-        committed = offsets.fetch(context.caller, context.node, group_id, stable=require_stable)
+        member_id, epoch = member
+        committed = offsets.fetch(
+            context.caller,
+            context.node,
+            group_id,
+            stable=require_stable,
+            member_id=member_id,
+            epoch=epoch,
+        )
     except BrokerError as refusal:
         return error_code(refusal), []
     if committed.error is not GroupError.NONE:

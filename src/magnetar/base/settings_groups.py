@@ -1,0 +1,132 @@
+"""Settings of consumer groups, by Kafka's keys; those of the consumer protocol (KIP-848) are listed here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.config import ConfigType, Value
+from magnetar.base.errors import ConfigError
+from magnetar.base.server_key import ServerKey
+
+ASSIGNORS: Final = ("uniform", "range")
+_POLICY: Final = "group.consumer.migration.policy"
+_ASSIGNORS: Final = "group.consumer.assignors"
+
+
+def _known_assignors(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    if not value or len(set(value)) < len(value) or not set(value) <= set(ASSIGNORS):
+        return f"must name assignors of {', '.join(ASSIGNORS)}, each once"
+    return None
+
+
+def _key(name: str, default: int, documentation: str, *, minimum: int = 1) -> ServerKey:
+    return ServerKey(f"group.consumer.{name}", ConfigType.INT, str(default), documentation, minimum=minimum)
+
+
+CONSUMER_GROUP_KEYS: Final = (
+    _key(
+        "session.timeout.ms",
+        45_000,
+        "How long a member of the consumer protocol may be silent; a group can have its own.",
+    ),
+    _key("min.session.timeout.ms", 45_000, "The shortest session time-out that a group may have."),
+    _key("max.session.timeout.ms", 60_000, "The longest session time-out that a group may have."),
+    _key(
+        "heartbeat.interval.ms",
+        5_000,
+        "How often members of the consumer protocol send heartbeats; a group can have its own.",
+    ),
+    _key("min.heartbeat.interval.ms", 5_000, "The shortest heartbeat interval that a group may have."),
+    _key("max.heartbeat.interval.ms", 15_000, "The longest heartbeat interval that a group may have."),
+    _key(
+        "assignment.interval.ms",
+        1_000,
+        "How long a group of the consumer protocol goes on with an assignment at least; a group can have its own.",
+        minimum=0,
+    ),
+    _key(
+        "min.assignment.interval.ms", 0, "The shortest assignment interval that a group may have.", minimum=0
+    ),
+    _key(
+        "max.assignment.interval.ms",
+        15_000,
+        "The longest assignment interval that a group may have.",
+        minimum=0,
+    ),
+    _key("max.size", 2_147_483_647, "How many members a group of the consumer protocol may have."),
+    ServerKey(
+        _POLICY,
+        ConfigType.STRING,
+        "bidirectional",
+        "Whether a group goes over to the other protocol while it has members: from classic to consumer (upgrade) when"
+        " a member of that protocol joins, and back (downgrade) when the last one has gone.",
+        choices=("bidirectional", "disabled", "downgrade", "upgrade"),
+    ),
+    ServerKey(
+        _ASSIGNORS,
+        ConfigType.LIST,
+        ",".join(ASSIGNORS),
+        "The assignors of the consumer protocol; the first one is used where members do not ask for another.",
+        check=_known_assignors,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Named as the keys, so that the group coordinator's own settings are made of these field by field."""
+
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_migration_policy: str
+    offset_metadata_max_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+
+
+def groups(
+    text: Callable[[str], str],
+    integer: Callable[[str], int],
+    listed: Callable[[str], tuple[str, ...]],
+) -> GroupSettings:
+    """What the keys come to, by `text`, `integer` and `listed`.
+
+    Raises:
+        ConfigError: two of them contradict each other.
+    """
+    keys = {name: name.replace("_", ".") for name in GroupSettings.__dataclass_fields__}
+    numbers = {name: integer(key) for name, key in keys.items() if key not in (_ASSIGNORS, _POLICY)}
+    of = {keys[name]: number for name, number in numbers.items()}
+    _check_order(of, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        _check_order(of, f"group.consumer.min.{what}", f"group.consumer.{what}")
+        _check_order(of, f"group.consumer.{what}", f"group.consumer.max.{what}")
+    if of["group.consumer.heartbeat.interval.ms"] >= of["group.consumer.session.timeout.ms"]:
+        raise ConfigError(
+            "group.consumer.heartbeat.interval.ms is not less than group.consumer.session.timeout.ms:"
+            " no member could be known to live"
+        )
+    return GroupSettings(
+        **numbers,
+        group_consumer_assignors=listed(_ASSIGNORS),
+        group_consumer_migration_policy=text(_POLICY),
+    )
+
+
+def _check_order(of: Mapping[str, int], low: str, high: str) -> None:
+    if of[low] > of[high]:
+        raise ConfigError(f"{low} is greater than {high}: lower the first or raise the second")

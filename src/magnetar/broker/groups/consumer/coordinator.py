@@ -1,0 +1,292 @@
+"""All groups of the consumer protocol: finds or makes the group that a heartbeat is about, has its epochs stored and
+patterns resolved, and has the targets of large groups computed on a thread.
+
+A group's epochs are stored in blocks, ahead of their use: one synced write in a thousand changes, and a restart goes on
+above all epochs that can have been given.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MetadataError
+from magnetar.base.pacing import Pace
+from magnetar.base.tasks import Tasks
+from magnetar.broker.groups.configs import Timing
+from magnetar.broker.groups.consumer.checks import JOIN, problem_of
+from magnetar.broker.groups.consumer.classic_members import ClassicMembers
+from magnetar.broker.groups.consumer.group import GROUP_OVERHEAD_BYTES, ConsumerGroup
+from magnetar.broker.groups.consumer.heartbeats import Assigning, Heartbeats
+from magnetar.broker.groups.consumer.patterns import Pattern, Resolver
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.model import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    DescribedConsumerGroup,
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    SyncReply,
+    SyncRequest,
+)
+from magnetar.broker.groups.offsets import AnyGroup, TopicCatalogue
+from magnetar.broker.groups.settings import GroupSettings
+
+log: Final = logging.getLogger(__name__)
+
+EPOCHS_AT_ONCE: Final = 1_000
+TASKS_MAX: Final = 1_000  # patterns that wait for being resolved, and targets for being computed
+PATTERN_WAIT_S: Final = 1.0  # how long a heartbeat waits for what its pattern finds; later ones bring it then
+
+
+class Groups(Protocol):
+    """All groups, of either protocol."""
+
+    def find(self, group_id: str) -> AnyGroup | None: ...
+
+    def made_consumer(self, group_id: str) -> ConsumerGroup | str:
+        """A new group, also in the place of a classic one, whose members it takes over; or why it cannot."""
+        ...
+
+    def record(self, group: ConsumerGroup) -> "asyncio.Future[None]":
+        """Store the last epoch that the group has asked for."""
+        ...
+
+
+class ConsumerGroups:
+    """See the module's text.  `timing` is what holds for a group."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        clock: Clock,
+        settings: GroupSettings,
+        catalogue: TopicCatalogue,
+        memory: MembersMemory,
+        *,
+        on_settled: Callable[[ConsumerGroup], None],
+        goes_back: Callable[[ConsumerGroup], bool],
+        full_name: Callable[[str], str],
+        timing: Callable[[str], Timing],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._groups = groups
+        self._settings = settings
+        self._catalogue = catalogue
+        self._memory = memory
+        self._rules = Heartbeats(
+            clock,
+            settings,
+            catalogue,
+            memory,
+            on_settled=on_settled,
+            goes_back=goes_back,
+            assign_later=self._assign_later,
+            timing=timing,
+            new_id=new_id,
+        )
+        self._classic = ClassicMembers(self._rules, catalogue, full_name, new_id=new_id)
+        self._goes_back = goes_back
+        self._clock = clock
+        self._resolver = Resolver(clock, catalogue)
+        self._tasks = Tasks(log)
+        self._pace = Pace(clock.monotonic)
+        self._thread = ThreadPoolExecutor(
+            1, thread_name_prefix="magnetar-assign", initializer=self._pace.enter
+        )
+
+    async def close(self) -> None:
+        """Wait for the computation that is under way."""
+        self._pace.hurry()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._tasks.cancel()
+        await self._tasks.ended()
+
+    async def settled(self) -> None:
+        """Return when no target is being computed."""
+        await self._tasks.ended()
+
+    # --- heartbeats --------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, request: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult | Awaitable[ConsumerHeartbeatResult]:
+        """ConsumerGroupHeartbeat: answered at once, but for those that have to wait for the group's epochs."""
+        problem = problem_of(request, self._settings.group_consumer_assignors)
+        if problem is not None:
+            return ConsumerHeartbeatResult(*problem)
+        group = self._group(request)
+        if isinstance(group, ConsumerHeartbeatResult):
+            return group
+        if not group.can_bump or self._lacks_pattern(group, request):
+            return self._heartbeat_later(request)
+        return self._answered(group, request)
+
+    @staticmethod
+    def _lacks_pattern(group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
+        """Whether a member, or one that joins, brings a pattern that no member of the group has."""
+        if not request.pattern or (request.epoch != JOIN and request.member_id not in group.members):
+            return False
+        return group.pattern((request.pattern, request.owner)) is None
+
+    @staticmethod
+    def _has_names(group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
+        if request.names is not None:
+            return bool(request.names)
+        member = group.members.get(request.member_id)
+        return member is not None and bool(member.subscription.names)
+
+    async def _heartbeat_later(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        pattern: Pattern | None = None
+        while True:
+            group = self._group(request)  # it may have been deleted meanwhile
+            if isinstance(group, ConsumerHeartbeatResult):
+                return group
+            if not group.can_bump:
+                try:
+                    await asyncio.shield(self._stored(group))
+                except MetadataError as failure:
+                    log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+                    return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
+            elif pattern is None and self._lacks_pattern(group, request):
+                if len(self._tasks) >= TASKS_MAX:
+                    return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
+                pattern = Pattern(request.pattern or "", request.owner, request.may_see)
+                resolving = self._resolve(group, pattern)
+                # As from Kafka, topics that have names come first: librdkafka's suite (0045) tells the two apart.
+                if not self._has_names(group, request):
+                    await asyncio.wait([resolving], timeout=PATTERN_WAIT_S)
+            else:
+                return self._answered(group, request, pattern)
+
+    def _answered(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, new: Pattern | None = None
+    ) -> ConsumerHeartbeatResult:
+        pattern = group.pattern((request.pattern or "", request.owner)) or new
+        result = self._rules.heartbeat(group, request, pattern)
+        if group.epochs_stored - group.epoch < EPOCHS_AT_ONCE // 2 and group.storing is None:
+            self._stored(group)
+        member = group.members.get(result.member_id or "")
+        its = None if member is None else member.subscription.pattern
+        if its is not None and its.is_due(self._catalogue.changes, self._clock.monotonic()):
+            self._refresh(group, its)
+        return result
+
+    def _refresh(self, group: ConsumerGroup, pattern: Pattern) -> None:
+        """Look again what a pattern finds; where too much waits already, a later heartbeat asks again."""
+        if len(self._tasks) < TASKS_MAX:
+            self._resolve(group, pattern)
+
+    def _resolve(self, group: ConsumerGroup, pattern: Pattern) -> "asyncio.Task[None]":
+        """Have it looked up, beside whatever is going on."""
+        pattern.is_resolving = True
+        return self._tasks.spawn(
+            f"resolve a pattern of group {group.group_id!r}", self._resolver.resolve(pattern, group.resolved)
+        )
+
+    def _group(self, request: ConsumerHeartbeat) -> ConsumerGroup | ConsumerHeartbeatResult:
+        found = self._groups.find(request.group_id)
+        if isinstance(found, ConsumerGroup):
+            return found
+        if request.epoch != JOIN:
+            what = "There is no such group." if found is None else "The group is no consumer group."
+            return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, what)
+        if not self._memory.has_room(GROUP_OVERHEAD_BYTES):
+            return ConsumerHeartbeatResult(GroupError.COORDINATOR_NOT_AVAILABLE)
+        made = self._groups.made_consumer(request.group_id)
+        if isinstance(made, str):
+            return ConsumerHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND, made)
+        for member in made.members.values():
+            self._rules.keep_alive(made, member)
+        return made
+
+    def _stored(self, group: ConsumerGroup) -> "asyncio.Future[None]":
+        """Done when the next block of epochs is durable."""
+        if group.storing is None:
+            epochs = group.epochs_asked = group.epoch + EPOCHS_AT_ONCE
+            group.storing = self._groups.record(group)
+
+            def ended(future: "asyncio.Future[None]") -> None:
+                group.storing = None
+                if not future.cancelled() and future.exception() is None:
+                    group.epochs_stored = epochs
+
+            group.storing.add_done_callback(ended)
+        return group.storing
+
+    # --- members of the classic protocol -----------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
+        """JoinGroup of a group with members."""
+        if group.can_bump:
+            self._join(group, request, reply)
+        else:
+            self._tasks.spawn(
+                f"store epochs of group {group.group_id!r}", self._join_when_stored(group, request, reply)
+            )
+
+    async def _join_when_stored(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
+        try:
+            await asyncio.shield(self._stored(group))
+        except MetadataError as failure:
+            log.warning("the epochs of group %r could not be stored: %s", group.group_id, failure)
+        if group.can_bump and self._groups.find(group.group_id) is group:
+            self._join(group, request, reply)
+        else:
+            reply(JoinResult(GroupError.COORDINATOR_NOT_AVAILABLE, request.member_id))
+
+    def _join(self, group: ConsumerGroup, request: JoinRequest, reply: JoinReply) -> None:
+        self._classic.join(group, request, reply)
+        if group.is_all_classic:
+            self._goes_back(group)  # it has taken the place of the last member of the consumer protocol
+
+    def sync(self, group: ConsumerGroup, request: SyncRequest, reply: SyncReply) -> None:
+        """SyncGroup."""
+        self._classic.sync(group, request, reply)
+
+    def classic_heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> GroupError:
+        """Heartbeat."""
+        return self._classic.heartbeat(group, member_id, instance_id, generation)
+
+    # --- assignments -------------------------------------------------------------------------------------------------
+
+    def _assign_later(self, group: ConsumerGroup, job: Assigning) -> None:
+        self._tasks.spawn(f"assign the partitions of group {group.group_id!r}", self._assign(group, job))
+
+    async def _assign(self, group: ConsumerGroup, job: Assigning) -> None:
+        try:
+            target = await asyncio.get_running_loop().run_in_executor(self._thread, job.compute)
+        except BaseException:
+            group.is_assigning = False  # the next heartbeat tries again
+            raise
+        self._rules.assigned(group, job, target)
+
+    # --- administration ----------------------------------------------------------------------------------------------
+
+    def leave(self, group: ConsumerGroup, leaving: LeavingMember) -> GroupError:
+        """LeaveGroup, as administrators use it: the member is out, and the next one of its heartbeats learns it."""
+        return self._rules.remove(group, leaving.member_id, leaving.group_instance_id)
+
+    def describe(self, group_id: str) -> DescribedConsumerGroup:
+        """State and members; GROUP_ID_NOT_FOUND when there is no such group, or it is a classic one."""
+        if not group_id:
+            return DescribedConsumerGroup(GroupError.INVALID_GROUP_ID, group_id)
+        group = self._groups.find(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return DescribedConsumerGroup(GroupError.GROUP_ID_NOT_FOUND, group_id)
+        return DescribedConsumerGroup(
+            GroupError.NONE,
+            group_id,
+            group.state,
+            group.epoch,
+            group.assignment_epoch,
+            group.preferred_assignor(self._settings.group_consumer_assignors),
+            (group.described(one, self._catalogue.name_of) for one in list(group.members.values())),
+        )

@@ -1,0 +1,88 @@
+"""What members of the classic protocol tell each other inside JoinGroup and SyncGroup, for groups of both protocols.
+
+The server reads it where it assigns partitions to such members: their topics, what they own, their racks.  Topics are
+full names here, as everywhere in the groups.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import WireError
+from magnetar.wire.kafka.messages import consumer_protocol_assignment, consumer_protocol_subscription
+from magnetar.wire.kafka.messages.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition,
+)
+from magnetar.wire.kafka.runtime import Buffer
+
+EMBEDDED_BYTES_MAX: Final = 256 << 10  # read in one step of the loop: five milliseconds
+_VERSION: Final = struct.Struct(">h")
+_SUBSCRIPTION_VERSION_MAX: Final = consumer_protocol_subscription.VERSIONS[1]
+_ASSIGNMENT_VERSION_MAX: Final = consumer_protocol_assignment.VERSIONS[1]
+
+
+class Malformed(ValueError):
+    """Not what a consumer of the classic protocol says."""
+
+
+class Embedded(NamedTuple):
+    """`names` are as the client writes them, `owned` is by full name; `version` is that of the client's side."""
+
+    version: int
+    names: tuple[str, ...]
+    owned: Mapping[str, frozenset[int]]
+    rack_id: str | None
+
+
+def subscription(metadata: bytes, full_name: Callable[[str], str]) -> Embedded:
+    """What a member says of itself.
+
+    Raises:
+        Malformed
+    """
+    version = _version(metadata)
+    try:
+        found = consumer_protocol_subscription.decode(
+            min(version, _SUBSCRIPTION_VERSION_MAX), memoryview(metadata), _VERSION.size
+        )
+    except WireError as error:
+        raise Malformed(str(error)) from None
+    owned: dict[str, frozenset[int]] = {}
+    for one in found.owned_partitions:
+        topic = full_name(one.topic)
+        owned[topic] = owned.get(topic, frozenset()) | frozenset(one.partitions)
+    return Embedded(version, tuple(found.topics), owned, found.rack_id or None)
+
+
+def assigned(assignment: bytes, full_name: Callable[[str], str]) -> dict[str, set[int]]:
+    """What a leader has assigned to a member; nothing where that is no assignment of a consumer."""
+    try:
+        version = _version(assignment)
+        found = consumer_protocol_assignment.decode(
+            min(version, _ASSIGNMENT_VERSION_MAX), memoryview(assignment), _VERSION.size
+        )
+    except (Malformed, WireError):
+        return {}
+    partitions: dict[str, set[int]] = {}
+    for one in found.assigned_partitions:
+        partitions.setdefault(full_name(one.topic), set()).update(one.partitions)
+    return partitions
+
+
+def assignment(version: int, partitions: Iterable[tuple[str, Iterable[int]]]) -> bytes:
+    """As a leader would assign this to a member of that version; names as clients are shown them."""
+    version = min(version, _ASSIGNMENT_VERSION_MAX)
+    rows = [TopicPartition(name, sorted(indexes)) for name, indexes in partitions]
+    out: list[Buffer] = [_VERSION.pack(version)]
+    consumer_protocol_assignment.encode(version, ConsumerProtocolAssignment(rows), out)
+    return b"".join(out)
+
+
+def _version(embedded: bytes) -> int:
+    if not _VERSION.size <= len(embedded) <= EMBEDDED_BYTES_MAX:
+        raise Malformed(f"{len(embedded)} bytes")
+    (version,) = _VERSION.unpack_from(embedded)
+    if version < 0:
+        raise Malformed(f"version {version}")
+    return int(version)

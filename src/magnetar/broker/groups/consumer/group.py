@@ -1,0 +1,478 @@
+"""One group of the consumer protocol: its members, what they subscribe to, its epochs, and who holds each partition.
+
+Bookkeeping only: nothing here starts a timer or decides who gets what; `heartbeats` does.  What must stay true:
+
+* a partition has one holder at most: the member to which it is assigned, or that has yet to give it back;
+* `epoch` only grows, and never beyond `epochs_stored`, which is durable: after a restart the group goes on above it, so
+  an epoch that a member remembers from before cannot be mistaken for one that was given since;
+* `assignment_epoch` never exceeds `epoch`, and no member's epoch exceeds `assignment_epoch`;
+* `target` has what each member is to have at `assignment_epoch`; who is in `reconciled` has it.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from magnetar.base.clock import TimerHandle
+from magnetar.broker.groups.consumer.assignors import Assignments, Candidate, TopicId
+from magnetar.broker.groups.consumer.patterns import FOUND_BYTES, PATTERN_OVERHEAD_BYTES, Pattern
+from magnetar.broker.groups.group import MembersMemory, protocols_size
+from magnetar.broker.groups.model import DescribedConsumer, GroupState
+from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+
+GROUP_OVERHEAD_BYTES: Final = 1536
+MEMBER_OVERHEAD_BYTES: Final = 2048  # objects, timers and ids, about
+NAME_OVERHEAD_BYTES: Final = 400  # what a name of a subscription costs besides its letters
+PARTITION_BYTES: Final = 200  # what is kept of a partition that is assigned
+FIRST_EPOCH: Final = 1
+LEFT_FOR_NOW: Final = -2  # the epoch of a static member that is expected back
+
+Held: TypeAlias = dict[TopicId, dict[int, int]]  # since which epoch of the member
+
+
+class MemberState(Enum):
+    """How far a member is on its way to what it is to have."""
+
+    STABLE = "stable"
+    UNREVOKED = "unrevoked"  # it has yet to give partitions back
+    UNRELEASED = "unreleased"  # others have yet to give back what it is to get
+
+
+class Subscription:
+    """What members subscribe to; those of a group that say the same share one.
+
+    `names` are as clients write them, `topics` are full names, in the same order; `pattern` finds others besides.
+    """
+
+    __slots__ = ("names", "pattern", "size_bytes", "topics", "users")
+
+    def __init__(
+        self, names: tuple[str, ...], topics: tuple[str, ...], pattern: Pattern | None = None
+    ) -> None:
+        self.names = names
+        self.topics = topics
+        self.pattern = pattern
+        self.size_bytes = subscription_size(names)
+        self.users = 0
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+        return self.names, None if self.pattern is None else self.pattern.key
+
+    @property
+    def all_topics(self) -> Iterable[str]:
+        return self.topics if self.pattern is None else {*self.topics, *self.pattern.topics}
+
+
+def subscription_size(names: Iterable[str]) -> int:
+    """What a subscription is counted as, in bytes."""
+    return sum(2 * len(name) + NAME_OVERHEAD_BYTES for name in names)
+
+
+def _pattern_size(pattern: Pattern) -> int:
+    return PATTERN_OVERHEAD_BYTES + len(pattern.text) + FOUND_BYTES * len(pattern.topics)
+
+
+class ClassicPart(NamedTuple):
+    """What a member of the classic protocol has besides: its protocols in order, and its own session time-out.
+
+    `version` is that of its side of what members of that protocol tell each other.
+    """
+
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_ms: int
+    version: int
+
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.protocols}
+
+    @property
+    def size_bytes(self) -> int:
+        return protocols_size(self.protocols)
+
+
+class ConsumerMember:
+    """A member; `epoch` is 0 until it is in the books, and `classic` None unless it speaks the classic protocol."""
+
+    __slots__ = (
+        "assigned",
+        "assignor",
+        "classic",
+        "client_host",
+        "client_id",
+        "deadline",
+        "epoch",
+        "instance_id",
+        "member_id",
+        "previous_epoch",
+        "rack_id",
+        "rebalance_timeout_ms",
+        "rebalance_timer",
+        "revoking",
+        "state",
+        "subscription",
+        "timer",
+        "timer_deadline",
+    )
+
+    def __init__(self, member_id: str, instance_id: str | None, subscription: Subscription) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.subscription = subscription
+        self.rack_id: str | None = None
+        self.client_id = ""
+        self.client_host = ""
+        self.rebalance_timeout_ms = 0
+        self.assignor: str | None = None
+        self.classic: ClassicPart | None = None
+        self.epoch = 0
+        self.previous_epoch = 0
+        self.state = MemberState.STABLE
+        self.assigned: Held = {}
+        self.revoking: Held = {}
+        # As for members of the classic protocol: heartbeats only move `deadline`, and the timer looks again.
+        self.deadline = 0.0
+        self.timer: TimerHandle | None = None
+        self.timer_deadline = 0.0
+        self.rebalance_timer: TimerHandle | None = None
+
+    def stop_timers(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.stop_rebalance_timer()
+
+    def stop_rebalance_timer(self) -> None:
+        if self.rebalance_timer is not None:
+            self.rebalance_timer.cancel()
+            self.rebalance_timer = None
+
+    def holds_since(self, topic: TopicId, partition: int) -> int | None:
+        """The epoch at which it got the partition that it holds, or has yet to give back; None when it has not."""
+        since = self.assigned.get(topic, {}).get(partition)
+        return self.revoking.get(topic, {}).get(partition) if since is None else since
+
+
+class ConsumerGroup:
+    """See the module's text.  `epoch` is the last that may have been given: the group goes on above it."""
+
+    group_type: Final = "consumer"
+    protocol_type: Final = CONSUMER_PROTOCOL_TYPE
+    has_pending_members: Final = False  # clients, or the door, make member ids
+
+    def __init__(
+        self,
+        group_id: str,
+        now_ms: int,
+        *,
+        epoch: int = 0,
+        memory: MembersMemory | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self._memory = memory or MembersMemory()
+        self.is_dead = False
+        self.state_since_ms = now_ms  # since when it is empty, or has members
+        self.epoch = max(epoch, FIRST_EPOCH)
+        self.epochs_stored = epoch
+        self.epochs_asked = epoch  # what is on its way to be stored
+        self.storing: asyncio.Future[None] | None = None
+        self.owes_epoch = False  # it has changed when there was none left
+        self.assignment_epoch = self.epoch
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}  # instance id -> member id
+        self.target: Assignments = {}
+        self.reconciled: set[str] = set()
+        self.holders: dict[TopicId, dict[int, str]] = {}
+        self.held_count = 0
+        self.known: dict[str, tuple[TopicId, int]] = {}  # subscribed topics that there are: id, partitions
+        self.known_changes = -1  # as of which change of the catalogue
+        self.known_at_s = 0.0
+        self.assigned_at_s: float | None = None
+        self.is_assigning = False  # on a thread
+        self.classic_count = 0  # members of the classic protocol
+        self._classic_protocols: Counter[str] = Counter()  # name -> how many of them support it
+        self.name_count = 0  # in all subscriptions
+        self._subscriptions: dict[tuple[tuple[str, ...], tuple[str, str] | None], Subscription] = {}
+        self._patterns: dict[tuple[str, str], Pattern] = {}
+        self._topics: Counter[str] = Counter()  # full names -> how many subscriptions have them
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> GroupState:
+        if self.is_dead:
+            return GroupState.DEAD
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.assignment_epoch or self.owes_epoch:
+            return GroupState.ASSIGNING
+        if len(self.reconciled) < len(self.members):
+            return GroupState.RECONCILING
+        return GroupState.STABLE
+
+    @property
+    def generation(self) -> int:
+        """What is stored of its epochs."""
+        return self.epochs_asked
+
+    @property
+    def can_bump(self) -> bool:
+        """Whether the next epoch may be given."""
+        return self.epoch < self.epochs_stored
+
+    def bump(self) -> None:
+        """The group has changed: its next epoch, or that when it may be given."""
+        self.owes_epoch = not self.can_bump
+        if self.can_bump:
+            self.epoch += 1
+
+    def stop_timers(self) -> None:
+        for member in self.members.values():
+            member.stop_timers()
+
+    def die(self, now_ms: int) -> None:
+        """It is deleted, or a group of the other protocol takes its place."""
+        assert not self.members, self.group_id
+        self.state_since_ms = now_ms
+        self.is_dead = True
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> Iterable[str]:
+        """Full names of all that members subscribe to."""
+        return self._topics.keys()
+
+    def size_of(self, subscription: Subscription) -> int:
+        """What a member with it would add, in bytes."""
+        size = MEMBER_OVERHEAD_BYTES + (0 if subscription.users else subscription.size_bytes)
+        if subscription.pattern is not None and not subscription.pattern.users:
+            size += _pattern_size(subscription.pattern)
+        return size
+
+    def subscription(
+        self, names: tuple[str, ...], topics: tuple[str, ...], pattern: Pattern | None
+    ) -> Subscription:
+        """The one that says this; it counts as used, by `add` or `subscribe`, only after that."""
+        made = Subscription(names, topics, pattern)
+        return self._subscriptions.get(made.key, made)
+
+    def pattern(self, key: tuple[str, str]) -> Pattern | None:
+        """The one that members have with this text and owner."""
+        return self._patterns.get(key)
+
+    def resolved(self, pattern: Pattern, topics: frozenset[str]) -> None:
+        """A pattern finds these now; whether that changes anything the next heartbeat sees."""
+        if pattern.users:
+            self._count(pattern.topics, -1)
+            self._count(topics, 1)
+            self._memory.used += FOUND_BYTES * (len(topics) - len(pattern.topics))
+        pattern.topics = topics
+        self.known_changes, self.known_at_s = -1, -math.inf
+
+    def _count(self, topics: Iterable[str], users: int) -> None:
+        for topic in topics:
+            self._topics[topic] += users
+            if not self._topics[topic]:
+                del self._topics[topic]
+
+    def _use(self, subscription: Subscription) -> None:
+        subscription.users += 1
+        if subscription.users > 1:
+            return
+        self._subscriptions[subscription.key] = subscription
+        self.name_count += len(subscription.names)
+        self._memory.used += subscription.size_bytes
+        self._count(dict.fromkeys(subscription.topics), 1)
+        pattern = subscription.pattern
+        if pattern is not None:
+            pattern.users += 1
+            if pattern.users == 1:
+                self._patterns[pattern.key] = pattern
+                self._memory.used += _pattern_size(pattern)
+                self._count(pattern.topics, 1)
+
+    def _leave(self, subscription: Subscription) -> None:
+        subscription.users -= 1
+        if subscription.users:
+            return
+        del self._subscriptions[subscription.key]
+        self.name_count -= len(subscription.names)
+        self._memory.used -= subscription.size_bytes
+        self._count(dict.fromkeys(subscription.topics), -1)
+        pattern = subscription.pattern
+        if pattern is not None:
+            pattern.users -= 1
+            if not pattern.users:
+                del self._patterns[pattern.key]
+                self._memory.used -= _pattern_size(pattern)
+                self._count(pattern.topics, -1)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members consume `topic` (full name)."""
+        return topic in self._topics
+
+    def candidates(self, known: Mapping[str, tuple[TopicId, int]]) -> list[Candidate]:
+        """The members as assignors see them, for the topics in `known`."""
+        found = {
+            id(one): frozenset([known[topic][0] for topic in one.all_topics if topic in known])
+            for one in self._subscriptions.values()
+        }
+        return [
+            Candidate(one.member_id, one.instance_id, found[id(one.subscription)])
+            for one in self.members.values()
+        ]
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def add(self, member: ConsumerMember, now_ms: int) -> None:
+        if not self.members:
+            self.state_since_ms = now_ms
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members, member.instance_id
+            self.static_members[member.instance_id] = member.member_id
+        self._memory.used += MEMBER_OVERHEAD_BYTES
+        self._use(member.subscription)
+
+    def speak(self, member: ConsumerMember, classic: ClassicPart | None) -> None:
+        """From now on the member speaks the classic protocol, with this, or the consumer protocol."""
+        if member.classic is not None:
+            self.classic_count -= 1
+            self._memory.used -= member.classic.size_bytes
+            self._classic_protocols.subtract(member.classic.names)
+        member.classic = classic
+        if classic is not None:
+            self.classic_count += 1
+            self._memory.used += classic.size_bytes
+            self._classic_protocols.update(classic.names)
+        self._classic_protocols += Counter()
+
+    def supports(self, protocols: Iterable[str]) -> bool:
+        """Whether all members of the classic protocol support one of these."""
+        return any(self._classic_protocols[name] == self.classic_count for name in protocols)
+
+    @property
+    def is_all_classic(self) -> bool:
+        """Whether there are members, and none speaks the consumer protocol."""
+        return bool(self.members) and self.classic_count == len(self.members)
+
+    def lacks_what_is_free(self, member: ConsumerMember) -> bool:
+        """Whether it would get all that it still lacks if it asked now."""
+        target = self.target.get(member.member_id, {})
+        missing = [
+            (topic, one)
+            for topic, wanted in target.items()
+            for one in wanted - member.assigned.get(topic, {}).keys()
+        ]
+        return bool(missing) and not any(one in self.holders.get(topic, {}) for topic, one in missing)
+
+    def subscribe(self, member: ConsumerMember, subscription: Subscription) -> None:
+        self._use(subscription)
+        self._leave(member.subscription)
+        member.subscription = subscription
+
+    def remove(self, member: ConsumerMember, now_ms: int) -> None:
+        """Forget a member; what it held is free."""
+        member.stop_timers()
+        self.speak(member, None)
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static_members[member.instance_id]
+        self.reconciled.discard(member.member_id)
+        self.hold(member, {}, {})
+        self.target.pop(member.member_id, None)
+        self._memory.used -= MEMBER_OVERHEAD_BYTES
+        self._leave(member.subscription)
+        if not self.members:
+            self.state_since_ms = now_ms
+
+    def replace_static(self, old: ConsumerMember, new_id: str) -> None:
+        """Give a static member's place, with all that it has, to its next incarnation."""
+        old_id = old.member_id
+        del self.members[old_id]
+        old.member_id = new_id
+        old.epoch = old.previous_epoch = 0
+        self.members[new_id] = old
+        if old.instance_id is not None:
+            self.static_members[old.instance_id] = new_id
+        self.reconciled.discard(old_id)
+        for held in (old.assigned, old.revoking):
+            for topic, partitions in held.items():
+                self.holders[topic].update(dict.fromkeys(partitions, new_id))
+        if old_id in self.target:
+            self.target[new_id] = self.target.pop(old_id)
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    def hold(self, member: ConsumerMember, assigned: Held, revoking: Held) -> None:
+        """From now on the member holds these."""
+        for held in (member.assigned, member.revoking):
+            for topic, partitions in held.items():
+                holders = self.holders[topic]
+                for partition in partitions:
+                    del holders[partition]
+                self.held_count -= len(partitions)
+                self._memory.used -= PARTITION_BYTES * len(partitions)
+                if not holders:
+                    del self.holders[topic]
+        member.assigned, member.revoking = assigned, revoking
+        for held in (assigned, revoking):
+            for topic, partitions in held.items():
+                self.holders.setdefault(topic, {}).update(dict.fromkeys(partitions, member.member_id))
+                self.held_count += len(partitions)
+                self._memory.used += PARTITION_BYTES * len(partitions)
+
+    def install(self, target: Assignments, epoch: int) -> None:
+        """From `epoch` on members are to have this."""
+        assert self.assignment_epoch <= epoch <= self.epoch, (self.assignment_epoch, epoch, self.epoch)
+        self.target = target
+        self.assignment_epoch = epoch
+        self.reconciled.clear()
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def offsets_kept_from_ms(self, committed_ms: int) -> int | None:
+        """Since when the time of an offset runs that the group does not consume; None: it does not."""
+        return committed_ms if self.members else self.state_since_ms
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def preferred_assignor(self, known: Iterable[str]) -> str:
+        """The name that most members ask for; the first of `known` where they ask for none."""
+        names = list(known)
+        votes = Counter(one.assignor for one in self.members.values() if one.assignor in names)
+        return max(names, key=lambda name: votes[name])
+
+    def described(
+        self, member: ConsumerMember, name_of: Callable[[TopicId], str | None]
+    ) -> DescribedConsumer:
+        """A member as it is now; topics that are gone are left out."""
+        has = {**member.assigned}
+        for topic, partitions in member.revoking.items():
+            has[topic] = {**has.get(topic, {}), **partitions}
+        return DescribedConsumer(
+            member.member_id,
+            member.instance_id,
+            member.rack_id,
+            member.epoch,
+            member.client_id,
+            member.client_host,
+            member.subscription.names,
+            "" if member.subscription.pattern is None else member.subscription.pattern.text,
+            member.subscription.topics,
+            _shown(has, name_of),
+            _shown(self.target.get(member.member_id, {}), name_of),
+            member.classic is not None,
+        )
+
+
+def _shown(
+    partitions: Mapping[TopicId, Iterable[int]], name_of: Callable[[TopicId], str | None]
+) -> list[tuple[TopicId, str, list[int]]]:
+    named = ((topic, name_of(topic), sorted(partitions[topic])) for topic in sorted(partitions))
+    return [(topic, name, indexes) for topic, name, indexes in named if name is not None and indexes]

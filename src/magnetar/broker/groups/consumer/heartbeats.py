@@ -1,0 +1,438 @@
+"""The consumer group protocol (KIP-848) as a synchronous state machine: heartbeats in, epochs and assignments out.
+
+    Empty --a member joins--> Assigning --the target is computed--> Reconciling --all members have it--> Stable
+    Stable, Reconciling --a change of members, subscriptions or topics--> Assigning
+    any --the last member is gone--> Empty --deleted--> Dead
+
+Every call and every timer runs to its end before the next one; nothing here waits.  A change gives the group its next
+epoch.  The target for an epoch is computed by the heartbeat that finds it missing, at most once in the assignment
+interval, and on a thread where the group is large (`assign_later`); until it is there, members go on with the last one.
+
+A request is answered from what it and the books say.  Which error is given when follows Apache Kafka's coordinator.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.broker.groups.configs import Timing
+from magnetar.broker.groups.consumer.assignors import (
+    ASSIGNORS,
+    Assignments,
+    Assignor,
+    Candidate,
+    Partitions,
+    TopicId,
+)
+from magnetar.broker.groups.consumer.checks import JOIN, LEAVE
+from magnetar.broker.groups.consumer.group import (
+    LEFT_FOR_NOW,
+    PARTITION_BYTES,
+    ClassicPart,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Subscription,
+)
+from magnetar.broker.groups.consumer.patterns import Pattern
+from magnetar.broker.groups.consumer.reconcile import owns_all, owns_no_more_than, reconcile
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.group import MembersMemory
+from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
+from magnetar.broker.groups.offsets import TopicCatalogue
+from magnetar.broker.groups.settings import GroupSettings
+
+log: Final = logging.getLogger(__name__)
+
+AT_ONCE_MAX: Final = (
+    5_000  # members, partitions and subscriptions of one for which targets are computed on the loop
+)
+GROUP_NAMES_MAX: Final = (
+    100_000  # names in all subscriptions of a group: they are looked up in one go, in 20 ms
+)
+_LOOK_UP_S: Final = 1.0  # between two looks at the topics, however often topics change
+
+
+class Refused(Exception):
+    """A heartbeat that is answered with an error."""
+
+    def __init__(self, error: GroupError, message: str = "") -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message or error.value
+
+
+class Assigning:
+    """The computation of one target: `compute` touches nothing of the group, and may run on a thread."""
+
+    def __init__(
+        self,
+        epoch: int,
+        assign: Assignor,
+        candidates: list[Candidate],
+        counts: dict[TopicId, int],
+        before: dict[str, Partitions],
+    ) -> None:
+        self.epoch = epoch
+        self._assign = assign
+        self._candidates = candidates
+        self._counts = counts
+        self._before = before
+
+    @property
+    def cost(self) -> int:
+        topics = sum(len(one.topics) for one in self._candidates)
+        return len(self._candidates) + topics + sum(self._counts.values())
+
+    def compute(self) -> Assignments:
+        return self._assign(self._candidates, self._counts, self._before)
+
+
+class Heartbeats:
+    """The rules of one coordinator's groups; each call names the group that it is about.
+
+    `on_settled` is called when a group has its first member, or none any more.  `goes_back` is called when one has left
+    and all that are left speak the classic protocol: whether another group has taken the place of this one.
+    `assign_later` has a target computed beside the loop, and calls `assigned` with it.  `timing` is what holds for a
+    group, by its id.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: GroupSettings,
+        catalogue: TopicCatalogue,
+        memory: MembersMemory,
+        *,
+        on_settled: Callable[[ConsumerGroup], None],
+        goes_back: Callable[[ConsumerGroup], bool],
+        assign_later: Callable[[ConsumerGroup, Assigning], None],
+        timing: Callable[[str], Timing],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._catalogue = catalogue
+        self._memory = memory
+        self._on_settled = on_settled
+        self._goes_back = goes_back
+        self._assign_later = assign_later
+        self._timing = timing
+        self._new_id = new_id
+
+    # --- heartbeats --------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, pattern: Pattern | None = None
+    ) -> ConsumerHeartbeatResult:
+        """`request` has passed the `checks`, and names `pattern`, if it names one; the group's next epoch is stored."""
+        try:
+            if request.epoch in (LEAVE, LEFT_FOR_NOW):
+                return self._leave(group, request)
+            return self._go_on(group, request, pattern)
+        except Refused as refusal:
+            return ConsumerHeartbeatResult(refusal.error, refusal.message)
+
+    def join_classic(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, classic: ClassicPart
+    ) -> ConsumerMember:
+        """A member of the classic protocol joins, or joins again; `request` says the same as its JoinGroup.
+
+        Its `has_own_id` says whether the client gave the member id.
+
+        Raises:
+            Refused
+        """
+        member, _ = self._taken_on(group, request, None, classic)
+        return member
+
+    def _go_on(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, pattern: Pattern | None
+    ) -> ConsumerHeartbeatResult:
+        member, is_new = self._taken_on(group, request, pattern, None)
+        # A member that has not got what it is to have may have lost the answer that said so.
+        names_topics = request.names is not None or request.pattern is not None
+        said_all = request.epoch == JOIN or (
+            request.rebalance_timeout_ms != -1 and names_topics and request.owned is not None
+        )
+        lacks = request.owned is not None and not owns_all(request.owned, member.assigned)
+        return ConsumerHeartbeatResult(
+            GroupError.NONE,
+            "",
+            member.member_id,
+            member.epoch,
+            self._timing(group.group_id).heartbeat_interval_ms,
+            member.assigned if is_new or said_all or lacks else None,
+        )
+
+    def _taken_on(
+        self,
+        group: ConsumerGroup,
+        request: ConsumerHeartbeat,
+        pattern: Pattern | None,
+        classic: ClassicPart | None,
+    ) -> tuple[ConsumerMember, bool]:
+        """The member, as far on its way as it can go now, and whether what is assigned to it has changed."""
+        if request.epoch == JOIN:
+            member, changed = self._joined(group, request, pattern, classic)
+        else:
+            member = self._known(group, request)
+            changed = self._updated(group, member, request, pattern)
+        group.speak(member, classic)
+        member.client_id, member.client_host = request.client_id, request.client_host
+        if self._topics_changed(group, changed) or changed or group.owes_epoch:
+            group.bump()
+        self.assign_if_due(group)
+        is_new = reconcile(group, member, request.owned)
+        if classic is None:
+            self._watch_revocation(group, member, begins=is_new)
+        self.keep_alive(group, member)
+        return member, is_new
+
+    # --- who it is ---------------------------------------------------------------------------------------------------
+
+    def _known(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
+        member = self.member(group, request.member_id, request.instance_id)
+        given = member.epoch
+        # The answer that gave it its epoch may have been lost; it has got nothing from it then.
+        retries = request.epoch == member.previous_epoch and owns_no_more_than(request.owned, member.assigned)
+        if request.epoch > given or (request.epoch < given and not retries):
+            raise Refused(
+                GroupError.FENCED_MEMBER_EPOCH,
+                f"The member's epoch is {given}, not {request.epoch}: it has to give all up and join again.",
+            )
+        return member
+
+    @staticmethod
+    def member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member with this id, and with this instance id if it has one.
+
+        Raises:
+            Refused
+        """
+        if instance_id is not None:
+            current = group.static_members.get(instance_id)
+            if current is None:
+                raise Refused(
+                    GroupError.UNKNOWN_MEMBER_ID, "No member of the group has this group instance id."
+                )
+            if current != member_id:
+                raise Refused(GroupError.FENCED_INSTANCE_ID)
+        member = group.members.get(member_id)
+        if member is None:
+            raise Refused(GroupError.UNKNOWN_MEMBER_ID)
+        return member
+
+    def _joined(
+        self,
+        group: ConsumerGroup,
+        request: ConsumerHeartbeat,
+        pattern: Pattern | None,
+        classic: ClassicPart | None,
+    ) -> tuple[ConsumerMember, bool]:
+        """A member that joins, or joins again, and whether the group changes by that."""
+        member_id = request.member_id or self._new_id()
+        if request.instance_id is not None:
+            current = group.static_members.get(request.instance_id)
+            if classic is not None and request.has_own_id:
+                self.member(group, member_id, request.instance_id)  # it has been given its place before
+            elif current is not None and current != member_id:
+                member = group.members[current]
+                if member.epoch != LEFT_FOR_NOW and member.classic is None and classic is None:
+                    raise Refused(GroupError.UNRELEASED_INSTANCE_ID)
+                if member_id in group.members:
+                    raise Refused(GroupError.INVALID_REQUEST, "The member id is another member's.")
+                group.replace_static(member, member_id)
+                return member, self._updated(group, member, request, pattern)
+        known = group.members.get(member_id)
+        if known is not None:
+            if known.instance_id != request.instance_id:
+                raise Refused(GroupError.INVALID_REQUEST, "The member id is that of another instance.")
+            if known.epoch == LEFT_FOR_NOW:
+                known.epoch = known.previous_epoch = JOIN
+            return known, self._updated(group, known, request, pattern)
+        return self._added(group, member_id, request, pattern)
+
+    def _added(
+        self, group: ConsumerGroup, member_id: str, request: ConsumerHeartbeat, pattern: Pattern | None
+    ) -> tuple[ConsumerMember, bool]:
+        if len(group.members) >= self._settings.group_consumer_max_size:
+            raise Refused(
+                GroupError.GROUP_MAX_SIZE_REACHED,
+                f"The group has {self._settings.group_consumer_max_size} members, as many as it may.",
+            )
+        subscription = group.subscription(request.names or (), request.topics, pattern)
+        self._check_room(group, subscription)
+        member = ConsumerMember(member_id, request.instance_id, subscription)
+        member.rack_id = request.rack_id
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.assignor = request.assignor
+        is_first = not group.members
+        group.add(member, self._clock.now_ms())
+        if is_first:
+            self._on_settled(group)
+        return member, bool(request.names or pattern)
+
+    def _updated(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        request: ConsumerHeartbeat,
+        pattern: Pattern | None,
+    ) -> bool:
+        """Note what the member says now; whether that changes what the group subscribes to."""
+        before = member.subscription
+        names, topics = before.names, before.topics
+        if request.names is not None:
+            names, topics = request.names, request.topics
+        subscription = group.subscription(
+            names, topics, before.pattern if request.pattern is None else pattern
+        )
+        if subscription is not before:
+            self._check_room(group, subscription)
+            group.subscribe(member, subscription)
+        if request.rebalance_timeout_ms != -1:
+            member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        if request.rack_id is not None:
+            member.rack_id = request.rack_id
+        if request.assignor is not None:
+            member.assignor = request.assignor
+        return set(topics) != set(before.topics) or subscription.pattern is not before.pattern
+
+    def _check_room(self, group: ConsumerGroup, subscription: Subscription) -> None:
+        """For what it subscribes to besides what the group has, and the partitions of that."""
+        if subscription.users:
+            return
+        if group.name_count + len(subscription.names) > GROUP_NAMES_MAX:
+            raise Refused(GroupError.INVALID_REQUEST, f"A group can subscribe to {GROUP_NAMES_MAX} names.")
+        size = group.size_of(subscription)
+        for topic in subscription.all_topics:
+            found = None if topic in group.known else self._catalogue.found(topic)
+            size += PARTITION_BYTES * (found[1] if found else 0)
+        if not self._memory.has_room(size):
+            raise Refused(GroupError.COORDINATOR_NOT_AVAILABLE, "There is no memory left for more members.")
+
+    # --- assignments -------------------------------------------------------------------------------------------------
+
+    def _topics_changed(self, group: ConsumerGroup, subscribed_anew: bool) -> bool:
+        """Look at the topics again where that is due; whether there are others, or with other partitions."""
+        now_s = self._clock.monotonic()
+        is_late = group.known_changes != self._catalogue.changes and now_s >= group.known_at_s + _LOOK_UP_S
+        if not subscribed_anew and not is_late:
+            return False
+        group.known_changes, group.known_at_s = self._catalogue.changes, now_s
+        known = {
+            topic: found for topic in group.topics if (found := self._catalogue.found(topic)) is not None
+        }
+        changed = known != group.known
+        group.known = known
+        return changed
+
+    def assign_if_due(self, group: ConsumerGroup) -> None:
+        """Compute the target where it is missing and its time has come."""
+        if group.epoch == group.assignment_epoch or group.is_assigning:
+            return
+        now_s = self._clock.monotonic()
+        pause_s = self._timing(group.group_id).assignment_interval_ms / 1000
+        if group.target and group.assigned_at_s is not None and now_s < group.assigned_at_s + pause_s:
+            return
+        group.assigned_at_s = now_s
+        known = group.known
+        job = Assigning(
+            group.epoch,
+            ASSIGNORS[group.preferred_assignor(self._settings.group_consumer_assignors)],
+            group.candidates(known),
+            dict(known.values()),
+            dict(group.target),
+        )
+        if job.cost <= AT_ONCE_MAX:
+            group.install(job.compute(), job.epoch)
+        else:
+            group.is_assigning = True
+            self._assign_later(group, job)
+
+    def assigned(self, group: ConsumerGroup, job: Assigning, target: Assignments) -> None:
+        """The target that was computed beside the loop; members that have left meanwhile get nothing of it."""
+        group.is_assigning = False
+        if not group.is_dead:
+            present = {name: parts for name, parts in target.items() if name in group.members}
+            group.install(present, job.epoch)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def keep_alive(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """It has said something."""
+        timeout_ms = self._timing(group.group_id).session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        member.deadline = self._clock.monotonic() + timeout_ms / 1000
+        if member.timer is None or member.deadline < member.timer_deadline:
+            self._arm(group, member)
+
+    def _arm(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        if member.timer is not None:
+            member.timer.cancel()
+        member.timer_deadline = member.deadline
+        delay_s = member.deadline - self._clock.monotonic()
+        member.timer = self._clock.call_later(delay_s, self._expire_session, group, member)
+
+    def _expire_session(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        member.timer = None
+        if self._clock.monotonic() < member.deadline:
+            self._arm(group, member)
+        else:
+            log.info("member %r of group %r has failed", member.member_id, group.group_id)
+            self._remove(group, member)
+
+    def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember, *, begins: bool) -> None:
+        """A member has the time of a rebalance to give back what it is to give back."""
+        if begins or member.state is not MemberState.UNREVOKED:
+            member.stop_rebalance_timer()
+        if begins and member.state is MemberState.UNREVOKED:
+            self.limit(group, member)
+
+    def limit(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """From now on it has the time of a rebalance; it is out then, unless `stop_rebalance_timer` comes before."""
+        member.stop_rebalance_timer()
+        delay_s = max(member.rebalance_timeout_ms, 0) / 1000
+        member.rebalance_timer = self._clock.call_later(delay_s, self._expire_rebalance, group, member)
+
+    def _expire_rebalance(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        member.rebalance_timer = None
+        log.info("member %r of group %r has not done its part in time", member.member_id, group.group_id)
+        self._remove(group, member)
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        member = self.member(group, request.member_id, request.instance_id)
+        if request.epoch == LEFT_FOR_NOW:
+            member.epoch = LEFT_FOR_NOW
+            member.state = MemberState.STABLE
+            member.stop_rebalance_timer()
+            group.hold(member, member.assigned, {})
+            group.reconciled.discard(member.member_id)
+        else:
+            self._remove(group, member)
+        return ConsumerHeartbeatResult(GroupError.NONE, "", request.member_id, request.epoch)
+
+    def remove(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> GroupError:
+        """An administrator removes a member, by its id, or by that of its instance alone."""
+        if not member_id:
+            member_id = group.static_members.get(instance_id or "", "")
+        member = group.members.get(member_id)
+        if member is None:
+            return GroupError.UNKNOWN_MEMBER_ID
+        if instance_id is not None and member.instance_id != instance_id:
+            return GroupError.FENCED_INSTANCE_ID
+        self._remove(group, member)
+        return GroupError.NONE
+
+    def _remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        group.remove(member, self._clock.now_ms())
+        if group.is_all_classic and self._goes_back(group):
+            return
+        group.bump()
+        if not group.members:
+            self._on_settled(group)

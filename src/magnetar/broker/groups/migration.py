@@ -1,0 +1,112 @@
+"""Groups with members that go from one protocol to the other (KIP-848): what becomes of the books.
+
+* A classic group of consumers becomes one of the consumer protocol when a member of that joins.  Its members stay what
+  they are, with what they were assigned, and learn from their next request that they are to join again.
+* A group of the consumer protocol becomes a classic one when its last member of that protocol has gone.  The others
+  join again, and one of them assigns.
+
+Generations and epochs go on counting.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.broker.groups.consumer.embedded import Embedded, Malformed, assigned, assignment, subscription
+from magnetar.broker.groups.consumer.group import ClassicPart, ConsumerGroup, ConsumerMember, Held
+from magnetar.broker.groups.errors import GroupError
+from magnetar.broker.groups.group import Group, Member, MembersMemory
+from magnetar.broker.groups.model import JoinRequest, JoinResult, SyncResult
+from magnetar.broker.groups.offsets import TopicCatalogue
+from magnetar.broker.groups.subscription import CONSUMER_PROTOCOL_TYPE
+
+MEMBERS_MAX: Final = 1_000  # whose books are changed in one step of the loop: 30 ms
+
+
+def upgraded(
+    group: Group,
+    now_ms: int,
+    catalogue: TopicCatalogue,
+    full_name: Callable[[str], str],
+    memory: MembersMemory,
+) -> ConsumerGroup | str:
+    """The group of the consumer protocol that takes the place of `group`, which has no members then; or why there can
+    be none.  What members wait for is answered REBALANCE_IN_PROGRESS.
+    """
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return "The group's members are no consumers."
+    if len(group.members) > MEMBERS_MAX:
+        return f"A group of more than {MEMBERS_MAX} members keeps its protocol while they are there."
+    said: dict[str, Embedded] = {}
+    try:
+        for member in group.members.values():
+            metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
+            said[member.member_id] = subscription(metadata, full_name)
+    except Malformed as error:
+        return f"What a member says of itself cannot be read: {error}"
+    made = ConsumerGroup(group.group_id, now_ms, epoch=group.generation, memory=memory)
+    made.epochs_stored = made.epochs_asked = 0  # as epochs none of them has been
+    for member in list(group.members.values()):
+        _answer(group, member)
+        its = said[member.member_id]
+        names = made.subscription(its.names, tuple(map(full_name, its.names)), None)
+        one = ConsumerMember(member.member_id, member.group_instance_id, names)
+        one.rack_id = its.rack_id
+        one.client_id, one.client_host = member.client_id, member.client_host
+        one.rebalance_timeout_ms = member.rebalance_timeout_ms
+        one.epoch = one.previous_epoch = made.assignment_epoch
+        made.add(one, now_ms)
+        made.speak(one, ClassicPart(member.protocols, member.session_timeout_ms, its.version))
+        made.hold(one, _held(made, assigned(member.assignment, full_name), catalogue), {})
+        made.target[one.member_id] = {topic: set(held) for topic, held in one.assigned.items()}
+        group.remove(member.member_id)
+    group.stop_timers()
+    return made
+
+
+def _answer(group: Group, member: Member) -> None:
+    group.answer_join(member, JoinResult(GroupError.REBALANCE_IN_PROGRESS, member.member_id))
+    member.answer_sync(SyncResult(GroupError.REBALANCE_IN_PROGRESS))
+
+
+def _held(group: ConsumerGroup, assigned: dict[str, set[int]], catalogue: TopicCatalogue) -> Held:
+    """What a leader gave to a member, but for what there is not, and what it gave to another one as well."""
+    held: Held = {}
+    for name, partitions in assigned.items():
+        found = catalogue.found(name)
+        if found is None:
+            continue
+        topic, count = found
+        taken = group.holders.get(topic, {})
+        free = [one for one in partitions if 0 <= one < count and one not in taken]
+        if free:
+            held[topic] = dict.fromkeys(free, group.assignment_epoch)
+    return held
+
+
+def downgraded(group: ConsumerGroup, made: Group, now_ms: int, catalogue: TopicCatalogue) -> None:
+    """Put the members of `group`, all of which speak the classic protocol, into `made`, which has none yet; `group` has
+    none then.
+    """
+    assignments: dict[str, bytes] = {}
+    for one in list(group.members.values()):
+        part = one.classic
+        assert part is not None, one.member_id
+        request = JoinRequest(
+            group.group_id,
+            one.member_id,
+            CONSUMER_PROTOCOL_TYPE,
+            part.protocols,
+            part.session_timeout_ms,
+            one.rebalance_timeout_ms,
+            one.client_id,
+            one.client_host,
+            one.instance_id,
+        )
+        target = group.target.get(one.member_id, {})
+        named = [(catalogue.shown_name(topic), partitions) for topic, partitions in target.items()]
+        assignments[one.member_id] = assignment(
+            part.version, [(name, partitions) for name, partitions in named if name is not None]
+        )
+        group.remove(one, now_ms)
+        made.add(Member(one.member_id, request), CONSUMER_PROTOCOL_TYPE)
+    made.adopt(assignments, now_ms)

@@ -1,0 +1,112 @@
+"""ConsumerGroupHeartbeat: a member joins, lives or leaves, and gets partitions from the server (KIP-848).
+
+Served: v0-1 (regular expressions v1+, which RE2 runs; members make their ids themselves v1+, KIP-1082).  A member that
+joins with an expression gets what it finds at once, or with a later heartbeat where there are very many topics.
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from magnetar.base.errors import BrokerError
+from magnetar.broker.groups.model import ConsumerHeartbeat, ConsumerHeartbeatResult
+from magnetar.protocols.kafka.context import RequestContext
+from magnetar.protocols.kafka.errors import error_code
+from magnetar.protocols.kafka.groups import GROUP_ERROR_CODES
+from magnetar.protocols.kafka.large import ELEMENTS_AT_ONCE, ELEMENTS_PER_TURN
+from magnetar.protocols.kafka.registry import Api
+from magnetar.wire.kafka.messages import consumer_group_heartbeat as codec
+from magnetar.wire.kafka.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+VERSIONS = (0, 1)
+
+_OWN_ID_SINCE: Final = 1
+
+
+def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    names = request.subscribed_topic_names or []
+    try:
+        if len(names) > ELEMENTS_AT_ONCE:
+            return _in_turns(context, request, names)
+        topics = context.cases.groups.subscribed(context.caller, context.node, request.group_id, names)
+        answer = context.cases.groups.consumer_heartbeat(
+            context.caller, context.node, _asked(context, request, topics)
+        )
+    except BrokerError as refusal:
+        return _refused(refusal)
+    return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else _awaited(answer)
+
+
+async def _in_turns(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
+) -> ConsumerGroupHeartbeatResponse:
+    """As `handle`, with others having their turn after every few names."""
+    topics: list[str] = []
+    cases = context.cases.groups
+    try:
+        for start in range(0, len(names), ELEMENTS_PER_TURN):
+            some = names[start : start + ELEMENTS_PER_TURN]
+            async with context.service.large.turn(len(some)):
+                topics += cases.subscribed(context.caller, context.node, request.group_id, some)
+        answer = cases.consumer_heartbeat(context.caller, context.node, _asked(context, request, topics))
+    except BrokerError as refusal:
+        return _refused(refusal)
+    return _response(answer) if isinstance(answer, ConsumerHeartbeatResult) else await _awaited(answer)
+
+
+async def _awaited(answer: Awaitable[ConsumerHeartbeatResult]) -> ConsumerGroupHeartbeatResponse:
+    return _response(await answer)
+
+
+def _asked(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, topics: list[str]
+) -> ConsumerHeartbeat:
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return ConsumerHeartbeat(
+        request.group_id,
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        request.rebalance_timeout_ms,
+        None if names is None else tuple(names),
+        tuple(topics),
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        None if owned is None else {one.topic_id: frozenset(one.partitions) for one in owned},
+        context.client_id or "",
+        f"/{context.client_host}",  # as the JVM writes addresses, and tools expect
+        context.api_version >= _OWN_ID_SINCE,
+    )
+
+
+def _refused(refusal: BrokerError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error_code(refusal), error_message=str(refusal))
+
+
+def _response(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if result.assignment is not None:
+        assignment = Assignment(
+            [
+                TopicPartitions(topic_id, sorted(partitions))
+                for topic_id, partitions in result.assignment.items()
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=GROUP_ERROR_CODES[result.error],
+        error_message=result.message or None,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+API = Api.of(codec, VERSIONS, handle)
