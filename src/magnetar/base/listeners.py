@@ -141,11 +141,20 @@ def parse_pulsar_url(text: str) -> tuple[str, int]:
 def is_loopback(address: str) -> bool:
     """Whether a numeric address, scope and all, can only be reached from this machine."""
     try:
-        parsed = ipaddress.ip_address(address)
+        return numeric(address).is_loopback
     except ValueError:
         return False
+
+
+def numeric(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """A numeric address; an IPv4 one that is written as an IPv6 one (`::ffff:10.0.0.7`) is the IPv4 one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return (mapped or parsed).is_loopback
+    return mapped or parsed
 
 
 def check_addresses(listeners: Sequence[Listener]) -> None:

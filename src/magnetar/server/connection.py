@@ -32,14 +32,13 @@ _ESTABLISHED: Final = 1  # tcpi_state, its first byte
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Kafka's `max.connections`, `max.connections.per.ip` and `connections.max.idle.ms`.
+    """`connections_max` leaves enough of the process's open files to storage: no connection keeps it from a segment.
 
-    `connections_max` leaves enough of the process's open files to storage: no connection keeps it from a segment.
+    `idle_s_max` is Kafka's `connections.max.idle.ms`.
     `first_word_s_max` is how long a client may take to send anything at all.
     """
 
     connections_max: int = 2**31 - 1
-    connections_per_host_max: int = 2**31 - 1
     idle_s_max: float = 600.0
     first_word_s_max: float = FIRST_WORD_S_MAX
 

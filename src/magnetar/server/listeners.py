@@ -1,10 +1,9 @@
-"""The sockets that are listened on, and the limits on connections."""
+"""The sockets that are listened on, and the connections that are open."""
 
 import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,6 +13,7 @@ from magnetar.base.errors import ConfigError
 from magnetar.base.listeners import LOCALHOST
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.rare_line import RareLine
+from magnetar.broker.quotas.admission import Admission
 from magnetar.protocols.door import Session
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import Connection, ConnectionLimits
@@ -27,66 +27,63 @@ MakeSession = Callable[[Connection, int], Session]  # with the connection's numb
 class Connections:
     """Every open connection of the process, and whether another one is allowed.
 
-    Each socket that was accepted has a place, also one whose client is still in the handshake of TLS.
+    Each socket that was accepted has a place, also one whose client is still in the handshake of TLS.  Names of
+    listeners are in capitals.
     """
 
-    def __init__(self, limits: ConnectionLimits, clock: Clock, memory: MemoryBudget) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, clock: Clock, memory: MemoryBudget, admission: Admission
+    ) -> None:
         self._limits = limits
         self._memory = memory
         self._clock = clock
-        self._open: set[Connection] = set()
-        self._places = 0
-        self._places_by_host: Counter[str] = Counter()
+        self._admission = admission
+        self._open: dict[Connection, str] = {}  # the listener of each
         self._sequence = 0
         self.refused_count = 0
         self._refusals = RareLine(log, clock)
         self._empty = asyncio.Event()  # set while no connection is open
-        self.handshakes = Handshakes(clock, self._take_place, self._give_place)
+        self.handshakes = Handshakes(clock, self._take_place, admission.give_place)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def factory(self, make_session: MakeSession) -> Callable[[], Connection]:
+    def factory(self, listener: str, make_session: MakeSession) -> Callable[[], Connection]:
         """What a listener calls for each accepted socket."""
 
         def admit(connection: Connection) -> Session | None:
-            return (
-                self._opened(connection, make_session) if self._take_place(connection.client_host) else None
-            )
+            if not self._take_place(listener, connection.client_host):
+                return None
+            return self._opened(connection, listener, make_session)
 
         return lambda: Connection(admit, self._forget, self._clock, self._limits, self._memory)
 
-    def tls_factory(self, make_session: MakeSession, certificate: Certificate) -> Callable[[], TlsConnection]:
+    def tls_factory(
+        self, listener: str, make_session: MakeSession, certificate: Certificate
+    ) -> Callable[[], TlsConnection]:
         """The same for a listener with TLS: sessions are made behind the handshake."""
 
         def admit(connection: Connection) -> Session:
-            return self._opened(connection, make_session)
+            return self._opened(connection, listener, make_session)
 
         def make() -> TlsConnection:
             connection = Connection(admit, self._forget, self._clock, self._limits, self._memory)
-            return TlsConnection(connection, certificate.context, self.handshakes)
+            return TlsConnection(connection, certificate.context, self.handshakes, listener)
 
         return make
 
-    def _take_place(self, client_host: str) -> bool:
-        if self._places >= self._limits.connections_max:
-            self._refused(f"{self._places} are open, as many as may be", client_host)
-            return False
-        if self._places_by_host[client_host] >= self._limits.connections_per_host_max:
-            self._refused(f"it has {self._places_by_host[client_host]}, as many as may be", client_host)
-            return False
-        self._places += 1
-        self._places_by_host[client_host] += 1
-        return True
+    def _take_place(self, listener: str, client_host: str) -> bool:
+        count = self._admission.count
+        if count >= self._limits.connections_max:
+            why: str | None = f"{count} are open, as many as the process may have"
+        else:
+            why = self._admission.take_place(listener, client_host)
+        if why is not None:
+            self._refused(why, client_host)
+        return why is None
 
-    def _give_place(self, client_host: str) -> None:
-        self._places -= 1
-        self._places_by_host[client_host] -= 1
-        if not self._places_by_host[client_host]:
-            del self._places_by_host[client_host]
-
-    def _opened(self, connection: Connection, make_session: MakeSession) -> Session:
-        self._open.add(connection)
+    def _opened(self, connection: Connection, listener: str, make_session: MakeSession) -> Session:
+        self._open[connection] = listener
         self._empty.clear()
         self._sequence += 1
         return make_session(connection, self._sequence)
@@ -97,9 +94,9 @@ class Connections:
         self._refusals.warn(f"refusing a connection from {client_host}: {why}", "were refused")
 
     def _forget(self, connection: Connection) -> None:
-        if connection in self._open:
-            self._open.discard(connection)
-            self._give_place(connection.client_host)
+        listener = self._open.pop(connection, None)
+        if listener is not None:
+            self._admission.give_place(listener, connection.client_host)
             if not self._open:
                 self._empty.set()
 

@@ -1,7 +1,6 @@
 """Clients that we did not write meet the quota of partitions that are made (KIP-599)."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import confluent_kafka.admin
@@ -20,13 +19,6 @@ from tests.integration.server.wire import Wire, eventually
 
 pytestmark = pytest.mark.clients
 AT_ONCE = 11  # seconds' worth of partitions
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as one:
-        yield one
-        assert "Traceback" not in one.log
 
 
 def limit(server: MagnetarProcess, client_id: str, rate: float) -> None:

@@ -20,13 +20,6 @@ ADMIN = "/admin/v2/persistent/public/default"
 TYPES = [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as one:
-        yield one
-        assert "Traceback" not in one.log
-
-
 @pytest.fixture
 def client(server: MagnetarProcess) -> Iterator[pulsar.Client]:
     one = pulsar.Client(server.pulsar_url)

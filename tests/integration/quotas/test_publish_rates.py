@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -16,13 +15,6 @@ pytestmark = pytest.mark.clients
 RATE = 20
 COUNT = 60  # of which a second's worth comes at once
 ADMIN = "/admin/v2/persistent/public/default"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MagnetarProcess]:
-    with MagnetarProcess() as one:
-        yield one
-        assert "Traceback" not in one.log
 
 
 @pytest.fixture

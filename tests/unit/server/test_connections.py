@@ -11,6 +11,7 @@ from magnetar.server.connection import Connection, ConnectionLimits
 from magnetar.server.listeners import Connections
 from magnetar.server.loop_watch import INTERVAL_S, QUIET_INTERVAL_S, LoopWatch
 from magnetar.testing.clock import FakeClock
+from tests.unit.server.tls_world import admitting
 
 
 class Transport:
@@ -40,14 +41,14 @@ class Session:
 
 
 def connect(connections: Connections) -> tuple[Connection, Transport]:
-    connection = connections.factory(lambda connection, number: Session())()
+    connection = connections.factory("PLAINTEXT", lambda connection, number: Session())()
     transport = Transport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     return connection, transport
 
 
 def made(clock: FakeClock, **limits: Any) -> Connections:
-    return Connections(ConnectionLimits(**limits), clock, MemoryBudget(1 << 20, clock))
+    return Connections(ConnectionLimits(**limits), clock, MemoryBudget(1 << 20, clock), admitting(clock))
 
 
 def test_a_client_that_sends_nothing_is_closed_and_one_that_has_spoken_may_be_silent() -> None:

@@ -1,6 +1,7 @@
 """How much clients may use, and how much of it is left: all in memory, limits in the metadata store as well.
 
-    /client-quotas/<user>/<client id>    {"v": 1, "limits": {"producer_byte_rate": 1048576.0}}
+    /client-quotas/<user>/<client id>          {"v": 1, "limits": {"producer_byte_rate": 1048576.0}}
+    /client-quotas/any/any/<IP address>        {"v": 1, "limits": {"connection_creation_rate": 5.0}}
 
 A name is `=` and hexadecimal digits of UTF-8; `default` and `any` are what they are in `Entity`.  A change holds once
 it is durable.
@@ -42,9 +43,9 @@ class ClientQuotas:
 
     async def load(self) -> None:
         for path, one in await self._metadata.scan(_ROOT):
-            user, client_id = map(_name, path.removeprefix(_ROOT).split("/"))
+            entity = Entity(*map(_name, path.removeprefix(_ROOT).split("/")))
             limits = json.loads(one.value)["limits"]
-            self._limits[Entity(user, client_id)] = {Limit(key): value for key, value in limits.items()}
+            self._limits[entity] = {Limit(key): value for key, value in limits.items()}
 
     def all(self) -> Iterator[tuple[Entity, Mapping[Limit, float]]]:
         yield from self._limits.items()
@@ -91,6 +92,14 @@ class ClientQuotas:
                 bucket.change_rate(rate)
         return bucket
 
+    def connection_rate(self, address: str) -> float | None:
+        """How many connections a second may come from an IP address; None if that is not limited."""
+        for name in (address, DEFAULT):
+            limits = self._limits.get(Entity(None, None, name))
+            if limits is not None:
+                return limits[Limit.CONNECTED]
+        return None
+
     def _closest(self, limit: Limit, user: str, client_id: str) -> tuple[Entity, float] | None:
         for entity in (
             Entity(user, client_id), Entity(user, DEFAULT), Entity(user, None),
@@ -104,7 +113,8 @@ class ClientQuotas:
 
 
 def _path(entity: Entity) -> str:
-    return f"{_ROOT}{_written(entity.user)}/{_written(entity.client_id)}"
+    path = f"{_ROOT}{_written(entity.user)}/{_written(entity.client_id)}"
+    return path if entity.address is None else f"{path}/{_written(entity.address)}"
 
 
 def _written(name: Name) -> str:

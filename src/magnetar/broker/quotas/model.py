@@ -16,18 +16,27 @@ Name: TypeAlias = str | Literal[Default.DEFAULT] | None
 
 
 class Entity(NamedTuple):
-    """Clients that a limit is for, by the user that they log in as and by the client id that they say."""
+    """Clients that a limit is for, by the user that they log in as and the client id that they say, or by the IP
+    address that they connect from.
+    """
 
     user: Name
     client_id: Name
+    address: Name = None
 
 
 class Limit(Enum):
-    """What can be limited; its value is Kafka's name for it.  Bytes a second, or partitions made and deleted."""
+    """What can be limited; its value is Kafka's name for it.
+
+    Bytes a second, partitions made and deleted a second, a share of the event loop's time in percent, and connections
+    a second.
+    """
 
     PRODUCED = "producer_byte_rate"
     FETCHED = "consumer_byte_rate"
     MUTATED = "controller_mutation_rate"
+    WORKED = "request_percentage"
+    CONNECTED = "connection_creation_rate"
 
 
 class Rate(NamedTuple):

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from magnetar.base.clock import Clock
+from magnetar.base.config import INT_MAX
+from magnetar.base.settings_connections import canonical_address
 from magnetar.broker.errors import QuotaExceeded
 from magnetar.broker.policy.errors import InvalidConfigRequest
 from magnetar.broker.quotas.bucket import Bucket
@@ -18,9 +20,15 @@ from magnetar.broker.security.model import CLUSTER, Caller, Operation
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
+ADDRESS: Final = "ip"
 NAME_CHARS_MAX: Final = 1024
 THROTTLE_MS_MAX: Final = (1 << 31) - 1  # what an answer has room for
 RATE_MAX: Final = float((1 << 63) - 1)
+_OF_CLIENTS: Final = (Limit.PRODUCED, Limit.FETCHED, Limit.MUTATED, Limit.WORKED)
+# What can be limited by each name that an entity can have; in the order of `Entity`.
+_LIMITS_OF: Final = {USER: _OF_CLIENTS, CLIENT_ID: _OF_CLIENTS, ADDRESS: (Limit.CONNECTED,)}
+_WHOLE: Final = (Limit.PRODUCED, Limit.FETCHED, Limit.CONNECTED)  # as Kafka's, the others may be fractions
+_LARGEST: Final = {Limit.CONNECTED: float(INT_MAX)}
 _AT_ONCE: Final = 512  # entities that are looked at before others have their turn
 
 T = TypeVar("T")
@@ -89,7 +97,7 @@ class Mutations:
 class ClientMeter:
     """What one client uses of what it may: asked for each request, so it keeps what it has looked up."""
 
-    __slots__ = ("_client_id", "_clock", "_fetched", "_produced", "_quotas", "_user", "_version")
+    __slots__ = ("_client_id", "_clock", "_fetched", "_produced", "_quotas", "_user", "_version", "_worked")
 
     def __init__(self, quotas: ClientQuotas, clock: Clock, user: str, client_id: str) -> None:
         self._quotas = quotas
@@ -107,6 +115,18 @@ class ClientMeter:
         self._version = quotas.version
         self._produced = quotas.bucket(Limit.PRODUCED, self._user, self._client_id)
         self._fetched = quotas.bucket(Limit.FETCHED, self._user, self._client_id)
+        self._worked = quotas.bucket(Limit.WORKED, self._user, self._client_id)
+
+    def is_timed(self) -> bool:
+        """Whether what is worked for it has to be measured."""
+        if self._version != self._quotas.version:
+            self._look_up()
+        return self._worked is not None
+
+    def worked(self, seconds: float) -> int:
+        """The event loop worked so long for it; the milliseconds until it owes nothing."""
+        bucket = self._worked
+        return 0 if bucket is None else throttle_ms(bucket.use(100 * seconds, self._clock.monotonic()))
 
     def produced(self, size: int) -> int:
         """It has produced so many bytes; the milliseconds that it has to wait before its next request."""
@@ -193,7 +213,7 @@ class QuotaCases:
             entity = _entity(change.entity)
             if entity in changed:
                 raise InvalidConfigRequest("An entity cannot be altered twice in the same request")
-            changed[entity] = _limits(self._quotas.of(entity), change.limits)
+            changed[entity] = _limits(entity, self._quotas.of(entity), change.limits)
         except InvalidConfigRequest as error:
             return error
         return None
@@ -224,10 +244,10 @@ async def _in_turns(elements: Sequence[T]) -> AsyncIterator[T]:
 
 def _check_types(types: Collection[str]) -> None:
     for one in types:
-        if one not in (USER, CLIENT_ID):
-            raise InvalidConfigRequest(
-                f"Quotas are for {USER} and {CLIENT_ID}, and not for {one[:100]!r}: others are not served"
-            )
+        if one not in _LIMITS_OF:
+            raise InvalidConfigRequest(f"Quotas are for {', '.join(_LIMITS_OF)}, and not for {one[:100]!r}")
+    if ADDRESS in types and len(set(types)) > 1:
+        raise InvalidConfigRequest(f"{ADDRESS} stands alone: its clients have no other names yet")
     if len(set(types)) < len(types):
         raise InvalidConfigRequest("An entity type cannot appear more than once")
 
@@ -235,40 +255,54 @@ def _check_types(types: Collection[str]) -> None:
 def _entity(described: Described) -> Entity:
     _check_types([kind for kind, _ in described])
     if not described:
-        raise InvalidConfigRequest("A quota is for a user, a client id, or both, and nothing is named")
+        raise InvalidConfigRequest(
+            "A quota is for a user, a client id, or both, or an IP address; nothing is named"
+        )
     names: dict[str, Name] = {}
     for kind, name in described:
         if name is not None and len(name) > NAME_CHARS_MAX:
             raise InvalidConfigRequest(f"The name of a {kind} has at most {NAME_CHARS_MAX} characters")
-        names[kind] = DEFAULT if name is None else name
-    return Entity(names.get(USER), names.get(CLIENT_ID))
+        names[kind] = DEFAULT if name is None else _checked_address(name) if kind == ADDRESS else name
+    return Entity(names.get(USER), names.get(CLIENT_ID), names.get(ADDRESS))
+
+
+def _checked_address(name: str) -> str:
+    address = canonical_address(name)
+    if address is None:
+        raise InvalidConfigRequest(f"{name[:100]!r} is not an IP address")
+    return address
 
 
 def _described(entity: Entity) -> Described:
     return [
         (kind, name if isinstance(name, str) else None)
-        for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+        for kind, name in zip(_LIMITS_OF, entity, strict=True)
         if name is not None
     ]
 
 
 def _holds(one: QuotaFilter, names: Mapping[str, str | None]) -> bool:
-    return one.type in names and (one.is_any or names[one.type] == one.name)
+    name = one.name
+    if one.type == ADDRESS and name is not None:
+        name = canonical_address(name) or name
+    return one.type in names and (one.is_any or names[one.type] == name)
 
 
-def _limits(limits: Limits, changes: Sequence[tuple[str, float | None]]) -> Limits:
+def _limits(entity: Entity, limits: Limits, changes: Sequence[tuple[str, float | None]]) -> Limits:
+    served = _LIMITS_OF[USER if entity.address is None else ADDRESS]
     for key, rate in changes:
-        try:
-            limit = Limit(key)
-        except ValueError:
-            served = ", ".join(one.value for one in Limit)
-            raise InvalidConfigRequest(f"The quota {key[:100]!r} is not served: {served} are") from None
+        limit = next((one for one in served if one.value == key), None)
+        if limit is None:
+            names = ", ".join(one.value for one in served)
+            raise InvalidConfigRequest(f"The quota {key[:100]!r} is not one of such clients: {names} are")
         if rate is None:
             limits.pop(limit, None)
-        elif not 0 < rate <= RATE_MAX:
-            raise InvalidConfigRequest(f"{key} is greater than 0")
-        elif limit is not Limit.MUTATED and rate != math.floor(rate):
-            raise InvalidConfigRequest(f"{key} is a whole number of bytes a second")
+        elif not 0 < rate <= _LARGEST.get(limit, RATE_MAX):
+            raise InvalidConfigRequest(
+                f"{key} is greater than 0, and at most {_LARGEST.get(limit, RATE_MAX):.0f}"
+            )
+        elif limit in _WHOLE and rate != math.floor(rate):
+            raise InvalidConfigRequest(f"{key} is a whole number")
         else:
             limits[limit] = rate
     return limits

@@ -31,15 +31,16 @@ from magnetar.protocols.door import Peer
 from magnetar.protocols.intake import Intake, Limits
 from magnetar.protocols.kafka.context import RequestContext
 from magnetar.protocols.kafka.large import LARGE_REQUEST_BYTES, Encoded, Large
-from magnetar.protocols.kafka.login import LoggedIn, Login
+from magnetar.protocols.kafka.login import LoggedIn, Login, begins
 from magnetar.protocols.kafka.registry import Api, Deferred, Silent, is_coroutine, resolved
+from magnetar.protocols.kafka.request_time import RequestTime
 from magnetar.protocols.kafka.service import KafkaService
 from magnetar.protocols.kafka.versions import unsupported
 from magnetar.protocols.outbox import Outbox, Place
 from magnetar.protocols.throttle import Throttle
 from magnetar.wire.framing import Frame
 from magnetar.wire.kafka.header import API_VERSIONS_KEY, decode_request_header, encode_response_header
-from magnetar.wire.kafka.runtime import Buffer
+from magnetar.wire.kafka.runtime import Buffer, Message
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +60,10 @@ _pack_size: Final = Struct(">i").pack
 class _Slot(Place):
     """The place of one request in the order of responses; what it counts includes its objects."""
 
-    __slots__ = ("deferred",)
+    __slots__ = ("deferred", "time")
 
     deferred: Deferred | None  # what will resolve it, while that is not known
+    time: RequestTime | None  # what its request takes of the loop's, where that is limited
 
 
 class KafkaSession:
@@ -78,9 +80,10 @@ class KafkaSession:
         local_host: str,
         logins: SaslLogins | None = None,
         principal: Principal = ANONYMOUS,
+        unasked: SaslLogins | None = None,
     ) -> None:
         """With `logins` the client has to log in by them before it may do anything; `principal` is who it is until
-        then.
+        then.  Without them it may log in by `unasked`, first of all.
         """
         self._service = service
         self._peer = peer
@@ -94,7 +97,7 @@ class KafkaSession:
         self._context = self._context_of(0, None, False)
         self._logins = logins
         self._login = None if logins is None else Login(service.logins, logins, self, service.apis)
-        self.intake = self._begin_intake(logins)
+        self.intake = self._begin_intake(logins, unasked)
         self._backpressure = self.intake.backpressure
         self._outbox: Outbox[_Slot] = Outbox(peer, service, self._backpressure)
         self._closed = False
@@ -109,10 +112,13 @@ class KafkaSession:
         if logins is None:
             service.cases.client_connected(EntryKind.KAFKA)
 
-    def _begin_intake(self, logins: SaslLogins | None) -> Intake:
+    def _begin_intake(self, logins: SaslLogins | None, unasked: SaslLogins | None) -> Intake:
         service = self._service
         frame_bytes_max = service.settings.request_bytes_max
-        handle, admits_large = self._handle, None
+        handle: Callable[[Frame], None] = self._handle
+        admits_large = None
+        if unasked is not None:
+            handle = partial(self._handle_first, unasked)
         if self._login is not None and logins is not None:
             frame_bytes_max = min(frame_bytes_max, logins.token_bytes_max)
             handle, admits_large = partial(self._handle_login, self._login), self._login.admits
@@ -131,6 +137,21 @@ class KafkaSession:
         except Exception:
             log.exception("the login of %s failed inside the broker; its connection is closed", self)
             self._abort("internal error")
+
+    def _handle_first(self, logins: SaslLogins, frame: Frame) -> None:
+        """Requests of a client that need not log in, until it is plain that it does not want to, either."""
+        try:
+            logs_in = begins(frame, logins)
+        except WireError as error:
+            self._abort(str(error))
+            return
+        handle: Callable[[Frame], None] = self._handle
+        if logs_in:
+            self._login = Login(self._service.logins, logins, self, self._service.apis)
+            handle = partial(self._handle_login, self._login)
+        if logs_in is not None:
+            self.intake.let_in(handle, self._service.settings.request_bytes_max)
+        handle(frame)
 
     def answer(
         self,
@@ -151,7 +172,7 @@ class KafkaSession:
         if self._closed:
             return
         slot = _Slot(0)
-        slot.deferred = None
+        slot.deferred = slot.time = None
         self._outbox.places.append(slot)
         self._backpressure.began(0)
         self._outbox.fill(slot, [_pack_size(len(message)), message], 4 + len(message))
@@ -159,7 +180,7 @@ class KafkaSession:
     def let_in(self, logged_in: LoggedIn) -> None:
         """The client has logged in: from here on it is as if it had been known from the beginning, until that ends."""
         self._login = None
-        self.caller = replace(self.caller, principal=logged_in.principal, by_token=logged_in.by_token)
+        self.caller = self.caller.logged_in(logged_in.authenticated)
         self._context = self._context_of(0, None, False)
         handle = self._handle if logged_in.ends_s is None else partial(self._handle_until_end, logged_in)
         self.intake.let_in(handle, self._service.settings.request_bytes_max)
@@ -209,12 +230,12 @@ class KafkaSession:
                     f"{api.name} v{version} is not served; v{api.min_version} to v{api.max_version} are"
                 )
             answer: Any = unsupported(service.apis)
-            version = 0
+            version, time = 0, None
         elif len(frame.data) > LARGE_REQUEST_BYTES and api.key != PRODUCE_KEY:
+            time = self._time_of(self._meter_of(header.client_id))
             data = frame.data if frame.owned else memoryview(bytes(frame.data))
             answer = self._answer_large(api, version, header.client_id, data, header.position)
         else:
-            request = api.decode_request(version, frame.data, header.position)
             context = self._context
             if (
                 version != context.api_version
@@ -222,9 +243,13 @@ class KafkaSession:
                 or header.client_id != context.client_id
             ):
                 context = self._context = self._context_of(version, header.client_id, frame.owned)
+            time = self._time_of(context.meter)
+            request = api.decode_request(version, frame.data, header.position)
             service.request_counts[api.key] += 1
             answer = api.handle(context, request)
         if answer is None:
+            if time is not None:
+                self._heed_quotas(None, time)
             return
         size = len(frame.data)
         if api.key != PRODUCE_KEY and size <= LARGE_REQUEST_BYTES:
@@ -232,11 +257,13 @@ class KafkaSession:
         deferred = answer if isinstance(answer, Deferred) else None
         slot = _Slot(size if deferred is None or deferred.keeps_request else 0)
         slot.deferred = deferred
+        slot.time = time
         backpressure = self._backpressure
         self._outbox.places.append(slot)
         backpressure.began(slot.request_bytes)
         complete = partial(self._complete, slot, api, version, header.correlation_id)
         if deferred is not None:
+            deferred.time = time
             if deferred.mutes or deferred.stage_one is not None:
                 backpressure.at_work = slot
             deferred.attach(complete)
@@ -244,10 +271,13 @@ class KafkaSession:
                 work = self._finish_stage_one(slot, deferred.stage_one)
                 self._stage_one = service.tasks.spawn(api.name, work)
         elif is_coroutine(answer):
-            service.tasks.spawn(api.name, self._finish(answer, complete))
+            work = answer if time is None else time.of(answer)
+            service.tasks.spawn(api.name, self._finish(work, complete))
             backpressure.at_work = slot
         else:
             complete(answer)
+        if time is not None:
+            time.pause()
         if slot.counted_bytes:
             self._backpressure.look()
 
@@ -260,8 +290,6 @@ class KafkaSession:
     def _context_of(self, version: int, client_id: str | None, owns_memory: bool) -> RequestContext:
         service = self._service
         self.is_called(client_id)
-        # One for all its requests: clients alternate between versions and frame sizes, and it looks limits up.
-        self._meter = service.cases.quotas.meter(self.caller, client_id, self._meter)
         return RequestContext(
             service,
             service.cases,
@@ -274,7 +302,7 @@ class KafkaSession:
             version,
             client_id,
             owns_memory,
-            self._meter,
+            self._meter_of(client_id),
         )
 
     async def _finish_stage_one(self, slot: _Slot, rest: Callable[[], Awaitable[None]]) -> None:
@@ -312,7 +340,8 @@ class KafkaSession:
                 else:
                     answer = api.handle(context, request)
                 if not isinstance(answer, Deferred):
-                    return await self._encoded(api, version, await answer if is_coroutine(answer) else answer)
+                    response = await answer if is_coroutine(answer) else answer
+                    return await self._encoded(slot, api, version, response)
             finally:
                 if not isinstance(answer, Deferred) or not answer.keeps_request:
                     service.large.let_go_of(request)
@@ -325,12 +354,12 @@ class KafkaSession:
             del request, data
             self._backpressure.ended(slot.request_bytes, 0)
             slot.request_bytes = 0
-        return await self._encoded(api, version, await resolved(answer))
+        return await self._encoded(slot, api, version, await resolved(answer))
 
-    async def _encoded(self, api: Api[Any], version: int, answer: object) -> Encoded | None:
+    async def _encoded(self, slot: _Slot, api: Api[Any], version: int, answer: object) -> Encoded | None:
         if self._closed:
             return None
-        self._heed_quotas(answer)
+        self._heed_quotas(answer, slot.time)
         return await self._service.large.encode(api.encode_response, version, answer)
 
     async def _finish(self, answer: Awaitable[object], complete: Callable[[object], None]) -> None:
@@ -348,13 +377,20 @@ class KafkaSession:
         self, slot: _Slot, api: Api[Any], version: int, correlation_id: int, response: object
     ) -> None:
         slot.deferred = None  # it knows this slot: a cycle would leave every request to the collector
+        time = slot.time
         if self._closed:
+            if time is not None:
+                time.end()  # the work was done, whether or not its client waited for it
             return
-        self._heed_quotas(response)
+        if time is not None:
+            time.go_on()
+        self._heed_quotas(response, time)
         if isinstance(response, Large):
             complete = partial(self._complete, slot, api, version, correlation_id)
             encoding = self._service.large.encode(api.encode_response, version, response)
             self._service.tasks.spawn(api.name, self._finish(encoding, complete))
+            if time is not None:
+                time.pause()
             return
         if response is None or isinstance(response, Silent):
             self._outbox.fill(slot, [], 0)
@@ -368,14 +404,32 @@ class KafkaSession:
         header = encode_response_header(api.key, version, correlation_id, self._service.flexible_since)
         parts[0] = _pack_size(len(header) + size) + header
         self._outbox.fill(slot, parts, len(parts[0]) + size)
+        if time is not None:
+            time.end()
 
     # --- quotas ------------------------------------------------------------------------------------------------------
 
-    def _heed_quotas(self, response: object) -> None:
+    def _meter_of(self, client_id: str | None) -> ClientMeter:
+        """One for all requests: clients alternate between versions and frame sizes, and it looks limits up."""
+        self._meter = self._service.cases.quotas.meter(self.caller, client_id, self._meter)
+        return self._meter
+
+    def _time_of(self, meter: ClientMeter) -> RequestTime | None:
+        """What counts the time that a request takes from now on, if it is to be counted."""
+        return RequestTime(meter, self._service.cases.clock.monotonic) if meter.is_timed() else None
+
+    def _heed_quotas(self, response: object, time: RequestTime | None) -> None:
         """A response that says so is the last one for a while (KIP-219): what the client sends meanwhile waits."""
         if isinstance(response, Large):
             response = response.response
-        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        told_ms = getattr(response, "throttle_time_ms", None)
+        throttle_ms = told_ms or 0
+        if time is not None:
+            time_ms = time.told_ms()
+            if time_ms > throttle_ms:
+                throttle_ms = time_ms
+                if told_ms is not None and isinstance(response, Message):
+                    response.throttle_time_ms = time_ms  # type: ignore[attr-defined]
         if throttle_ms:
             self._throttle.hold(throttle_ms / 1000)
 
@@ -432,6 +486,8 @@ class KafkaSession:
             self._waits_for_room = None
         self._backpressure.at_work = None
         for slot in self._outbox.close():
+            if slot.time is not None:
+                slot.time.end()
             if slot.deferred is not None and slot.deferred.abandon is not None:
                 slot.deferred.abandon()
 

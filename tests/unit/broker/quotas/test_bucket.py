@@ -48,8 +48,15 @@ def test_new_rate_does_not_forget_what_was_used() -> None:
     assert bucket.use(3_000, 0.0) == 20
     bucket.change_rate(2 * RATE)
     assert bucket.use(0, 0.0) == 5
-    bucket.change_rate(RATE)
-    assert bucket.use(0, 0.0) == 20
+
+
+@given(st.integers(0, 5_000), st.floats(1e-6, 1))
+def test_lower_rate_holds_nobody_for_longer_than_before(used: int, share: float) -> None:
+    bucket = Bucket(RATE, BURST_S, 0.0)
+    owed_s = bucket.use(used, 0.0)
+    bucket.change_rate(RATE * share)
+    assert abs(bucket.owed_s(0.0) - owed_s) < 1e-6
+    assert abs(bucket.left(0.0) - (RATE * BURST_S - used) * share) < 1e-6
 
 
 @given(st.lists(st.tuples(AMOUNTS, PAUSES), min_size=1, max_size=50))

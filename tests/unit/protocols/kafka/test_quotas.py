@@ -25,7 +25,7 @@ from tests.unit.protocols.kafka.conftest import record_batch
 from tests.unit.protocols.kafka.test_session_life import Fixture, beat, request
 
 Run = Callable[..., None]
-PRODUCED, FETCHED = "producer_byte_rate", "consumer_byte_rate"
+PRODUCED, FETCHED, CONNECTED = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 INVALID_REQUEST = 42
 EXACT, BY_DEFAULT, ANY = range(3)
 
@@ -87,6 +87,27 @@ def test_what_is_set_is_told_and_filters_find_it(with_broker: Run) -> None:
     with_broker(scenario)
 
 
+def test_addresses_have_limits_of_their_own(with_broker: Run) -> None:
+    async def scenario(client: Any) -> None:
+        first, default = [("ip", "127.0.0.1")], [("ip", None)]
+        assert await alter(client, entry(first, connection_creation_rate=5.0)) == [0]
+        assert await alter(client, entry(default, connection_creation_rate=6.0)) == [0]
+        assert await alter(client, entry([("ip", "0:0:0:0::1")], connection_creation_rate=7.0)) == [0]
+        found = [
+            (entity[0][1], limits[CONNECTED]) for entity, limits in await describe(client, ("ip", ANY, None))
+        ]
+        assert sorted(found, key=repr) == [("127.0.0.1", 5.0), ("::1", 7.0), (None, 6.0)]
+        for name in ("::1", "0::1"):
+            assert len(await describe(client, ("ip", EXACT, name), strict=True)) == 1
+        assert await describe(client, ("user", ANY, None)) == []
+        rate = client.broker.client_quotas.connection_rate
+        assert (rate("127.0.0.1"), rate("::1"), rate("10.0.0.1")) == (5.0, 7.0, 6.0)
+        assert await alter(client, entry(default, connection_creation_rate=None)) == [0]
+        assert rate("10.0.0.1") is None
+
+    with_broker(scenario)
+
+
 def test_nothing_is_changed_where_only_a_check_is_asked_for(with_broker: Run) -> None:
     async def scenario(client: Any) -> None:
         good = entry([("user", "alice")], producer_byte_rate=5.0)
@@ -104,11 +125,16 @@ def test_nothing_is_changed_where_only_a_check_is_asked_for(with_broker: Run) ->
     [
         entry([], producer_byte_rate=1.0),
         entry([("group", "g")], producer_byte_rate=1.0),
-        entry([("ip", "127.0.0.1")], connection_creation_rate=1.0),
+        entry([("ip", "127.0.0.1")], producer_byte_rate=1.0),
+        entry([("ip", "127.0.0.1"), ("user", "a")], connection_creation_rate=1.0),
+        entry([("ip", "localhost")], connection_creation_rate=1.0),
+        entry([("ip", "127.0.0.1")], connection_creation_rate=1.5),
+        entry([("ip", "127.0.0.1")], connection_creation_rate=2147483648.0),
+        entry([("user", "a")], connection_creation_rate=1.0),
         entry([("user", "a"), ("user", "b")], producer_byte_rate=1.0),
         entry([("user", "a" * 1025)], producer_byte_rate=1.0),
         entry([("user", "a")], no_such_rate=1.0),
-        entry([("user", "a")], request_percentage=10.0),
+        entry([("user", "a")], request_percentage=0.0),
         entry([("user", "a")], producer_byte_rate=0.0),
         entry([("user", "a")], producer_byte_rate=-1.0),
         entry([("user", "a")], producer_byte_rate=1.5),
@@ -139,6 +165,7 @@ def test_an_entity_is_changed_once_in_a_request(with_broker: Run) -> None:
     [
         [("group", EXACT, "g")],
         [("user", EXACT, "a"), ("user", ANY, None)],
+        [("user", EXACT, "a"), ("ip", ANY, None)],
         [("user", EXACT, None)],
         [("user", BY_DEFAULT, "a")],
         [("user", ANY, "a")],

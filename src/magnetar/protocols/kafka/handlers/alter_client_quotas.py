@@ -1,6 +1,6 @@
-"""AlterClientQuotas: how much clients may produce and fetch, set and taken away (KIP-546).
+"""AlterClientQuotas: how much clients may use, set and taken away (KIP-546).
 
-Served: v0-1 (v1 flexible).
+Served: v0-1 (v1 flexible), for users, client ids and IP addresses (KIP-612).
 """
 
 from magnetar.base.errors import BrokerError

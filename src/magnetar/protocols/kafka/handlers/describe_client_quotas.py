@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: how much clients may produce and fetch (KIP-546).
+"""DescribeClientQuotas: how much clients may use (KIP-546).
 
 Served: v0-1 (v1 flexible).
 """

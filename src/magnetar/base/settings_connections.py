@@ -1,0 +1,153 @@
+"""The server's keys about how many clients may connect, and how fast: Kafka's, and Pulsar's for Pulsar's ports.
+
+Kafka's may be changed while the server runs, for all listeners or for one (`listener.name.<listener>.<key>`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar.base.config import INT_MAX, ConfigType, Value
+from magnetar.base.listeners import numeric
+from magnetar.base.server_key import ServerKey
+
+CONNECTIONS_MAX: Final = "max.connections"
+PER_ADDRESS_MAX: Final = "max.connections.per.ip"
+OVERRIDES: Final = "max.connections.per.ip.overrides"
+RATE: Final = "max.connection.creation.rate"
+
+OWN_NAMES: Final = frozenset({CONNECTIONS_MAX, RATE})  # those that one listener can have for itself
+DYNAMIC_NAMES: Final = frozenset({CONNECTIONS_MAX, PER_ADDRESS_MAX, OVERRIDES, RATE})
+_UNLIMITED: Final = str(INT_MAX)
+
+
+def canonical_address(text: str) -> str | None:
+    """An IP address as sockets have it; None for anything else, such as a name.
+
+    An IPv4 address that is written as an IPv6 one (`::ffff:10.0.0.7`) is the IPv4 address, as in Kafka: no client comes
+    from the other.
+    """
+    try:
+        return str(numeric(text.strip().removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return None
+
+
+def _per_address(text: str) -> dict[str, int]:
+    """Raises ValueError: half a sentence."""
+    found = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        host, _, count = item.rpartition(":")
+        address = canonical_address(host)
+        if address is None or not (count.isascii() and count.isdigit()) or len(count) > 10:
+            raise ValueError(f"must be <IP address>:<count>, separated by commas, and {item[:100]!r} is not")
+        found[address] = min(int(count), INT_MAX)
+    return found
+
+
+def _check_overrides(value: Value) -> str | None:
+    try:
+        _per_address(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+CONNECTION_KEYS: Final = (
+    ServerKey(
+        CONNECTIONS_MAX,
+        ConfigType.INT,
+        _UNLIMITED,
+        "How many connections of Kafka's and Pulsar's clients may be open, also by listener"
+        " (`listener.name.<listener>.max.connections`).  Never more than the process may open files, less 1,024 (half,"
+        " where that is fewer) that are kept for storage.  May be changed while the server runs.",
+        minimum=0,
+    ),
+    ServerKey(
+        PER_ADDRESS_MAX,
+        ConfigType.INT,
+        _UNLIMITED,
+        "How many connections one client address may have open.  May be changed while the server runs.",
+        minimum=0,
+    ),
+    ServerKey(
+        OVERRIDES,
+        ConfigType.STRING,
+        "",
+        "How many connections single addresses may have open: `<IP address>:<count>`, separated by commas.  May be"
+        " changed while the server runs.",
+        check=_check_overrides,
+    ),
+    ServerKey(
+        RATE,
+        ConfigType.INT,
+        _UNLIMITED,
+        "How many connections a second are accepted, also by listener"
+        " (`listener.name.<listener>.max.connection.creation.rate`); others wait (KIP-612); 0: one.  May be"
+        " changed while the server runs.",
+        minimum=0,
+    ),
+    ServerKey(
+        "brokerMaxConnections",
+        ConfigType.INT,
+        "0",
+        "How many connections Pulsar's ports may have open; 0: no limit of their own.",
+        minimum=0,
+    ),
+    ServerKey(
+        "brokerMaxConnectionsPerIp",
+        ConfigType.INT,
+        "0",
+        "How many connections to Pulsar's ports one client address may have open; 0: no limit of their own.",
+        minimum=0,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerRules:
+    """Of one listener, or of all together.  `rate` is in connections a second, None without a limit."""
+
+    connections_max: int = INT_MAX
+    rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRules:
+    """`listeners` has those with rules of their own, by name in capitals; `per_address` addresses with their own."""
+
+    all_listeners: ListenerRules = ListenerRules()
+    per_address_max: int = INT_MAX
+    per_address: Mapping[str, int] = field(default_factory=dict)
+    listeners: Mapping[str, ListenerRules] = field(default_factory=dict)
+
+
+def shut_out(texts: Mapping[str, str]) -> str | None:
+    """Why no client at all could connect by these texts, which are checked: half a sentence.
+
+    Of one listener there may be none; changes come by the others.
+    """
+    rules = connection_rules(texts, {})
+    if not rules.all_listeners.connections_max:
+        return f"{CONNECTIONS_MAX} must be at least 1: no client could connect, also to change it"
+    if not rules.per_address_max and not any(rules.per_address.values()):
+        return f"{PER_ADDRESS_MAX} may be 0 only where {OVERRIDES} lets some addresses in"
+    return None
+
+
+def connection_rules(texts: Mapping[str, str], own: Mapping[tuple[str, str], str]) -> ConnectionRules:
+    """From the texts of keys, and of those that listeners have for themselves by (listener, key); all are checked."""
+    return ConnectionRules(
+        _listener_rules(texts),
+        int(texts.get(PER_ADDRESS_MAX, _UNLIMITED)),
+        _per_address(texts.get(OVERRIDES, "")),
+        {
+            listener: _listener_rules({key: text for (one, key), text in own.items() if one == listener})
+            for listener in {listener for listener, _ in own}
+        },
+    )
+
+
+def _listener_rules(texts: Mapping[str, str]) -> ListenerRules:
+    rate = int(texts.get(RATE, _UNLIMITED))
+    return ListenerRules(int(texts.get(CONNECTIONS_MAX, _UNLIMITED)), None if rate == INT_MAX else rate)

@@ -1,0 +1,122 @@
+"""Settings of the brokers that were changed while they ran (KIP-226): which may be, and what holds.
+
+    /broker-configs/all          {"v": 1, "configs": {"max.connections": "1000"}}
+    /broker-configs/<node id>    of this one
+
+What is set for a node goes over what is set for all, and that over what the server was started with.  A process is one
+server, however many nodes it has: where it has several, nothing can be set for one of them.  A change holds once it is
+durable.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from magnetar.base.config import format_value
+from magnetar.base.server_key import ServerKey
+from magnetar.base.settings_connections import (
+    DYNAMIC_NAMES,
+    OWN_NAMES,
+    ConnectionRules,
+    connection_rules,
+    shut_out,
+)
+from magnetar.base.settings_listener import PREFIX, own_key
+from magnetar.base.settings_table import SERVER_KEYS
+from magnetar.broker.policy.errors import InvalidConfig
+from magnetar.metadata.store import Delete, MetadataStore, Put
+
+Texts: TypeAlias = dict[str, str]
+
+ALL: Final = "all"
+_ROOT: Final = "/broker-configs/"
+
+
+def dynamic_key(name: str) -> ServerKey | None:
+    """The key of a setting that may be changed while the server runs; None for all others."""
+    if name in DYNAMIC_NAMES:
+        return SERVER_KEYS[name]
+    place = own_key(name)
+    if place is None or place[1] not in OWN_NAMES or name != own_name(*place):
+        return None
+    return SERVER_KEYS[place[1]]
+
+
+def own_name(listener: str, key: str) -> str:
+    """What a key is called that a listener has a value of its own for."""
+    return f"{PREFIX}{listener.lower()}.{key}"
+
+
+class BrokerConfigs:
+    """See the module's text.
+
+    `started_with` are keys that were set, `own_started_with` those that were set for one listener by (listener, key);
+    `node_id` is the node's, if there is one only.  `govern` is called with what holds.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        started_with: Mapping[str, str],
+        own_started_with: Mapping[tuple[str, str], str],
+        node_id: int | None,
+        govern: Callable[[ConnectionRules], None],
+    ) -> None:
+        self._metadata = metadata
+        self._started_with = {key: text for key, text in started_with.items() if key in DYNAMIC_NAMES}
+        self._started_with |= {own_name(*place): text for place, text in own_started_with.items()}
+        self._node_id = node_id
+        self._govern = govern
+        self._configs: dict[str, Texts] = {}
+
+    async def load(self) -> None:
+        for path, one in await self._metadata.scan(_ROOT):
+            self._configs[path.removeprefix(_ROOT)] = json.loads(one.value)["configs"]
+        self._apply()
+
+    def of_all(self) -> Mapping[str, str]:
+        """What is set for all nodes."""
+        return self._configs.get(ALL, {})
+
+    def of_node(self) -> Mapping[str, str]:
+        """What is set for the node, if there is one only."""
+        return self._configs.get(str(self._node_id), {})
+
+    def check(self, texts: Mapping[str, str], *, for_all: bool) -> None:
+        """Raises InvalidConfig: with these set for all nodes, or for the only one, no client could connect any more."""
+        reason = shut_out(
+            self._plain(texts, self.of_node()) if for_all else self._plain(self.of_all(), texts)
+        )
+        if reason is not None:
+            raise InvalidConfig(reason)
+
+    def _plain(self, of_all: Mapping[str, str], of_node: Mapping[str, str]) -> Texts:
+        """What holds of the keys that are no listener's own."""
+        texts = {**self._started_with, **of_all, **of_node}
+        return {name: text for name, text in texts.items() if name in DYNAMIC_NAMES}
+
+    async def change(self, texts: Mapping[str, str], *, for_all: bool) -> None:
+        """From now on these are set for all nodes, or for the only one; MetadataError when it cannot be stored.
+
+        The texts are `checked` ones.
+        """
+        name = ALL if for_all else str(self._node_id)
+        path = f"{_ROOT}{name}"
+        document = json.dumps({"v": 1, "configs": dict(texts)}).encode()
+        await self._metadata.commit([Put(path, document) if texts else Delete(path)])
+        self._configs[name] = dict(texts)
+        self._apply()
+
+    def _apply(self) -> None:
+        texts = {**self._started_with, **self.of_all(), **self.of_node()}
+        plain = self._plain(self.of_all(), self.of_node())
+        own = {place: text for name, text in texts.items() if (place := own_key(name)) is not None}
+        self._govern(connection_rules(plain, own))
+
+
+def checked(name: str, key: ServerKey, text: str) -> str:
+    """The canonical text of a value.  Raises InvalidConfig."""
+    try:
+        return format_value(key.parse(text)) or ""
+    except ValueError as error:
+        raise InvalidConfig(f"Invalid value {text[:200]} for configuration {name}: {error}") from None
