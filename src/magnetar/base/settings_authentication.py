@@ -7,6 +7,7 @@ from typing import Final
 from magnetar.base.config import ConfigType
 from magnetar.base.errors import ConfigError
 from magnetar.base.server_key import ServerKey
+from magnetar.base.settings_openid import OPENID_KEYS, OPENID_PROVIDER, OpenIdSettings, openid
 
 _B, _S, _I, _LIST, _PASSWORD = (
     ConfigType.BOOLEAN,
@@ -21,10 +22,12 @@ TLS: Final = "tls"
 BASIC: Final = "basic"
 PASSWORDS: Final = "basicAuthConf"
 # The name that clients have for what each of Pulsar's classes does.
+_TOKEN_PROVIDER: Final = f"{_PACKAGE}AuthenticationProviderToken"
 PROVIDERS: Final = {
-    f"{_PACKAGE}AuthenticationProviderToken": TOKEN,
+    _TOKEN_PROVIDER: TOKEN,
     f"{_PACKAGE}AuthenticationProviderTls": TLS,
     f"{_PACKAGE}AuthenticationProviderBasic": BASIC,
+    OPENID_PROVIDER: TOKEN,
 }
 
 AUTHENTICATION_KEYS: Final = (
@@ -39,7 +42,8 @@ AUTHENTICATION_KEYS: Final = (
         _LIST,
         "",
         "In which ways they may, by Pulsar's classes: AuthenticationProviderToken, AuthenticationProviderTls,"
-        f" AuthenticationProviderBasic, each with its package ({_PACKAGE[:-1]}).",
+        f" AuthenticationProviderBasic, each with its package ({_PACKAGE[:-1]}), and"
+        f" oidc.AuthenticationProviderOpenID in there.",
     ),
     ServerKey(
         "authenticationRefreshCheckSeconds",
@@ -95,6 +99,7 @@ AUTHENTICATION_KEYS: Final = (
         "The passwords of users, in the form of htpasswd (apr1 or crypt): file:///path, data:;base64,..., env:NAME, or"
         " base64; a file is read again when it changes.",
     ),
+    *OPENID_KEYS,
 )
 AUTHENTICATION_NAMES: Final = frozenset(key.name for key in AUTHENTICATION_KEYS)
 
@@ -122,7 +127,7 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """`methods` as clients call them; `token` is None where that is not one of them.
+    """`methods` as clients call them; tokens are those of `token`'s key, of `openid`'s issuers, or of both.
 
     `passwords` is where they stand, as `base/key_source.py` reads it, and empty where there are none.
     """
@@ -133,6 +138,7 @@ class AuthenticationSettings:
     proxy_roles: frozenset[str]
     with_metrics: bool
     token: TokenSettings | None
+    openid: OpenIdSettings | None
     passwords: str = field(repr=False)
 
 
@@ -165,7 +171,8 @@ def authentication(
         anonymous_role=text("anonymousUserRole").strip(),
         proxy_roles=frozenset(words("proxyRoles")),
         with_metrics=text("authenticateMetricsEndpoint") == "true",
-        token=_token(text) if TOKEN in methods else None,
+        token=_token(text) if _TOKEN_PROVIDER in providers else None,
+        openid=openid(text, words) if OPENID_PROVIDER in providers else None,
         passwords=passwords,
     )
 

@@ -6,7 +6,7 @@ its options.
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from magnetar.base.config import ConfigType, Value
 from magnetar.base.errors import ConfigError
@@ -30,7 +30,7 @@ _OPTION: Final = "unsecuredValidator"
 _CLAIM_OPTION: Final = f"{_OPTION}PrincipalClaimName"
 _SKEW_OPTION: Final = f"{_OPTION}AllowableClockSkewMs"
 _SKEW_DIGITS_MAX: Final = 9
-_SCHEMES: Final = ("file", "http", "https")
+_SCHEMES: Final = ("https", "http", "file")
 
 
 def _known_handler(value: Value) -> str | None:
@@ -120,7 +120,8 @@ OAUTH_KEYS: Final = (
 class KeySetSettings:
     """Where a JWK Set is, and how often it is read; `setting` is the name that `url` was set by.
 
-    `trusted` are the authorities of its endpoint; without them those of the machine are.
+    `trusted` are the authorities of its endpoint; without them those of the machine are.  With an `issuer`, `url` is
+    that of its discovery document, which says where the set is (OpenID Connect Discovery 1.0).
     """
 
     setting: str
@@ -129,6 +130,7 @@ class KeySetSettings:
     retry_s: float
     retry_s_max: float
     trusted: Material | None = None
+    issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +177,28 @@ def kafka_oauth(listener: str, look_up: Lookup) -> OAuthSettings:
     )
 
 
-def _keys(url: Given, look_up: Lookup, trusted: Material | None) -> KeySetSettings:
+def check_url(setting: str, url: str, schemes: tuple[str, ...]) -> SplitResult:
+    """What a URL says that `setting` has.
+
+    Raises:
+        ConfigError: it is none, or not one of `schemes`.
+    """
     try:
-        parts = urlsplit(url.text)
-        is_url = parts.scheme in _SCHEMES and bool(parts.path if parts.scheme == "file" else parts.hostname)
+        parts = urlsplit(url)
+        is_url = parts.scheme in schemes and bool(parts.path if parts.scheme == "file" else parts.hostname)
         # No name and no password: they would end in a log.
         is_url = is_url and "@" not in parts.netloc and parts.port != 0
-        is_url = is_url and all("!" <= char <= "~" for char in url.text)
+        is_url = is_url and all("!" <= char <= "~" for char in url)
     except ValueError:
         is_url = False
     if not is_url:
-        raise ConfigError(f"{url.name} must be a URL: https://, http:// or file:///path")
+        forms = [f"{one}:///path" if one == "file" else f"{one}://" for one in schemes]
+        raise ConfigError(f"{setting} must be a URL: {' or '.join(forms)}")
+    return parts
+
+
+def _keys(url: Given, look_up: Lookup, trusted: Material | None) -> KeySetSettings:
+    parts = check_url(url.name, url.text, _SCHEMES)
     refresh, retry, retry_max = (
         int(look_up(f"{PREFIX}jwks.endpoint.{key}.ms").text) / 1000
         for key in ("refresh", "retry.backoff", "retry.backoff.max")

@@ -6,12 +6,14 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import ConfigError
 from magnetar.base.key_source import read_key
 from magnetar.base.settings_authentication import BASIC, TLS, TOKEN, AuthenticationSettings, TokenSettings
+from magnetar.base.settings_openid import OpenIdSettings
 from magnetar.base.upkeep import Work
-from magnetar.broker.security.authentication import Authentication, Method, by_certificate
+from magnetar.broker.security.authentication import Authentication, Method, by_certificate, first_of
+from magnetar.server.bearer import KeptKeySets
 
 
-def make_authentication(
-    settings: AuthenticationSettings, clock: Clock, environment: Mapping[str, str]
+async def make_authentication(
+    settings: AuthenticationSettings, clock: Clock, environment: Mapping[str, str], key_sets: KeptKeySets
 ) -> tuple[Authentication, Work | None]:
     """What looks at clients, and what has to be done at intervals (`LOOK_INTERVAL_S`) for it to go by changes of files.
 
@@ -20,8 +22,13 @@ def make_authentication(
     """
     methods: dict[str, Method] = {}
     refresh: Work | None = None
+    of_tokens: list[Method] = []
     if settings.token is not None:
-        methods[TOKEN] = _token_method(settings.token, clock, environment)
+        of_tokens.append(_token_method(settings.token, clock, environment))
+    if settings.openid is not None:
+        of_tokens.append(await _openid_method(settings.openid, clock, key_sets))
+    if of_tokens:
+        methods[TOKEN] = first_of(of_tokens)
     if TLS in settings.methods:
         methods[TLS] = by_certificate
     if settings.passwords:
@@ -44,3 +51,11 @@ def _token_method(settings: TokenSettings, clock: Clock, environment: Mapping[st
         raise ConfigError(f"{settings.setting}: {error}") from None
     claims = settings.role_claim, settings.audience_claim, settings.audience
     return token_method(TokenValidator(key, clock, *claims))
+
+
+async def _openid_method(settings: OpenIdSettings, clock: Clock, key_sets: KeptKeySets) -> Method:
+    # As above.
+    from magnetar.broker.security.openid import OpenIdTokens
+
+    keys = {issuer: await key_sets.get(where) for issuer, where in settings.issuers}
+    return OpenIdTokens(settings, keys, clock).identify

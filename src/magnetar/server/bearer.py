@@ -1,10 +1,11 @@
-"""Logins by OAUTHBEARER: what each listener's settings say, with the keys that they name.
+"""Logins by tokens of identity providers: what the settings say, with the keys that they name.
 
-Imports the libraries of cryptography only for a listener that takes such logins: that takes a tenth of a second.
+Imports the libraries of cryptography only for a server that takes such tokens: that takes a tenth of a second.
 """
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.base.settings_oauth import KeySetSettings, OAuthSettings
@@ -14,13 +15,50 @@ from magnetar.broker.security.model import Exchange
 log = logging.getLogger(__name__)
 
 
-class BearerLogins:
-    """Those of all listeners; a set of keys is kept once, however many of them use it."""
+class Keys(Protocol):
+    """What is needed here of a `KeptKeySet`: its own type would import the libraries."""
+
+    async def start(self) -> None: ...
+
+    def find(self, key_id: str | None, algorithm: str) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class KeptKeySets:
+    """The sets of keys of a server: each is kept once, however many settings name it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._kept: dict[KeySetSettings, Keys] = {}
+
+    async def get(self, settings: KeySetSettings) -> Keys:
+        """One of them, read for the first time, as far as it could be.
+
+        Raises:
+            ConfigError: it is a file, which cannot be used, or the authorities of its endpoint cannot be.
+        """
+        from magnetar.server.key_sets import KeptKeySet
+
+        kept = self._kept.get(settings)
+        if kept is None:
+            kept = self._kept[settings] = KeptKeySet(settings, self._clock)
+            await kept.start()
+        return kept
+
+    def close(self) -> None:
+        """Read them no more."""
+        for kept in self._kept.values():
+            kept.close()
+
+
+class BearerLogins:
+    """Logins by OAUTHBEARER of all listeners."""
+
+    def __init__(self, clock: Clock, key_sets: KeptKeySets) -> None:
+        self._clock = clock
+        self._key_sets = key_sets
         self._begin: dict[OAuthSettings, Callable[[], Exchange]] = {}
-        self._closing: list[Callable[[], None]] = []
 
     async def prepare(self, listeners: Iterable[SaslSettings]) -> None:
         """Read the keys of `listeners`, as far as they take OAUTHBEARER.
@@ -32,25 +70,15 @@ class BearerLogins:
         if not wanted:
             return
         from magnetar.broker.security.oauth import BearerTokens
-        from magnetar.server.key_sets import KeptKeySet
 
-        kept: dict[KeySetSettings, KeptKeySet] = {}
         for settings in wanted:
             if settings.keys is None:
                 log.warning(
                     f"listener {settings.listener} takes tokens that nothing signs: its clients are who they say"
                 )
-            elif settings.keys not in kept:
-                keys = kept[settings.keys] = KeptKeySet(settings.keys, self._clock)
-                self._closing.append(keys.close)
-                await keys.start()
-            found = None if settings.keys is None else kept[settings.keys]
-            self._begin[settings] = BearerTokens(settings, found, self._clock).begin
+            keys = None if settings.keys is None else await self._key_sets.get(settings.keys)
+            self._begin[settings] = BearerTokens(settings, keys, self._clock).begin
 
     def of(self, settings: OAuthSettings) -> Callable[[], Exchange]:
         """What begins a login of a listener that was prepared."""
         return self._begin[settings]
-
-    def close(self) -> None:
-        for close in self._closing:
-            close()

@@ -20,7 +20,7 @@ class Https:
 
     def __init__(self, certificate: Certificate, clock: Clock) -> None:
         self._certificate = certificate
-        self.handshakes = Handshakes(clock, lambda _: True, lambda _: None)
+        self.handshakes = Handshakes(clock, lambda *_: True, lambda *_: None)
         self._scratch = memoryview(bytearray(RECEIVE_BYTES))
 
     def factory(self, make_protocol: Callable[[], asyncio.Protocol]) -> Callable[[], TlsConnection]:

@@ -9,6 +9,7 @@ Reading has a thread of its own, which a stop of the server does not wait for: a
 """
 
 import asyncio
+import json
 import logging
 import ssl
 import threading
@@ -167,7 +168,8 @@ def read_key_set(settings: KeySetSettings) -> bytes:
     # Made for each reading: the file may have changed.
     context = None if settings.trusted is None else client_context(settings.trusted)
     try:
-        return _fetch(settings.url, context)
+        document = _fetch(settings.url, context)
+        return _fetch(_discovered(document, settings.issuer), context) if settings.issuer else document
     except urllib.error.HTTPError as error:
         error.close()
         reason = f"HTTP {error.code}"
@@ -176,6 +178,19 @@ def read_key_set(settings: KeySetSettings) -> bytes:
     except (OSError, HTTPException, ValueError) as error:
         reason = str(error) or type(error).__name__
     raise ConfigError(f"{settings.setting}: {shown(settings.url)} cannot be read: {reason[:200]}")
+
+
+def _discovered(document: bytes, issuer: str) -> str:
+    """Where the keys of an issuer are, by its discovery document.  Raises ValueError: that does not say so."""
+    said = json.loads(document)
+    if not isinstance(said, dict) or said.get("issuer") != issuer:
+        raise ValueError("it is of another issuer")
+    url = said.get("jwks_uri")
+    # Keys that come over TLS from a provider do not come without it from elsewhere.
+    schemes = ("https",) if issuer.startswith("https:") else ("https", "http")
+    if not isinstance(url, str) or urlsplit(url).scheme not in schemes:
+        raise ValueError(f"its jwks_uri is no URL: {' or '.join(schemes)}")
+    return url
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -69,15 +69,15 @@ def _reason(error: ssl.SSLError) -> str:
 class Handshakes:
     """Those under way, over all listeners.
 
-    `take_place` says whether another connection of a host may be open, and counts it; `give_place` takes it back when
-    its handshake fails.  One that succeeds keeps its place.
+    `take_place` says whether another connection of a listener and a host may be open, and counts it; `give_place` takes
+    it back when its handshake fails.  One that succeeds keeps its place.
     """
 
     def __init__(
         self,
         clock: Clock,
-        take_place: Callable[[str], bool],
-        give_place: Callable[[str], None],
+        take_place: Callable[[str, str], bool],
+        give_place: Callable[[str, str], None],
         handshakes_max: int = HANDSHAKES_MAX,
     ) -> None:
         self.clock = clock
@@ -95,7 +95,7 @@ class Handshakes:
 
     def begin(self, one: "TlsConnection") -> bool:
         """Whether a connection that was accepted may go on; when many are at it, the first of them gives way."""
-        if not self._take_place(one.client_host):
+        if not self._take_place(one.listener, one.client_host):
             return False
         if len(self._under_way) >= self._handshakes_max:
             next(iter(self._under_way)).give_up("others came after it, and as many are at it as may be")
@@ -119,7 +119,7 @@ class Handshakes:
     def ended(self, one: "TlsConnection") -> None:
         """The socket of one that was never open is closed."""
         self._under_way.pop(one, None)
-        self._give_place(one.client_host)
+        self._give_place(one.listener, one.client_host)
 
     def abort_all(self) -> None:
         for one in list(self._under_way):
@@ -140,8 +140,11 @@ class Decrypted(Protocol):
 class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     """See the module's text."""
 
-    def __init__(self, connection: Decrypted, context: ssl.SSLContext, handshakes: Handshakes) -> None:
+    def __init__(
+        self, connection: Decrypted, context: ssl.SSLContext, handshakes: Handshakes, listener: str = ""
+    ) -> None:
         asyncio.Transport.__init__(self)
+        self.listener = listener
         self.client_host = ""
         self._connection = connection
         self._handshakes = handshakes

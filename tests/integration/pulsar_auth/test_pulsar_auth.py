@@ -124,7 +124,7 @@ def test_http_asks_for_the_same_token(guarded: Guarded) -> None:
     assert guarded.get("/ready")[0] == 200
     assert json.loads(guarded.get("/magnetar/v1/pipelines")[1])["error"] == "AUTHENTICATION_REQUIRED"
     worker = (guarded.server.data_dir / "worker-token").read_text().strip()
-    assert guarded.get("/magnetar/v1/pipelines", worker)[0] == 200
+    assert guarded.get("/magnetar/v1/pipelines", worker)[0] == 401  # it is for the worker's own paths
 
 
 def test_no_token_and_no_key_is_in_the_log(guarded: Guarded) -> None:

@@ -1,11 +1,8 @@
 """Clients that we did not write log in with tokens of an identity provider, whose keys are at a URL or in a file."""
 
 import asyncio
-import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import confluent_kafka
@@ -14,11 +11,11 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from confluent_kafka.admin import AdminClient
-from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from magnetar.testing.identity_provider import IdentityProvider, new_key
 from magnetar.testing.server import MagnetarProcess, free_ports
 from tests.integration.librdkafka import AUTHENTICATION, TOPIC_DENIED, produced
 
@@ -28,60 +25,12 @@ PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 HANDLER = "oauthbearer.sasl.server.callback.handler.class"
 
 
-class Provider:
-    """An identity provider: keys at an endpoint, which may hang or fail."""
-
-    def __init__(self) -> None:
-        self.keys = {"one": rsa.generate_private_key(65537, 2048)}
-        self.status = 200
-        self.asked = 0
-        self.gate = threading.Event()
-        self.gate.set()
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                provider.asked += 1
-                provider.gate.wait(30)
-                body = provider.key_set() if provider.status == 200 else b"no"
-                self.send_response(provider.status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/keys"
-        self.thread = threading.Thread(target=self.http.serve_forever)
-        self.thread.start()
-
-    def close(self) -> None:
-        self.gate.set()
-        self.http.shutdown()
-        self.thread.join()
-        self.http.server_close()
-
-    def key_set(self) -> bytes:
-        keys = [
-            {**jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": name}
-            for name, key in self.keys.items()
-        ]
-        return json.dumps({"keys": keys}).encode()
-
-    def token(self, user: str, key: str = "one", life_s: float = 600, **changed: Any) -> str:
-        now_s = int(time.time())
-        claims = {"sub": user, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s - 1, "exp": now_s + life_s}
-        return jwt.encode(claims | changed, self.keys[key], "RS256", headers={"kid": key})
-
-
 class Guarded:
     """Kafka at `url` with keys from an endpoint, at `file` with keys from a file, at `unsigned` without any."""
 
     server: MagnetarProcess
 
-    def __init__(self, provider: Provider, file: str) -> None:
+    def __init__(self, provider: IdentityProvider, file: str) -> None:
         self.provider = provider
         names = ("url", "file", "unsigned")
         self.ports = dict(zip(names, free_ports(3), strict=True))
@@ -90,7 +39,7 @@ class Guarded:
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
             "listener.security.protocol.map": ",".join(f"{name}:SASL_PLAINTEXT" for name in names),
             "sasl.enabled.mechanisms": "OAUTHBEARER",
-            f"listener.name.url.{keys}": provider.url,
+            f"listener.name.url.{keys}": provider.keys_url,
             f"listener.name.file.{keys}": file,
             f"listener.name.file.{HANDLER}": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
             f"listener.name.unsigned.{HANDLER}": (
@@ -126,7 +75,7 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    provider = Provider()
+    provider = IdentityProvider(AUDIENCE, ISSUER)
     file = tmp_path_factory.mktemp("keys") / "jwks.json"
     file.write_bytes(provider.key_set())
     one = Guarded(provider, f"file://{file}")
@@ -190,7 +139,7 @@ def test_librdkafka_shows_new_tokens_before_old_ones_end(guarded: Guarded, topic
         lambda one: one.token("writer")[:-6] + "AAAAAA",
     ],
 )
-def test_librdkafka_is_refused(guarded: Guarded, wrong: Callable[[Provider], str]) -> None:
+def test_librdkafka_is_refused(guarded: Guarded, wrong: Callable[[IdentityProvider], str]) -> None:
     said = refused(guarded.confluent(wrong(guarded.provider)))
     assert "invalid_token" in said
     assert "eyJ" not in guarded.server.log
@@ -245,7 +194,7 @@ def test_aiokafka(guarded: Guarded, topic: str) -> None:
 
 
 def test_keys_change_while_the_server_runs(guarded: Guarded, topic: str) -> None:
-    guarded.provider.keys["two"] = rsa.generate_private_key(65537, 2048)
+    guarded.provider.keys["two"] = new_key()
     settings = guarded.confluent(guarded.provider.token("writer", "two"))
     assert produced(settings, topic) == 0  # the client tries until it is let in
 

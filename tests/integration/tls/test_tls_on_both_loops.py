@@ -13,10 +13,13 @@ import uvloop
 from magnetar.base.clock import SystemClock
 from magnetar.base.memory_budget import MemoryBudget
 from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
+from magnetar.broker.quotas.admission import Admission
+from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import WRITE_BUFFER_HIGH_BYTES, Connection, ConnectionLimits
 from magnetar.server.listeners import Connections, bind
 from magnetar.testing.certificates import Authority
+from magnetar.testing.metadata import MemoryMetadataStore
 
 from .secured import HOSTS
 
@@ -77,7 +80,8 @@ class World:
         settings = TlsSettings(pem, pem, None, ClientCertificates.NONE, ("TLSv1.2", "TLSv1.3"))
         clock = SystemClock()
         self.memory = MemoryBudget(256 << 20, clock)
-        self.connections = Connections(ConnectionLimits(), clock, self.memory)
+        admission = Admission(clock, ClientQuotas(MemoryMetadataStore(), clock))
+        self.connections = Connections(ConnectionLimits(), clock, self.memory, admission)
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
         self._certificate = Certificate(settings)
         self._trust = ssl.create_default_context(cafile=str(authority.certificate))
@@ -89,7 +93,7 @@ class World:
             return session
 
         (listening,) = bind("127.0.0.1", 0)
-        factory = self.connections.tls_factory(make, self._certificate)
+        factory = self.connections.tls_factory("SSL", make, self._certificate)
         server = await asyncio.get_running_loop().create_server(factory, sock=listening)
         client = await asyncio.to_thread(self._connect, listening.getsockname()[1])
         session = await self.sessions.get()

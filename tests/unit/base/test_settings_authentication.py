@@ -1,5 +1,7 @@
 """Pulsar's keys of authentication."""
 
+from pathlib import Path
+
 import pytest
 
 from magnetar.base.errors import ConfigError
@@ -98,6 +100,65 @@ def test_passwords_are_a_method_and_are_never_shown() -> None:
         "data:,hunter2",
     )
     assert "hunter2" not in repr(settings)
+
+
+OPENID = (ON[0], f"authenticationProviders={PACKAGE}oidc.AuthenticationProviderOpenID")
+ISSUERS, AUDIENCES = "openIDAllowedTokenIssuers=https://a.test,http://b.test/", "openIDAllowedAudiences=x,y"
+
+
+def test_issuers_of_tokens() -> None:
+    found = of(
+        *OPENID,
+        ISSUERS,
+        AUDIENCES,
+        "openIDRequireIssuersUseHttps=false",
+        "openIDRoleClaim=role",
+        "openIDAcceptedTimeLeewaySeconds=3",
+        "openIDCacheRefreshAfterWriteSeconds=60",
+        "openIDTokenIssuerTrustCertsFilePath=/ca.pem",
+        "openIDCacheSize=5",
+    )
+    assert found.authentication is not None
+    openid = found.authentication.openid
+    assert openid is not None
+    assert (found.authentication.methods, found.authentication.token) == (("token",), None)
+    assert (openid.audiences, openid.role_claim, openid.leeway_ms) == (("x", "y"), "role", 3000)
+    known = "/.well-known/openid-configuration"
+    assert [(name, keys.issuer, keys.url, keys.refresh_s) for name, keys in openid.issuers] == [
+        ("https://a.test", "https://a.test", f"https://a.test{known}", 60.0),
+        ("http://b.test/", "http://b.test/", f"http://b.test{known}", 60.0),
+    ]
+    trusted = [keys.trusted and keys.trusted.file for _, keys in openid.issuers]
+    assert trusted == [Path("/ca.pem"), None]
+
+
+def test_tokens_of_issuers_and_of_a_key_go_together() -> None:
+    both = f"{ON[1]},{PACKAGE}oidc.AuthenticationProviderOpenID"
+    settings = of(
+        ON[0], both, "tokenSecretKey=x", "openIDAllowedTokenIssuers=https://a.test", AUDIENCES
+    ).authentication
+    assert settings is not None
+    assert settings.methods == ("token",)
+    assert settings.token is not None
+    assert settings.openid is not None
+
+
+@pytest.mark.parametrize(
+    ("assignments", "reason"),
+    [
+        ((), "set openIDAllowedTokenIssuers"),
+        (("openIDAllowedTokenIssuers=https://a.test",), "set openIDAllowedAudiences"),
+        ((ISSUERS, AUDIENCES), "openIDAllowedTokenIssuers must be a URL: https://$"),
+        (("openIDAllowedTokenIssuers=https://u:p@a.test", AUDIENCES), "must be a URL"),
+        (
+            (ISSUERS, AUDIENCES, "openIDRequireIssuersUseHttps=false", "openIDFallbackDiscoveryMode=x"),
+            "one of DISABLED",
+        ),
+    ],
+)
+def test_issuers_that_are_incomplete_or_no_urls(assignments: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        of(*OPENID, *assignments)
 
 
 def test_keys_without_authentication_have_no_effect() -> None:

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from magnetar.base.errors import ConfigError
 from magnetar.base.settings_oauth import KeySetSettings
 from magnetar.base.settings_tls import Material
-from magnetar.server.key_sets import SOONER_EVERY_S, KeptKeySet, shown
+from magnetar.server import key_sets
+from magnetar.server.key_sets import SOONER_EVERY_S, KeptKeySet, read_key_set, shown
 from magnetar.testing.clock import FakeClock
 
 RSA = rsa.generate_private_key(65537, 2048)
@@ -220,3 +221,32 @@ def test_an_endpoint_that_never_ends_its_answer_is_a_failure_and_is_asked_once(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"issuer": "https://a.test", "jwks_uri": "https://keys.test/x"}, ""),
+        ({"issuer": "https://b.test", "jwks_uri": "https://keys.test/x"}, "of another issuer"),
+        ({"jwks_uri": "https://keys.test/x"}, "of another issuer"),
+        ({"issuer": "https://a.test"}, "jwks_uri is no URL: https"),
+        ({"issuer": "https://a.test", "jwks_uri": "http://keys.test/x"}, "jwks_uri is no URL: https"),
+        ({"issuer": "https://a.test", "jwks_uri": "file:///etc/passwd"}, "jwks_uri is no URL: https"),
+        ([], "of another issuer"),
+        (None, "Expecting value"),
+    ],
+)
+def test_a_discovery_document_says_where_the_keys_are(
+    monkeypatch: pytest.MonkeyPatch, document: object, reason: str
+) -> None:
+    answers = {
+        "https://a.test/known": b"<html>" if document is None else json.dumps(document).encode(),
+        "https://keys.test/x": key_set("mine"),
+    }
+    monkeypatch.setattr(key_sets, "_fetch", lambda url, _: answers[url])
+    settings = replace(SETTINGS, url="https://a.test/known", issuer="https://a.test")
+    if not reason:
+        assert read_key_set(settings) == answers["https://keys.test/x"]
+        return
+    with pytest.raises(ConfigError, match=f"https://a.test/known cannot be read: .*{reason}"):
+        read_key_set(settings)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.settings_connections import ConnectionRules, ListenerRules
 from magnetar.base.settings_tls import ClientCertificates, Material, TlsSettings
 from magnetar.protocols.door import Buffer
 from magnetar.server.certificates import Certificate
@@ -34,7 +35,7 @@ def tls_settings(authority: Authority) -> TlsSettings:
 
 @pytest.fixture
 def world(authority: Authority, tls_settings: TlsSettings) -> World:
-    return World(authority, tls_settings, connections_max=4, connections_per_host_max=2)
+    return World(authority, tls_settings, ConnectionRules(ListenerRules(4), per_address_max=2))
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -235,8 +236,13 @@ def test_a_handshake_ends_in_time(world: World, caplog: pytest.LogCaptureFixture
 def test_the_oldest_of_many_handshakes_gives_way(tls_settings: TlsSettings) -> None:
     async def scenario() -> None:
         clock = FakeClock()
-        hosts: list[str] = []
-        handshakes = Handshakes(clock, lambda host: not hosts.append(host), hosts.remove, 3)  # type: ignore[func-returns-value]
+        places: list[tuple[str, str]] = []
+
+        def take(*place: str) -> bool:
+            places.append((place[0], place[1]))
+            return True
+
+        handshakes = Handshakes(clock, take, lambda *place: places.remove(place), 3)
         context = Certificate(tls_settings).context
         sockets = []
         for number in range(5):
@@ -247,7 +253,7 @@ def test_the_oldest_of_many_handshakes_gives_way(tls_settings: TlsSettings) -> N
         assert [one.is_closed for one in sockets] == [True, True, False, False, False]
         for one in sockets:
             one.protocol.connection_lost(None)
-        assert hosts == []
+        assert places == []
         assert handshakes.failed_count == 2
 
     run(scenario)

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.base.memory_budget import MemoryBudget
+from magnetar.base.settings_connections import ConnectionRules
 from magnetar.base.settings_tls import TlsSettings
+from magnetar.broker.quotas.admission import Admission
+from magnetar.broker.quotas.client_quotas import ClientQuotas
 from magnetar.server.certificates import Certificate
 from magnetar.server.connection import Connection, ConnectionLimits
 from magnetar.server.listeners import Connections
@@ -15,6 +18,7 @@ from magnetar.server.tls import (
 )
 from magnetar.testing.certificates import Authority
 from magnetar.testing.clock import FakeClock
+from magnetar.testing.metadata import MemoryMetadataStore
 
 
 class Socket:
@@ -135,13 +139,24 @@ class Client:
             found += piece
 
 
+def admitting(clock: FakeClock, rules: ConnectionRules | None = None) -> Admission:
+    """What lets connections in by `rules`; addresses have no quotas."""
+    admission = Admission(clock, ClientQuotas(MemoryMetadataStore(), clock))
+    if rules is not None:
+        admission.govern(rules)
+    return admission
+
+
 class World:
-    def __init__(self, authority: Authority, settings: TlsSettings, **limits: Any) -> None:
+    def __init__(
+        self, authority: Authority, settings: TlsSettings, rules: ConnectionRules | None = None
+    ) -> None:
         self.clock = FakeClock()
         self.authority = authority
         self.certificate = Certificate(settings)
         self.memory = MemoryBudget(64 << 20, self.clock)
-        self.connections = Connections(ConnectionLimits(**limits), self.clock, self.memory)
+        admission = admitting(self.clock, rules)
+        self.connections = Connections(ConnectionLimits(), self.clock, self.memory, admission)
         self.sessions: list[Session] = []
 
     def accept(self, host: str = "10.0.0.1") -> Socket:
@@ -150,7 +165,7 @@ class World:
             return self.sessions[-1]
 
         socket = Socket(host)
-        socket.protocol = self.connections.tls_factory(make, self.certificate)()
+        socket.protocol = self.connections.tls_factory("SSL", make, self.certificate)()
         socket.protocol.connection_made(socket)  # type: ignore[arg-type]
         return socket
 

@@ -4,7 +4,8 @@ The method that the client names decides, and no other is tried.  A client that 
 anonymous role, if there is one; a client that shows what is not good has none.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from magnetar.broker.security.errors import AuthenticationFailed, InvalidRoles
@@ -23,6 +24,18 @@ def by_certificate(credentials: Credentials) -> Identity:
     return Identity(credentials.certificate_name)
 
 
+def first_of(methods: Sequence[Method]) -> Method:
+    """The method of clients that show the same kind of thing to several: the first that lets them in does."""
+
+    def identify(credentials: Credentials) -> Identity:
+        for method in methods[:-1]:
+            with suppress(AuthenticationFailed):
+                return method(credentials)
+        return methods[-1](credentials)
+
+    return identify
+
+
 class Authentication:
     """`methods` by their names; `proxy_roles` may speak for others."""
 
@@ -35,6 +48,11 @@ class Authentication:
         self.methods = methods
         self._anonymous_role = anonymous_role
         self._proxy_roles = proxy_roles
+
+    @property
+    def has_anonymous(self) -> bool:
+        """Whether clients that show nothing are let in."""
+        return bool(self._anonymous_role)
 
     def log_in(self, credentials: Credentials, original_role: str = "") -> Login:
         """Let a client in, which may say that it speaks for `original_role`.

@@ -146,23 +146,32 @@ class TokenValidator:
         lifetime = lifetime_of(claims, self._clock)
         if self._audience_claim:
             require_audience(claims, self._audience_claim, self._audience)
-        role = claims.get(self._role_claim)
-        if isinstance(role, list) and role:
-            role = role[0]
-        return Identity(require_name(role, self._role_claim), *lifetime)
+        return Identity(role_in(claims, self._role_claim), *lifetime)
 
 
 def token_method(validator: TokenValidator) -> Method:
     """Clients show a token as it is, in ASCII."""
 
     def identify(credentials: Credentials) -> Identity:
-        try:
-            token = credentials.data.decode("ascii")
-        except UnicodeDecodeError:
-            raise InvalidToken("it is no token") from None
-        return validator.validate(token)
+        return validator.validate(shown_token(credentials))
 
     return identify
+
+
+def shown_token(credentials: Credentials) -> str:
+    """What a client shows, as text.  Raises InvalidToken."""
+    try:
+        return credentials.data.decode("ascii")
+    except UnicodeDecodeError:
+        raise InvalidToken("it is no token") from None
+
+
+def role_in(claims: Mapping[str, Any], claim: str) -> str:
+    """The role that a token has in `claim`, the first one of several.  Raises InvalidToken: it has none."""
+    role = claims.get(claim)
+    if isinstance(role, list) and role:
+        role = role[0]
+    return require_name(role, claim)
 
 
 def signed_claims(token: str, key: TokenKey) -> Mapping[str, Any]:
@@ -197,6 +206,22 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
     except _UNREADABLE:
         raise InvalidToken("it is no token") from None
     return claims
+
+
+def claimed_issuer(token: str) -> str:
+    """Whom a token says that it is of: whoever shows it may have written that.
+
+    Raises:
+        InvalidToken: it is no token, or does not say so.
+    """
+    _check_form(token)
+    try:
+        issuer = jwt.decode(token, options=_NOTHING).get("iss")
+    except _UNREADABLE:
+        raise InvalidToken("it is no token") from None
+    if not isinstance(issuer, str):
+        raise InvalidToken("it does not say who has issued it")
+    return issuer
 
 
 def named_key(token: str) -> tuple[str | None, str]:
@@ -237,7 +262,7 @@ def lifetime_of(claims: Mapping[str, Any], clock: Clock, skew_ms: int = 0) -> tu
         InvalidToken: it has ended, or has not begun.
     """
     now_ms = clock.now_ms()
-    begins_ms, ends_ms = _instant_ms(claims, "nbf"), _instant_ms(claims, "exp")
+    begins_ms, ends_ms = instant_ms(claims, "nbf"), instant_ms(claims, "exp")
     if begins_ms is not None and now_ms < begins_ms - skew_ms:
         raise InvalidToken("its time has not come yet")
     if ends_ms is None:
@@ -273,8 +298,11 @@ def require_audience(claims: Mapping[str, Any], claim: str, *audiences: str) -> 
         raise InvalidToken("it is for another audience")
 
 
-def _instant_ms(claims: Mapping[str, Any], claim: str) -> int | None:
-    """Seconds since the epoch as milliseconds; fractions are allowed (RFC 7519, section 2)."""
+def instant_ms(claims: Mapping[str, Any], claim: str) -> int | None:
+    """A time of a token in milliseconds; it has seconds since the epoch, also fractions (RFC 7519, section 2).
+
+    None where it does not say it.  Raises InvalidToken: it is no time.
+    """
     seconds = claims.get(claim)
     if seconds is None:
         return None

@@ -1,15 +1,23 @@
 """Clients say who they are, before anything else.  What becomes of that is in the audit log.
 
+A pipeline's query speaks for the owner, by a token of the server's own: that is taken whether or not clients have to
+log in, so that it never is another principal.
+
 Doors that know their clients by another way (SASL, a certificate alone) say here what came of it.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
+from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.audit import Audit
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.errors import AuthenticationFailed
-from magnetar.broker.security.model import Caller, Credentials, Login
+from magnetar.broker.security.model import Authenticated, Caller, Credentials, Login
+
+PIPELINE_METHOD: Final = "pipeline"  # in the audit log
 
 
 class LoginCases:
@@ -18,9 +26,10 @@ class LoginCases:
     `stranger` is the caller that a client is until it has logged in.
     """
 
-    def __init__(self, authentication: Authentication | None, audit: Audit) -> None:
+    def __init__(self, authentication: Authentication | None, audit: Audit, pipelines: Pipelines) -> None:
         self._authentication = authentication
         self._audit = audit
+        self._pipelines = pipelines
 
     @property
     def are_required(self) -> bool:
@@ -29,6 +38,11 @@ class LoginCases:
     @property
     def methods(self) -> Collection[str]:
         return () if self._authentication is None else self._authentication.methods.keys()
+
+    @property
+    def has_anonymous(self) -> bool:
+        """Whether clients that show nothing are let in."""
+        return self._authentication is not None and self._authentication.has_anonymous
 
     def log_in(
         self, stranger: Caller, credentials: Credentials, original_role: str = ""
@@ -63,6 +77,17 @@ class LoginCases:
         self.succeeded(caller, login.method)
         return renewed
 
+    def as_pipeline(self, stranger: Caller, token: str) -> Caller:
+        """The caller that a pipeline's query is.  Raises AuthenticationFailed."""
+        try:
+            authenticated = spoken_for(self._pipelines, token)
+        except AuthenticationFailed as error:
+            self.failed(stranger, PIPELINE_METHOD, error)
+            raise
+        caller = stranger.logged_in(authenticated)
+        self.succeeded(caller, PIPELINE_METHOD)
+        return caller
+
     def _known(self, method: str) -> str:
         """What a client calls its method, unless that is some other text."""
         return method if method in self.methods else ""
@@ -74,3 +99,15 @@ class LoginCases:
     def succeeded(self, caller: Caller, method: str) -> None:
         """A client was let in as `caller`."""
         self._audit.logged_in(caller, method)
+
+
+def spoken_for(pipelines: Pipelines, token: str) -> Authenticated:
+    """Who is let in by a pipeline's token.  Raises AuthenticationFailed."""
+    pipeline, epoch, ends_s = pipelines.speaking(token)
+    return Authenticated(
+        pipeline.owner,
+        ends_s=ends_s,
+        by_token=True,
+        pipeline=pipeline.name,
+        still_holds=partial(pipelines.is_run_by, pipeline, epoch),
+    )

@@ -1,17 +1,44 @@
-"""Use cases before a client has a name: how it may log in.  No right is asked for, as there is no caller yet."""
+"""Use cases before a client has a name: how it may log in.  No right is asked for, as there is no caller yet.
+
+Every listener also takes queries of pipelines, by a mechanism that none offers, and whatever else it takes: what they
+write they write as their owners.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
+from magnetar.base.pipeline_token import MECHANISM, TOKEN_BYTES_MAX
 from magnetar.base.settings_authentication import TOKEN
 from magnetar.base.settings_oauth import OAuthSettings
 from magnetar.base.settings_sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslSettings
+from magnetar.broker.jobs.pipelines import Pipelines
 from magnetar.broker.security.authentication import Authentication
 from magnetar.broker.security.delegation_tokens import DelegationTokens
-from magnetar.broker.security.model import Credentials, Exchange, Login
+from magnetar.broker.security.errors import AuthenticationFailed
+from magnetar.broker.security.model import Authenticated, Credentials, Exchange, Login
 from magnetar.broker.security.plain import PlainUsers
 from magnetar.broker.security.scram import ScramExchange
 from magnetar.broker.security.scram_credentials import ALGORITHMS, ScramCredentials
+from magnetar.broker.usecases.logins import spoken_for
+
+# Of listeners that ask for no login.
+_UNASKED: Final = SaslSettings((), {}, token_bytes_max=TOKEN_BYTES_MAX, failure_delay_s=0.1)
+
+
+class PipelineLogin:
+    """A query of a pipeline logs in: its one message is the token."""
+
+    def __init__(self, pipelines: Pipelines) -> None:
+        self._pipelines = pipelines
+
+    def respond(self, message: bytes) -> Authenticated:
+        """See `Exchange`."""
+        try:
+            token = message.decode("ascii")
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("it is no token of a pipeline") from None
+        return spoken_for(self._pipelines, token)
 
 
 class SaslLogins:
@@ -41,11 +68,13 @@ class SaslCases:
         self,
         scram: ScramCredentials,
         delegation_tokens: DelegationTokens,
+        pipelines: Pipelines,
         authentication: Authentication | None = None,
         bearer_of: BearerOf | None = None,
     ) -> None:
         self._scram = scram
         self._delegation_tokens = delegation_tokens
+        self._pipelines = pipelines
         self._authentication = authentication
         self._bearer_of = bearer_of
 
@@ -59,7 +88,15 @@ class SaslCases:
         if settings.oauth is not None:
             assert self._bearer_of is not None, "the server prepares what its listeners take"
             begin[OAUTHBEARER] = self._bearer_of(settings.oauth)
-        return SaslLogins({name: begin[name] for name in settings.mechanisms}, settings)
+        taken = {name: begin[name] for name in settings.mechanisms}
+        return SaslLogins({**taken, MECHANISM: self._begin_pipeline}, settings)
+
+    def unasked(self) -> SaslLogins:
+        """What a listener takes that asks for no login."""
+        return SaslLogins({MECHANISM: self._begin_pipeline}, _UNASKED)
+
+    def _begin_pipeline(self) -> PipelineLogin:
+        return PipelineLogin(self._pipelines)
 
     def _begin_scram(self, mechanism: str) -> ScramExchange:
         users, tokens = self._scram.book(mechanism), self._delegation_tokens.book(mechanism)

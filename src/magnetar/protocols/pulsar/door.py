@@ -12,6 +12,7 @@ from magnetar.protocols.pulsar.commands import load_commands
 from magnetar.protocols.pulsar.metrics import declare_pulsar_metrics
 from magnetar.protocols.pulsar.service import PulsarService, PulsarSettings
 from magnetar.protocols.pulsar.session import PulsarSession
+from magnetar.wire.pulsar.PulsarApi_pb2 import ServerError
 
 NAME: Final = "pulsar"
 TLS_NAME: Final = "pulsar+ssl"
@@ -48,6 +49,8 @@ class PulsarDoor(Door):
             tls_endpoint=advertised.get(TLS_NAME),
             message_bytes_max=self._settings.message_bytes_max,
             keep_alive_s=float(self._settings.keep_alive_s),
+            connections_max=self._settings.connections_max,
+            connections_per_host_max=self._settings.connections_per_address_max,
         )
         if self._authentication is not None:
             settings = replace(settings, refresh_check_s=float(self._authentication.refresh_check_s))
@@ -56,7 +59,7 @@ class PulsarDoor(Door):
         )
 
     def connected(self, listener: DoorListener, peer: AcceptedPeer, connection_id: int) -> Session:
-        return PulsarSession(
+        session = PulsarSession(
             self._service,
             peer,
             connection_id,
@@ -65,6 +68,10 @@ class PulsarDoor(Door):
             peer.certificate_name,
             listener.name,
         )
+        crowd = self._service.crowd(peer.client_host)
+        if crowd is not None:
+            session.turn_away(ServerError.NotAllowedError, crowd, crowd.lower())  # Pulsar's code and words
+        return session
 
     def declare_metrics(self, metrics: Metrics) -> None:
         declare_pulsar_metrics(metrics, self._service)

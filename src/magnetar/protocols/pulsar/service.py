@@ -34,6 +34,8 @@ class PulsarSettings:
     none; an empty host is the address that the client connected to.  `tls_endpoint` is the same for clients that speak
     TLS.  Either is None where the server has no such listener.  `refresh_check_s` is Pulsar's
     `authenticationRefreshCheckSeconds`: how often it is looked whether clients are still who they have shown to be.
+    `connections_max` and `connections_per_host_max` are `brokerMaxConnections` and `brokerMaxConnectionsPerIp`; 0: any
+    number.
     """
 
     endpoint: Endpoint | None
@@ -42,6 +44,8 @@ class PulsarSettings:
     message_bytes_max: int = 5 << 20
     keep_alive_s: float = 30.0
     refresh_check_s: float = 60.0
+    connections_max: int = 0
+    connections_per_host_max: int = 0
 
 
 class PulsarService(FramedTraffic):
@@ -64,6 +68,7 @@ class PulsarService(FramedTraffic):
         self.server_version = f"Magnetar {__version__}"
         self.commands = commands
         self.sessions: set[Session] = set()
+        self._counts: Counter[str] = Counter()  # of sessions, by the host of their clients
         self.login_watch = LoginWatch(self.clock, settings.refresh_check_s)
         self.strangers = RareLine(log, self.clock)
         self.tasks = Tasks(log)  # commands at work; they outlive their connections
@@ -72,6 +77,26 @@ class PulsarService(FramedTraffic):
         # them.
         self._name_prefix = f"magnetar-{randomness.hex_token(4)}"
         self._names_given = 0
+
+    def opened(self, session: Session, client_host: str) -> None:
+        self.sessions.add(session)
+        self._counts[client_host] += 1
+
+    def closed(self, session: Session, client_host: str) -> None:
+        """One that was opened; it is closed once."""
+        self.sessions.discard(session)
+        self._counts[client_host] -= 1
+        if not self._counts[client_host]:
+            del self._counts[client_host]
+
+    def crowd(self, client_host: str) -> str | None:
+        """Why the latest session, of this host, is one too many; None if it is not."""
+        settings = self.settings
+        if 0 < settings.connections_max < len(self.sessions):
+            return "Reached the maximum number of connections"
+        if 0 < settings.connections_per_host_max < self._counts[client_host]:
+            return f"Reached the maximum number of connections on address {client_host}"
+        return None
 
     def generate_producer_name(self) -> str:
         """A name that no other producer has or had."""

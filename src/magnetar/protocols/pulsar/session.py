@@ -146,7 +146,7 @@ class PulsarSession:
         if service.cases.logins.are_required:
             self.intake.allow(min(limits.frame_bytes, LOGIN_FRAME_BYTES_MAX))
             self._login_timer = service.clock.call_later(LOGIN_S_MAX, self._is_late)
-        service.sessions.add(self)
+        service.opened(self, client_host)
         self.cases.client_connected(EntryKind.PULSAR)
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
@@ -283,12 +283,16 @@ class PulsarSession:
 
     def refuse_login(self, kind: "ServerError", text: str, error: AuthenticationFailed) -> None:
         """Tell the client no more than `text`, and close the connection."""
+        self.turn_away(kind, text, f"the client cannot be let in: {error}")
+
+    def turn_away(self, kind: "ServerError", text: str, reason: str) -> None:
+        """Tell a client that is not let in why, and close the connection; the log has `reason`."""
         self.send(
             BaseCommand(
                 type=BaseCommand.ERROR, error=CommandError(request_id=_REFUSAL, error=kind, message=text)
             )
         )
-        self.abort(f"the client cannot be let in: {error}")
+        self.abort(reason)
 
     def check_login(self) -> None:
         """See `login_watch.py`."""
@@ -419,7 +423,7 @@ class PulsarSession:
                 one.connection_lost()
             except Exception:
                 log.exception("what %s had could not be let go of", self)
-        self.service.sessions.discard(self)
+        self.service.closed(self, self.client_host)
 
     def _attached(self) -> list[Attached]:
         return [*self.producers.values(), *self.consumers.values(), *self.watchers.values()]

@@ -170,6 +170,20 @@ def test_client_that_shows_nothing_has_the_anonymous_role(tmp_path: Path) -> Non
     with_logins(tmp_path, scenario, "nemo")
 
 
+@pytest.mark.parametrize("role", ["nemo", ""])
+def test_client_that_shows_what_none_looks_at_shows_nothing(tmp_path: Path, role: str) -> None:
+    async def scenario(door: PulsarDoor) -> None:
+        client = door.client()
+        client.say(connect_command(auth_method_name="unknown", auth_data=token("alice")))
+        if role:
+            assert client.session.caller.principal.name == role
+            await client.ask(CommandPing(), BaseCommand.PONG)
+        else:
+            assert refusal(client) == FAILED
+
+    with_logins(tmp_path, scenario, role)
+
+
 def test_proxy_speaks_for_its_client_and_no_other_role_does(tmp_path: Path) -> None:
     async def scenario(door: PulsarDoor) -> None:
         proxy = door.client()

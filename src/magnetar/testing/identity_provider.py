@@ -1,0 +1,163 @@
+"""An identity provider for a test: OpenID Connect's discovery, a JWK Set, and tokens for clients that show a secret.
+
+    with IdentityProvider("my-audience") as provider:
+        provider.add_client("alice", "her secret")
+        settings = {"sasl.oauthbearer.jwks.endpoint.url": provider.keys_url, ...}
+
+It listens on loopback, in a thread of this process, over HTTP without TLS.  A test may have it hang (`gate`), fail
+(`status`) or change its keys (`keys`) at any time.
+"""
+
+import base64
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import parse_qs, unquote
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+KEY: Final = "one"
+GATE_S_MAX: Final = 30.0
+DISCOVERY: Final = "/.well-known/openid-configuration"
+
+
+class Client(NamedTuple):
+    """`forged`: its tokens are signed by a key that is not in the set."""
+
+    secret: str
+    forged: bool
+
+
+class IdentityProvider:
+    """Tokens are for `audience`; they say that `issuer` has issued them, which is its own URL unless one is given.
+
+    `asked` counts the requests for keys, each of which waits for `gate` and is answered with `status`.
+    """
+
+    def __init__(self, audience: str, issuer: str = "") -> None:
+        self.keys = {KEY: new_key()}
+        self.status = 200
+        self.asked = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self._clients: dict[str, Client] = {}
+        self._unpublished = new_key()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self.keys_url = f"{self.url}/keys"
+        self.token_url = f"{self.url}/token"
+        self.issuer = issuer or self.url
+        self.audience = audience
+        self._thread = threading.Thread(target=self._http.serve_forever)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer nothing any more."""
+        self.gate.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    def add_client(self, name: str, secret: str, *, forged: bool = False) -> None:
+        """A client that gets tokens for itself by its secret (OAuth 2's client credentials)."""
+        self._clients[name] = Client(secret, forged)
+
+    def key_set(self) -> bytes:
+        """The JWK Set as it is published."""
+        keys = [
+            {
+                **jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True),
+                "kid": name,
+                "alg": "RS256",
+            }
+            for name, key in self.keys.items()
+        ]
+        return json.dumps({"keys": keys}).encode()
+
+    def token(self, user: str, key: str = KEY, life_s: float = 600, **changed: Any) -> str:
+        """One of `user`, with other claims as given."""
+        return self._signed(user, self.keys[key], key, life_s, changed)
+
+    def forged_token(self, user: str) -> str:
+        """One that says it is signed by the first key, and is not."""
+        return self._signed(user, self._unpublished, KEY, 600, {})
+
+    def _signed(
+        self, user: str, key: RSAPrivateKey, name: str, life_s: float, changed: dict[str, Any]
+    ) -> str:
+        now_s = int(time.time())
+        claims = {"sub": user, "iss": self.issuer, "aud": self.audience, "iat": now_s - 1, "nbf": now_s - 1}
+        claims["exp"] = int(now_s + life_s)
+        return jwt.encode(claims | changed, key, "RS256", headers={"kid": name})
+
+    def _grant(self, name: str, secret: str) -> bytes | None:
+        """The answer to a client that asks for a token; None for one that is not known, or shows another secret."""
+        client = self._clients.get(name)
+        if client is None or client.secret != secret:
+            return None
+        token = self.forged_token(name) if client.forged else self.token(name)
+        return json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": 600}).encode()
+
+    def _document(self) -> bytes:
+        endpoints = {"issuer": self.issuer, "jwks_uri": self.keys_url, "token_endpoint": self.token_url}
+        return json.dumps(endpoints).encode()
+
+    def _published(self) -> tuple[int, bytes]:
+        self.asked += 1
+        self.gate.wait(GATE_S_MAX)
+        return self.status, self.key_set() if self.status == 200 else b"no"
+
+
+def new_key() -> RSAPrivateKey:
+    """One more for `keys`."""
+    return rsa.generate_private_key(65537, 2048)
+
+
+def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == DISCOVERY:
+                self._answer(200, provider._document())
+            elif self.path == "/keys":
+                self._answer(*provider._published())
+            else:
+                self._answer(404, b"{}")
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+            answer = provider._grant(*_credentials(self.headers.get("Authorization", ""), body))
+            self._answer(200 if answer else 401, answer or b'{"error":"invalid_client"}')
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    return Handler
+
+
+def _credentials(authorization: str, body: str) -> tuple[str, str]:
+    """A client's name and secret, which are in a header or in the form (RFC 6749, section 2.3.1)."""
+    if authorization.startswith("Basic "):
+        name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
+        return unquote(name), unquote(secret)
+    form = parse_qs(body)
+    return form.get("client_id", [""])[0], form.get("client_secret", [""])[0]
